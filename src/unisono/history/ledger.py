@@ -1,0 +1,384 @@
+"""Watch events in, records out: the fold that history is made of (pure).
+
+Jobs, what stands between them and their pods, PodGroups and pods come in streams of their own, in no order among each
+other: what is not known yet is put right when it is heard of. Each event counts once, also when it comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from unisono.api.annotations import USER
+from unisono.api.base import Object
+from unisono.api.core import Node, Pod
+from unisono.api.job_kinds import JOB_KINDS, PARTS
+from unisono.api.job_state import ENDED, SUCCEEDED, job_state
+from unisono.api.kind import Kind
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.membership import DEFAULT_QUEUE, pod_group_of, queue_of
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import add, resource_list
+from unisono.api.scheduling import PodGroup, Queue
+from unisono.history import lives
+from unisono.history.book import Book
+from unisono.history.records import CLUSTER, DELETED, Changes, Interval, JobRecord, Link, Memory, Share
+from unisono.history.tree import JOB_RESOURCES, Tree
+
+KINDS: tuple[Kind[Any], ...] = (*JOB_KINDS, *PARTS, POD_GROUPS, PODS)
+"""Kinds whose events make records; each is followed from where it was left."""
+
+SHARED_KINDS: tuple[Kind[Any], ...] = (QUEUES, NODES)
+"""Kinds of which the present state alone matters; each is listed again after a restart."""
+
+_KIND_OF = {(kind.group, kind.kind): kind for kind in KINDS}
+# How long a deleted owner is still known: its pods may be heard of later.
+_MEMORY_MILLIS = 600_000
+# As much of a job's last words as is kept.
+_LONGEST_MESSAGE = 400
+
+
+class Ledger:
+    """All that is known of jobs now, and what of it is still to be stored.
+
+    Args:
+        memory: what was stored.
+
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._tree = Tree(memory.links)
+        self._book = Book(memory.jobs, memory.intervals)
+        self._shares = {(share.queue, share.resource): share for share in memory.shares}
+        self._queues: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+        self._nodes: dict[str, dict[str, int]] = {}
+        self.versions = dict(memory.versions)
+        self._heard = memory.heard
+
+    def apply(self, kind: Kind[Any], obj: Object, now: int, *, deleted: bool = False) -> None:
+        """One change.
+
+        Args:
+            kind: of the object.
+            obj: as it is now, or was at last.
+            now: the time, in milliseconds.
+            deleted: it is gone.
+
+        """
+        version = obj.metadata.resource_version or ""
+        if self._is_old(kind, version):
+            return
+        self._take(kind, obj, now, deleted=deleted)
+        if version:
+            self.versions[kind.resource] = version
+        self.tick(now)
+
+    def replace(
+        self, kind: Kind[Any], objects: Sequence[Object], version: str, now: int, unread: Collection[str] = ()
+    ) -> None:
+        """A complete list: what is not in it went away at a time that is not known.
+
+        Nothing is charged beyond the moment at which the server was last heard of.
+
+        Args:
+            kind: of the objects.
+            objects: all that could be decoded.
+            version: resourceVersion of the list.
+            now: the time, in milliseconds.
+            unread: UIDs of the others.
+
+        """
+        there = {obj.metadata.uid or "" for obj in objects} | set(unread)
+        last = min(self._heard or now, now)
+        if kind is PODS:
+            for interval in [each for each in self._book.pods.values() if each.pod not in there]:
+                if not interval.end:
+                    self._book.close(interval, last, DELETED, None)
+                self._book.leave(interval)
+        elif kind in SHARED_KINDS:
+            (self._nodes if kind is NODES else self._queues).clear()
+        else:
+            for link in self._tree.there(kind.resource):
+                if link.uid not in there:
+                    self._gone(link, last)
+        for obj in objects:
+            self._take(kind, obj, now, deleted=False)
+        if version:
+            self.versions[kind.resource] = version
+        self.tick(now)
+
+    def tick(self, now: int) -> None:
+        """The server is heard of, and there is nothing new."""
+        self._heard = max(self._heard, now)
+
+    def sample(self, now: int) -> None:
+        """Note the shares of queues and the capacity of the cluster, where they have changed."""
+        found: dict[tuple[str, str], Share] = {}
+        for queue in {*self._queues, *self._book.used}:
+            deserved, capability = self._queues.get(queue, ({}, {}))
+            used = self._book.used.get(queue, {})
+            for name in {*deserved, *capability, *used}:
+                amounts = used.get(name, 0), deserved.get(name, 0), capability.get(name, 0)
+                found[queue, name] = Share(now, queue, name, *amounts)
+        total: dict[str, int] = {}
+        for allocatable in self._nodes.values():
+            add(total, allocatable)
+        found |= {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
+        for key in {*found, *self._shares}:
+            nothing = Share(now, *key)
+            share, last = found.get(key, nothing), self._shares.get(key, nothing)
+            if _amounts(share) == _amounts(last):
+                continue
+            self._book.changes.shares.append(share)
+            if share == nothing:
+                del self._shares[key]
+            else:
+                self._shares[key] = share
+
+    def take(self, now: int) -> Changes:
+        """What is to be stored; the next call answers what has changed since this one."""
+        for uid in self._tree.forget(now - _MEMORY_MILLIS):
+            self._book.changes.links[uid] = None
+        found = self._book.take()
+        found.versions = {kind.resource: version for kind in KINDS if (version := self.versions.get(kind.resource))}
+        found.heard = self._heard
+        return found
+
+    def _is_old(self, kind: Kind[Any], version: str) -> bool:
+        known = self.versions.get(kind.resource, "")
+        return version.isdigit() and known.isdigit() and int(version) <= int(known)
+
+    def _take(self, kind: Kind[Any], obj: Any, now: int, *, deleted: bool) -> None:
+        if kind is PODS:
+            self._pod(obj, now, deleted=deleted)
+        elif kind is NODES:
+            self._node(obj, deleted=deleted)
+        elif kind is QUEUES:
+            self._queue(obj, deleted=deleted)
+        else:
+            self._owner(kind, obj, now, deleted=deleted)
+
+    def _pod(self, pod: Pod, now: int, *, deleted: bool) -> None:
+        uid = pod.metadata.uid or ""
+        interval = self._book.pods.get(uid)
+        if interval is None:
+            interval = self._begin(pod, uid, now)
+        if interval is None:
+            return
+        if not interval.end:
+            self._go_on(interval, pod, now)
+            # A pod that goes on with another size has a new interval.
+            interval = self._book.pods[uid]
+        if not interval.end and (deleted or lives.is_over(pod)):
+            outcome, exit_code = lives.outcome_of(pod)
+            self._book.close(interval, lives.over_at(pod, interval.start, now), outcome, exit_code)
+        if deleted:
+            self._book.leave(interval)
+
+    def _begin(self, pod: Pod, uid: str, now: int) -> Interval | None:
+        start = lives.began(pod, now)
+        if not start:
+            return None
+        parent, group = lives.controller_of(pod)[0], pod_group_of(pod)
+        interval = Interval(
+            pod=uid,
+            start=start,
+            job="",
+            name=pod.metadata.name,
+            node=pod.spec.node_name or "",
+            queue="",
+            resources=lives.requests_of(pod),
+            parent=parent,
+            group=group,
+        )
+        job = self._job_of(interval) or self._stand_in(pod, uid)
+        interval.queue = self._queue_of(interval, job)
+        self._book.open(interval, job)
+        return interval
+
+    def _go_on(self, interval: Interval, pod: Pod, now: int) -> None:
+        resources = lives.requests_of(pod)
+        if resources != interval.resources and not lives.is_over(pod):
+            self._book.split(interval, now, queue=interval.queue, resources=resources)
+            interval = self._book.pods[interval.pod]
+        restarts = lives.restarts_of(pod)
+        if restarts != interval.restarts:
+            interval.restarts = restarts
+            self._book.touch(interval)
+
+    def _job_of(self, interval: Interval) -> JobRecord | None:
+        """The record of the uppermost job, else of the PodGroup; None while neither is known."""
+        top = self._tree.top(interval.parent)
+        group = self._tree.group(interval.group)
+        if not top and group is not None:
+            top = self._tree.top(group.uid) or group.uid
+        if not top:
+            return None
+        found = self._book.jobs.get(top)
+        link = self._tree.get(top)
+        if found is None and link is not None:
+            # Forgotten before this pod was heard of: the stored record is kept.
+            found = self._remember(_record(link))
+        return found
+
+    def _stand_in(self, pod: Pod, uid: str) -> JobRecord:
+        """A record from what the pod alone tells, until its job or its PodGroup is heard of."""
+        owner, api_version, kind, name = lives.controller_of(pod)
+        known = _KIND_OF.get((api_version.rpartition("/")[0], kind))
+        if known is None or known.resource not in JOB_RESOURCES:
+            owner, api_version, kind, name, known = uid, PODS.api_version, PODS.kind, pod.metadata.name, PODS
+        namespace = pod.metadata.namespace or "default"
+        found = self._book.jobs.get(owner)
+        if found is not None:
+            return found
+        created = lives.millis(pod.metadata.creation_timestamp)
+        return self._remember(
+            JobRecord(owner, api_version, kind, known.resource, namespace, name, created=created, seen=False)
+        )
+
+    def _remember(self, record: JobRecord) -> JobRecord:
+        self._book.jobs[record.uid] = record
+        self._book.touch(record)
+        return record
+
+    def _queue_of(self, interval: Interval, job: JobRecord) -> str:
+        group = self._tree.group(interval.group)
+        return (group.queue if group is not None else "") or job.queue or DEFAULT_QUEUE
+
+    def _owner(self, kind: Kind[Any], obj: Any, now: int, *, deleted: bool) -> None:
+        """A job, something between jobs and pods, or a PodGroup."""
+        meta = obj.metadata
+        uid, group = meta.uid or "", kind is POD_GROUPS
+        queue = queue_of(obj) if group else getattr(obj.spec, "queue", None) or ""
+        old = self._tree.get(uid)
+        link = Link(uid, kind.resource, meta.namespace or "default", meta.name, lives.controller_of(obj)[0], queue)
+        if old != link:
+            self._tree.put(link)
+            self._book.changes.links[uid] = link
+        if group or kind.resource in JOB_RESOURCES:
+            self._write_record(kind, obj, now)
+        if old is None or (old.parent, old.queue) != (link.parent, link.queue):
+            self._settle(link, now, moved=old is not None and old.queue != link.queue)
+        if deleted:
+            self._gone(link, now)
+
+    def _write_record(self, kind: Kind[Any], obj: Any, now: int) -> None:
+        meta, uid = obj.metadata, obj.metadata.uid or ""
+        top = self._tree.top(uid)
+        if (top or uid) != uid:
+            self._book.drop(uid)
+            return
+        old = self._book.jobs.get(uid)
+        created = min(lives.millis(meta.creation_timestamp) or now, now)
+        record = old or JobRecord(
+            uid, kind.api_version, kind.kind, kind.resource, meta.namespace or "default", meta.name
+        )
+        before = _content(record) if old else None
+        if kind is POD_GROUPS:
+            _, api_version, owner_kind, name = lives.controller_of(obj)
+            if name:
+                record.api_version, record.kind, record.name = api_version, owner_kind, name
+            phase, message = self._group_state(obj)
+        else:
+            phase, message = job_state(obj, running=self._book.runs(uid))
+        record.seen, record.live, record.created = True, True, created
+        link = self._tree.get(uid)
+        record.queue = (link.queue if link else "") or record.queue
+        record.user = (meta.annotations or {}).get(USER, "") or record.user
+        if phase in ENDED:
+            record.ended = record.ended or self._ended_at(kind, obj, created, now)
+            record.outcome, record.message = phase, message[:_LONGEST_MESSAGE]
+            if phase == SUCCEEDED and record.exit_code is not None:
+                # Of a pod that was started again since then.
+                record.exit_code = 0
+        else:
+            record.ended, record.outcome, record.message = 0, "", ""
+        if before != _content(record):
+            self._remember(record)
+
+    def _ended_at(self, kind: Kind[Any], obj: Any, created: int, now: int) -> int:
+        if kind is not POD_GROUPS:
+            return lives.job_ended_at(obj, created, now)
+        ends = [each.end for each in self._book.of_job(obj.metadata.uid or "")]
+        return max(created, min(max(ends, default=now) or now, now))
+
+    def _group_state(self, group: PodGroup) -> tuple[str, str]:
+        """How a gang without a job stands."""
+        if group.status.phase != "Completed":
+            return "Running", ""
+        return self._by_pods(group.metadata.uid or "") or SUCCEEDED, ""
+
+    def _by_pods(self, uid: str) -> str:
+        """How a gang without a job ended, as its pods tell; empty where one goes on, or none is known."""
+        ends = {each.outcome for each in self._book.of_job(uid)}
+        if not ends or "" in ends:
+            return ""
+        return "Failed" if "Failed" in ends else SUCCEEDED if ends == {"Succeeded"} else ""
+
+    def _settle(self, link: Link, now: int, *, moved: bool) -> None:
+        """Put right what was not known of the pods below a link, or has changed."""
+        for each in list(self._tree.under(link.uid)):
+            key = f"{each.namespace}/{each.name}" if each.resource == POD_GROUPS.resource else ""
+            for interval in [*self._book.of_parent(each.uid), *(self._book.of_group(key) if key else ())]:
+                job = self._job_of(interval)
+                if job is None:
+                    continue
+                self._book.move(interval, job)
+                queue = self._queue_of(interval, job)
+                if queue == interval.queue or (moved and interval.end):
+                    continue
+                change = self._book.split if moved else self._correct
+                change(interval, now, queue=queue, resources=interval.resources)
+            if each.uid != link.uid and self._tree.top(each.uid) not in ("", each.uid):
+                self._book.drop(each.uid)
+
+    def _correct(self, interval: Interval, _now: int, *, queue: str, resources: dict[str, int]) -> None:
+        self._book.correct(interval, queue=queue, resources=resources)
+
+    def _gone(self, link: Link, at: int) -> None:
+        link.gone = at or 1
+        self._tree.put(link)
+        self._book.changes.links[link.uid] = link
+        record = self._book.jobs.get(link.uid)
+        if record is None:
+            return
+        record.live = False
+        if not record.ended:
+            record.ended = max(record.created, at)
+            record.outcome = (self._by_pods(link.uid) if link.resource == POD_GROUPS.resource else "") or DELETED
+        self._book.touch(record)
+        self._book.forget(link.uid, at)
+
+    def _node(self, node: Node, *, deleted: bool) -> None:
+        if deleted:
+            self._nodes.pop(node.metadata.name, None)
+            return
+        try:
+            self._nodes[node.metadata.name] = resource_list(node.status.allocatable)
+        except QuantityError:
+            self._nodes[node.metadata.name] = {}
+
+    def _queue(self, queue: Queue, *, deleted: bool) -> None:
+        if deleted:
+            self._queues.pop(queue.metadata.name, None)
+            return
+        try:
+            amounts = resource_list(queue.spec.deserved), resource_list(queue.spec.capability)
+        except QuantityError:
+            amounts = {}, {}
+        self._queues[queue.metadata.name] = amounts
+
+
+def _record(link: Link) -> JobRecord:
+    kind = next(kind for kind in KINDS if kind.resource == link.resource)
+    return JobRecord(
+        link.uid, kind.api_version, kind.kind, link.resource, link.namespace, link.name, queue=link.queue, seen=False
+    )
+
+
+def _amounts(share: Share) -> tuple[int, int, int, int]:
+    return share.used, share.deserved, share.capability, share.capacity
+
+
+def _content(record: JobRecord) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in record.__struct_fields__)

@@ -1,0 +1,108 @@
+"""What objects say of their own times: when a pod began and ceased to hold its node, when a job ended (pure).
+
+Only what the server itself has set is believed without bounds: no pod begins before it was created, and nothing ends
+after the moment at which it is heard of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.base import Object
+from unisono.api.core import Pod
+from unisono.api.pod_end import pod_end
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import pod_requests
+from unisono.api.times import parse_time
+from unisono.history.records import DELETED, EVICTED
+
+_OVER = ("Succeeded", "Failed")
+_TRUE = "True"
+
+
+def millis(text: str | None) -> int:
+    """Milliseconds since 1970 of a time on the wire; 0 for none, and for what is none."""
+    try:
+        return round(parse_time(text or "") * 1000)
+    except ValueError:
+        return 0
+
+
+def controller_of(obj: Object) -> tuple[str, str, str, str]:
+    """``(uid, apiVersion, kind, name)`` of an object's controller; empty texts without one."""
+    for owner in obj.metadata.owner_references or ():
+        if owner.controller:
+            return owner.uid, owner.api_version, owner.kind, owner.name
+    return "", "", "", ""
+
+
+def began(pod: Pod, now: int) -> int:
+    """When the pod got its node; 0 where it has none."""
+    if not pod.spec.node_name:
+        return 0
+    bound = next((each for each in pod.status.conditions or () if each.type == "PodScheduled"), None)
+    told = (bound is not None and bound.status == _TRUE and millis(bound.last_transition_time)) or millis(
+        pod.status.start_time
+    )
+    created = min(millis(pod.metadata.creation_timestamp) or now, now)
+    return max(created, min(told or now, now))
+
+
+def is_over(pod: Pod) -> bool:
+    """The pod holds nothing any more."""
+    return pod.status.phase in _OVER
+
+
+def over_at(pod: Pod, start: int, now: int) -> int:
+    """When a pod ceased to hold its node: as its last container ended, else now."""
+    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    ends = [millis(each.state.terminated.finished_at) for each in statuses if each.state and each.state.terminated]
+    running = any(each.state and each.state.running for each in statuses)
+    told = 0 if running else max(ends, default=0)
+    return max(start, min(told or now, now))
+
+
+def outcome_of(pod: Pod) -> tuple[str, int | None]:
+    """How the pod ended, and the exit code that explains it."""
+    end = pod_end(pod)
+    conditions = pod.status.conditions or ()
+    disrupted = any(each.type == "DisruptionTarget" and each.status == _TRUE for each in conditions)
+    if pod.status.phase == "Succeeded":
+        return "Succeeded", end.exit_code
+    if disrupted:
+        return EVICTED, end.exit_code
+    return ("Failed" if pod.status.phase == "Failed" else DELETED), end.exit_code
+
+
+def restarts_of(pod: Pod) -> int:
+    """How often containers of the pod were started again in place."""
+    return sum(each.restart_count or 0 for each in pod.status.container_statuses or ())
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """What the pod holds on its node; nothing where that cannot be read."""
+    try:
+        return {name: amount for name, amount in pod_requests(pod.spec).items() if amount > 0}
+    except QuantityError:
+        return {}
+
+
+def job_ended_at(job: Any, created: int, now: int) -> int:
+    """When a job that has ended did so, as it says itself, else now."""
+    status = job.status
+    state = getattr(status, "state", None)
+    told = (
+        millis(getattr(status, "completion_time", None))
+        or millis(getattr(status, "end_time", None))
+        or millis(getattr(state, "last_transition_time", None))
+    )
+    if not told and not isinstance(getattr(status, "conditions", None), dict):
+        ends = ("Succeeded", "Complete", "Completed", "Failed")
+        conditions = getattr(status, "conditions", None) or ()
+        times = (
+            millis(getattr(each, "last_transition_time", None))
+            for each in conditions
+            if getattr(each, "type", "") in ends and getattr(each, "status", "") == _TRUE
+        )
+        told = max(times, default=0)
+    return max(created, min(told or now, now))
