@@ -101,7 +101,7 @@ def test_a_new_job_is_first_made_pending_and_nothing_else():
 
 
 def test_a_settled_job_needs_no_write():
-    given = stored(job(task("a", 2)), running=2, min_available=2, task_status_count=counted(a=2))
+    given = stored(job(task("a", 2)), running=2, min_available=2, replicas=2, task_status_count=counted(a=2))
     seen = Observed(given, [pod("job-a-0"), pod("job-a-1")], group())
     first = decide(seen, NOW)
     assert first.status is None

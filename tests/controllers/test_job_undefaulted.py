@@ -78,3 +78,13 @@ async def test_a_framework_brings_what_it_needs() -> None:
         assert it.client.objects(SERVICES), "processes find each other by name"
         assert it.client.objects(SECRETS), "mpirun logs in to the workers"
         assert len(it.client.objects(PODS)) == 3
+
+
+async def test_scale_written_past_admission_makes_and_takes_pods_but_keeps_the_gang() -> None:
+    async with World() as it:
+        await it.submit(job(task("w", 3, minAvailable=3), minAvailable=2))
+        await it.admit()
+        for replicas, pods in ((5, 5), (1, 2)):
+            await it.change("job", replicas=replicas)
+            left = [pod for pod in it.client.objects(PODS) if not pod.metadata.deletion_timestamp]
+            assert len(left) == pods

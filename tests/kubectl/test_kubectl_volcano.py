@@ -38,6 +38,13 @@ def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]
 
 
+async def test_jobs_are_scaled(plane: Plane) -> None:
+    await plane.apply(job())
+    assert await plane.ok("scale", "vcjob/j", "--replicas=5") == "job.batch.volcano.sh/j scaled\n"
+    assert await plane.ok("get", "vcjob", "j", "-o", "jsonpath={.spec.tasks[0].replicas} {.spec.replicas}") == "5 5"
+    assert "'minAvailable' is greater than 'replicas'" in await plane.fails("scale", "vcjob/j", "--replicas=1")
+
+
 async def test_jobs(plane: Plane) -> None:
     assert await plane.apply(job()) == "job.batch.volcano.sh/j created\n"
     status = {"state": {"phase": "Running"}, "minAvailable": 2, "running": 2}

@@ -242,3 +242,17 @@ def test_an_object_that_asks_for_too_many_pods_is_refused_unless_it_was_already_
     labelled["metadata"]["labels"] = {"a": "b"}
     assert check(ask(labelled, value, "UPDATE"), seen)["response"]["allowed"]
     assert check(ask(value), seen, Settings(most_pods=HUGE))["response"]["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "scaled", "number"),
+    [(2, None, 2), (2, 5, 5), (3, 2, 3)],
+    ids=["settled at once", "scale came before", "the task was changed"],
+)
+def test_what_scale_writes_and_the_task_get_one_number(replicas: int, scaled: int | None, number: int) -> None:
+    old, new = job(minAvailable=1), job(minAvailable=1)
+    new["spec"]["tasks"][0]["replicas"] = replicas
+    if scaled is not None:
+        new["spec"]["replicas"] = old["spec"]["replicas"] = scaled
+    after = patched(new, mutate(ask(new, old, "UPDATE"), view(queue("default"))))
+    assert (after["spec"]["replicas"], after["spec"]["tasks"][0]["replicas"]) == (number, number)

@@ -159,6 +159,7 @@ class JobSpec(Base):
     Attributes:
         scheduler_name: scheduler of pods whose template names none.
         min_available: pods that must run together; the gang's size.
+        replicas: pods of the last task, as the subresource ``scale`` reads and writes them; kept equal to the task's.
         volumes: mounted into every container.
         tasks: the roles.
         policies: what to do on events.
@@ -175,6 +176,7 @@ class JobSpec(Base):
 
     scheduler_name: ShortName | None = None
     min_available: Natural | None = None
+    replicas: Natural | None = None
     volumes: list[VolumeSpec] | None = None
     tasks: list[TaskSpec] | None = None
     policies: list[LifecyclePolicy] | None = None
@@ -221,6 +223,8 @@ class JobStatus(Base):
         retry_count: restarts so far.
         running_duration: written when the job is killed.
         controlled_resources: what the job's plug-ins and volumes made.
+        replicas: pods of the last task that have not ended, for ``scale``.
+        selector: label selector of these pods, as text, for ``scale``.
 
     """
 
@@ -238,6 +242,8 @@ class JobStatus(Base):
     running_duration: str | None = None
     controlled_resources: dict[str, str] | None = None
     conditions: list[JobCondition] | None = None
+    replicas: Natural | None = None
+    selector: str | None = None
 
 
 class Job(Object):

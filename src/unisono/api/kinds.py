@@ -10,7 +10,7 @@ from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.group_kinds import GROUP_KINDS
 from unisono.api.inference_kinds import INFERENCE_KINDS
-from unisono.api.kind import Kind
+from unisono.api.kind import Kind, Scale
 from unisono.api.serving_kinds import SERVING_KINDS
 from unisono.api.training_kinds import TRAINING_KINDS
 from unisono.api.workload_kinds import WORKLOAD_KINDS
@@ -140,6 +140,7 @@ JOBS: Kind[batch.Job] = Kind(
     short_names=("vcjob", "vj", "vjob"),
     status_subresource=True,
     alias_versions=("v1beta1",),
+    scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
 )
 # The scheduler writes spec-less status through the main resource, as Volcano's does.
 POD_GROUPS: Kind[scheduling.PodGroup] = Kind(

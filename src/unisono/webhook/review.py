@@ -100,7 +100,8 @@ def mutate(question: Question, view: Clocked) -> dict[str, Any]:
     if decoded.type_errors:
         return _answer(question)
     before = msgspec.to_builtins(decoded.obj)
-    request = _request(question, kind, decoded.obj, None)
+    old = _decoded(kind, question.old_raw)
+    request = _request(question, kind, decoded.obj, old.obj if old is not None else None)
     for rule in PREPARING.get(kind.resource, ()):
         rule(request, view)
     apply_defaults(kind, decoded.obj)

@@ -15,6 +15,7 @@ PREPARING: Mapping[str, tuple[Rule, ...]] = {kinds.JOBS.resource: (tenants.queue
 """By resource: what completes an object before its defaults."""
 
 CHANGING: Mapping[str, tuple[Rule, ...]] = {
+    kinds.JOBS.resource: (jobs.settle_scale,),
     kinds.POD_GROUPS.resource: (pod_groups.queue_of_namespace,),
 }
 """By resource: what completes an object in view of others, after its defaults."""

@@ -31,6 +31,60 @@ def default_job(job: Job) -> None:
     _default_plugins(spec)
 
 
+def settle_replicas(spec: JobSpec, old: JobSpec | None) -> None:
+    """Bring ``spec.replicas``, which ``scale`` writes, and the replicas of the last task to one number.
+
+    The one of the two that a writer has changed counts. A minimum of the task that has no effect, because the gang
+    needs fewer pods than its tasks together, goes down with the replicas.
+
+    Args:
+        spec: of a job with its defaults; is changed.
+        old: before an update, None for a new job.
+
+    """
+    if not spec.tasks:
+        return
+    task = spec.tasks[-1]
+    given, number = spec.replicas, task.replicas or 0
+    if given is not None and old is not None and (given != old.replicas or number == _last(old)):
+        number = given
+    _scale(spec, number)
+
+
+def apply_scale(spec: JobSpec) -> None:
+    """Give the last task the replicas that ``scale`` has written where no admission did so, never below its minimum."""
+    if spec.replicas is None or not spec.tasks or spec.tasks[-1].partition_policy is not None:
+        return
+    _scale(spec, max(spec.replicas, fewest_replicas(spec)))
+
+
+def fewest_replicas(spec: JobSpec) -> int:
+    """Replicas that the last task needs for the gang, 0 without tasks; of a spec with its defaults."""
+    if not spec.tasks:
+        return 0
+    task, others = spec.tasks[-1], sum(each.replicas or 0 for each in spec.tasks[:-1])
+    own = (task.min_available or 0) if _tasks_bind(spec) else 0
+    return max(own, (spec.min_available or 0) - others)
+
+
+def _scale(spec: JobSpec, replicas: int) -> None:
+    assert spec.tasks
+    task = spec.tasks[-1]
+    binding = _tasks_bind(spec)
+    spec.replicas = task.replicas = replicas
+    if not binding and (task.min_available or 0) > replicas:
+        task.min_available = replicas
+
+
+def _tasks_bind(spec: JobSpec) -> bool:
+    """Whether the minimums of single tasks count: where the gang is no smaller than they are together."""
+    return (spec.min_available or 0) >= sum(task.min_available or 0 for task in spec.tasks or ())
+
+
+def _last(spec: JobSpec) -> int:
+    return (spec.tasks[-1].replicas or 0) if spec.tasks else 0
+
+
 def _default_task(task: TaskSpec, index: int) -> None:
     task.name = task.name or f"default{index}"
     pod = task.template.spec

@@ -221,7 +221,9 @@ def _frozen(spec: JobSpec) -> JobSpec:
         volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name=None)
         for volume in spec.volumes or ()
     ]
-    return msgspec.structs.replace(spec, min_available=None, priority_class_name=None, tasks=tasks, volumes=volumes)
+    return msgspec.structs.replace(
+        spec, min_available=None, replicas=None, priority_class_name=None, tasks=tasks, volumes=volumes
+    )
 
 
 def _differences(new: msgspec.Struct, old: msgspec.Struct) -> list[str]:

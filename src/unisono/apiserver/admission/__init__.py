@@ -41,6 +41,7 @@ _MUTATING: dict[str, tuple[Rule, ...]] = {
     "pods": (priority.resolve, limit_ranges.fill_in),
     "nodes": (nodes.taint_new,),
     "persistentvolumeclaims": (claims.choose_class,),
+    "jobs.batch.volcano.sh": (jobs.settle_scale,),
     "podgroups.scheduling.volcano.sh": (pod_groups.queue_of_namespace,),
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {

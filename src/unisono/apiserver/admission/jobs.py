@@ -1,15 +1,22 @@
-"""Jobs go into a queue that exists, is open, and has no queues below it."""
+"""Jobs go into a queue that exists, is open, and has no queues below it; their two numbers of replicas agree."""
 
 from __future__ import annotations
 
 from unisono.api import field_error, messages
 from unisono.api.batch import Job
+from unisono.api.defaulting.job import settle_replicas
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import invalid
 
 ROOT = "root"
+
+
+def settle_scale(request: Request, _: View) -> None:
+    """Bring what ``scale`` writes and the replicas of the last task to one number."""
+    if request.operation in ("CREATE", "UPDATE") and request.subresource != "status":
+        settle_replicas(request.object.spec, request.old.spec if request.old is not None else None)
 
 
 def check_queue(request: Request, view: View) -> None:

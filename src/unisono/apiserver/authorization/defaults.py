@@ -170,7 +170,8 @@ def _reading(
 
 
 def _scales(group: str, names: tuple[str, ...]) -> list[str]:
-    return [f"{name}/scale" for name in names if name != "daemonsets"] if group == "apps" else []
+    scaled = {"apps": set(names) - {"daemonsets"}, "batch.volcano.sh": {"jobs"}}.get(group, set())
+    return [f"{name}/scale" for name in names if name in scaled]
 
 
 def _rule(verb: str, group: str, resource: str) -> PolicyRule:

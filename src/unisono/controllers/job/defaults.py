@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from unisono.api.batch import Job, JobSpec, TaskSpec
-from unisono.api.defaulting.job import default_job
+from unisono.api.defaulting.job import apply_scale, default_job
 
 _DECODER = msgspec.json.Decoder(Job)
 
@@ -16,6 +16,7 @@ def with_defaults(job: Job) -> JobSpec:
         return job.spec
     copy = _DECODER.decode(msgspec.json.encode(Job(spec=job.spec)))
     default_job(copy)
+    apply_scale(copy.spec)
     return copy.spec
 
 
@@ -26,6 +27,8 @@ def _is_complete(spec: JobSpec) -> bool:
     if not spec.min_available and spec.tasks:
         return False
     if spec.plugins or spec.network_topology is not None:
+        return False
+    if spec.replicas is not None and spec.tasks and spec.replicas != spec.tasks[-1].replicas:
         return False
     return all(_is_complete_task(task) for task in spec.tasks or ())
 

@@ -13,7 +13,7 @@ from unisono.controllers.job import phases
 from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, Resume, WritePace
 
 # Fields that follow the pods one by one; every other field of a status is news.
-_COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown", "task_status_count")
+_COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown", "task_status_count", "replicas")
 _NO_COUNTS = dict.fromkeys(_COUNTS)
 # Times are kept for so many jobs before those that say nothing any more are dropped.
 _REMEMBERED = 4096

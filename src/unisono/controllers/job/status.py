@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unisono.api.batch import JobCondition, JobState, JobStatus, TaskState
+from unisono.api.keys import JOB_NAME, TASK_SPEC
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers.job import phases
 from unisono.controllers.job.observed import Tally
@@ -46,6 +47,7 @@ def next_status(view: JobView, target: Target, counts: Tally, controlled: Mappin
     """
     old = view.status
     moved = target.phase != view.phase
+    last = view.tasks[-1].name if view.tasks else ""
     time = rfc3339(now) if moved else old.state.last_transition_time
     return JobStatus(
         state=JobState(
@@ -70,6 +72,8 @@ def next_status(view: JobView, target: Target, counts: Tally, controlled: Mappin
         running_duration=_duration(view, target, now) if moved else old.running_duration,
         controlled_resources=dict(controlled) or None,
         conditions=_conditions(old, target.phase, time) if moved else old.conditions,
+        replicas=sum(counts.of(last, phase) for phase in ("Pending", "Running", "Unknown")) or None,
+        selector=f"{JOB_NAME}={view.name},{TASK_SPEC}={last}" if moved and last else old.selector,
     )
 
 
