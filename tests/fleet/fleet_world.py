@@ -18,13 +18,17 @@ from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.fleet import AttachedCluster, AttachedClusterSpec
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, SECRETS
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
+from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import Unavailable
 from unisono.fleet.copies import placement_of
+from unisono.fleet.gang_record import GangRecord, record_of
 from unisono.fleet.hub import Hub
+from unisono.kube.controller import Manager
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.scheduler.settings import FixedConfig
 
@@ -124,6 +128,48 @@ class World:
         meta = {"name": name, "namespace": "default", "annotations": more.pop("annotations", {})}
         await self.create(JOBS, {"metadata": meta, "spec": {**spec, **more}})
 
+    async def hyper(self, name: str, *parts: dict[str, Any], marks: dict[str, str] | None = None, **spec: Any) -> None:
+        """A HyperJob; each part is ``{name, pods, gpus, replicas, clusters}``."""
+        replicated = [
+            {
+                "name": part["name"],
+                "replicas": part.get("replicas", 1),
+                "clusterNames": part.get("clusters"),
+                "templateSpec": {
+                    "queue": part.get("queue", "default"),
+                    "minAvailable": part["pods"],
+                    "schedulerName": "volcano",
+                    "tasks": [{"name": "w", "replicas": part["pods"], "template": template(part.get("gpus", 1))}],
+                },
+            }
+            for part in parts
+        ]
+        meta = {"name": name, "namespace": "default", "annotations": marks or {}}
+        await self.create(HYPER_JOBS, {"metadata": meta, "spec": {"replicatedJobs": replicated, **spec}})
+
+    def record(self, name: str) -> GangRecord:
+        """Where the parts of a HyperJob are."""
+        return record_of(self.hub_client.find(HYPER_JOBS, f"default/{name}"))
+
+    def pods(self) -> dict[str, dict[str, int]]:
+        """Members to the pods that their copies ask for, by job."""
+        return {
+            name: {
+                job.metadata.name: sum(task.replicas or 0 for task in job.spec.tasks) for job in client.objects(JOBS)
+            }
+            for name, client in self.members.items()
+        }
+
+    async def tell_running(self) -> None:
+        """Members say that the pods of their copies run."""
+        for name, client in self.members.items():
+            for job in client.objects(JOBS) if name not in self.cut else ():
+                count = sum(task.replicas or 0 for task in job.spec.tasks)
+                status = {"state": {"phase": "Running"}, "running": count}
+                await client.patch(
+                    JOBS, job.metadata.name, {"status": status}, namespace="default", subresource="status"
+                )
+
     async def create(self, kind: Kind[Any], value: dict[str, Any]) -> None:
         obj = decode(kind, value).obj
         apply_defaults(kind, obj)
@@ -193,6 +239,13 @@ class _Lasting:
         return None
 
 
+class _NoEvents:
+    """Events of what makes jobs are not looked at here."""
+
+    def event(self, *_: Any, **__: Any) -> None:
+        return None
+
+
 async def inline(decide: Callable[[], Any]) -> Any:
     return decide()
 
@@ -209,6 +262,9 @@ async def fleet(*names: str, config: str = "") -> AsyncIterator[World]:
             world.hub_client, source, world.clock, connect=world.connect, runner=inline, debounce=0.02, seed=1
         )
         tasks.append(asyncio.create_task(world.hub.run()))
+        # What makes jobs stays on the hub.
+        makers = Manager(world.hub_client, clock=world.clock)
+        tasks.append(asyncio.create_task(makers.run([HyperJobController(_NoEvents())])))
 
     async def stop() -> None:
         while tasks:

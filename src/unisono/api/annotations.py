@@ -125,6 +125,18 @@ successor: ``{"at": TIME, "use": {NAME: CLUSTER_SECONDS}}``."""
 PRICES: Final = "unisono.io/prices"
 """On an AttachedCluster: price of one unit of a resource per hour, such as ``nvidia.com/gpu=2.5,cpu=0.04``."""
 
+GANG: Final = "unisono.io/gang"
+"""On a HyperJob of a hub: where its parts are, as JSON; it is written before anything is written to a member."""
+
+RESTART_POLICY: Final = "unisono.io/restart-policy"
+"""On a HyperJob of a hub: ``Gang``, ``Part`` or ``Never``: what starts again when the member of a part is lost."""
+
+RESERVE_TIMEOUT: Final = "unisono.io/reserve-timeout"
+"""On a HyperJob of a hub: how long its parts may be reserved before all members have accepted, such as ``5m``."""
+
+START_TIMEOUT: Final = "unisono.io/start-timeout"
+"""On a HyperJob of a hub: how long a part may wait in its member once all parts were opened, such as ``30m``."""
+
 WORKER_LOST_TIMEOUT: Final = "unisono.io/worker-lost-timeout"
 """On a job of a hub: how long its member may be lost before another one gets it, such as ``5m``."""
 

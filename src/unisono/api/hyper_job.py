@@ -39,7 +39,7 @@ class ReplicatedJob(Base):
         template_spec: spec of the jobs.
         split_policy: how it is spread over clusters.
         replicas: how many jobs.
-        cluster_names: clusters that may take them.
+        cluster_names: members of a fleet that may take them; no effect within one cluster.
 
     """
 
@@ -56,7 +56,7 @@ class HyperJobSpec(Base):
     Attributes:
         replicated_jobs: the jobs; each is a gang of its own.
         min_available: jobs that must complete; when that can no longer be, the others are terminated.
-        max_domains: clusters over which the run may spread; no effect within one.
+        max_domains: clusters over which the run may spread: on a hub 1 keeps it in one; no effect within one.
         plugins: for several clusters; no effect within one.
 
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEO
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kind import Kind
-from unisono.api.kinds import NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
+from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
 from unisono.api.times import duration_or_none
 from unisono.controllers.owners import keys_of
 from unisono.controllers.pod_groups import spec_patch
@@ -21,6 +22,9 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
 from unisono.fleet.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.decide import JobView, Steps, decide, is_trusted
+from unisono.fleet.following import can_be_held, is_held, job_changes
+from unisono.fleet.gang_work import part_work
+from unisono.fleet.gangs import GangController, Part
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.member import Busy, Member
 from unisono.fleet.work import Work, has_ended, work_of
@@ -40,9 +44,17 @@ class DispatchController(Controller):
 
     workers = 32
 
-    def __init__(self, kind: Kind[Any], state: HubState, members: Members, recorder: Recorder) -> None:
-        """``members`` finds the connection to a member."""
+    def __init__(
+        self,
+        kind: Kind[Any],
+        state: HubState,
+        members: Members,
+        recorder: Recorder,
+        gangs: GangController | None = None,
+    ) -> None:
+        """``members`` finds the connection to a member, ``gangs`` says which jobs are parts of a HyperJob."""
         self.kind, self.name = kind, f"dispatch-{kind.plural}"
+        self._gangs = gangs
         self._state, self._members, self._recorder = state, members, recorder
         self._written: LastWritten[Any] = LastWritten()
         self._standing: dict[str, str] = {}
@@ -60,16 +72,20 @@ class DispatchController(Controller):
     def placements(self) -> Mapping[str, Placement]:
         """Where the jobs are, by uid; one whose uid is absent here has been deleted."""
         jobs = (self._written.newest(job.key, job) for job in self._jobs.items())
-        return {job.metadata.uid or "": placement_of(job) for job in jobs if job is not None}
+        return {job.metadata.uid or "": self._placement(job) for job in jobs if job is not None}
 
     def look_again(self, cluster: str) -> None:
         """A member has changed: look at every job that is there, and at every copy that it has."""
         for job in self._jobs.items():
-            if placement_of(job).cluster == cluster:
+            if self._placement(job).cluster == cluster:
                 self._context.enqueue(job.key)
         for kind, key in self._state.copy_keys():
             if kind == self.kind.kind:
                 self._context.enqueue(key)
+
+    def look_at(self, key: str) -> None:
+        """Look at one job again."""
+        self._context.enqueue(key)
 
     async def reconcile(self, key: str) -> float | None:
         """Bring one job and its copies to where they belong."""
@@ -86,15 +102,39 @@ class DispatchController(Controller):
         if self._standing.get(key, uid) != uid:
             self._leave(key)
         own = [copy for copy, _ in copies if copy.origin == uid]
-        timeout = _timeout(job)
-        view = JobView(True, has_ended(self.kind, job), placement_of(job), timeout)
+        part = self._part(job)
+        view = JobView(True, has_ended(self.kind, job), part.placement, math.inf) if part else self._alone(job)
         steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
-        work = await self._stand(job, view)
+        work = await self._stand(job, view, part)
+        if part is not None:
+            return await self._reconcile_part(job, part, steps, work, dict_of(copies))
         if steps.place is not None:
             await self.place(job, steps.place, "the member that ran it is lost" if steps.lost else "found in a member")
             return 0.0
-        await self._carry_out(job, steps, work, dict_of(copies))
+        await self._carry_out(job, steps, work, dict_of(copies), view.placement)
         return steps.again
+
+    async def _reconcile_part(
+        self, job: Any, part: Part, steps: Steps, work: Work | None, copies: Mapping[str, Object]
+    ) -> float | None:
+        """A job of a HyperJob: its gang says where it belongs, and the job says it, too, for those who look at it."""
+        written = placement_of(job)
+        if steps.place is not None or written.generation > part.placement.generation:
+            return None  # taken back by a user, or found in a member: the gang decides what follows
+        if written != part.placement:
+            job = await self.place(job, part.placement, "a part of its HyperJob")
+        await self._carry_out(job, steps, work, copies, part.placement, held=part.held)
+        return None
+
+    def _alone(self, job: Any) -> JobView:
+        return JobView(True, has_ended(self.kind, job), placement_of(job), _timeout(job))
+
+    def _part(self, job: Object) -> Part | None:
+        return self._gangs.part(job) if self._gangs is not None else None
+
+    def _placement(self, job: Object) -> Placement:
+        part = self._part(job)
+        return placement_of(job) if part is None else part.placement
 
     async def place(self, job: Object, placement: Placement, why: str) -> Object:
         """Write down where the job belongs.
@@ -122,14 +162,17 @@ class DispatchController(Controller):
 
     # ---- on the hub
 
-    async def _stand(self, job: Any, view: JobView) -> Work | None:
+    async def _stand(self, job: Any, view: JobView, part: Part | None = None) -> Work | None:
         """Make the job's PodGroup, and let pods stand for it in the hub's state as long as it has not ended."""
         uid = job.metadata.uid or ""
         work = None if view.ended else work_of(self.kind, job, self._clock.time(), self._priority)
-        if work is None:
+        if work is None or (part is not None and not part.group):
             self._leave(job.key)
             return None
-        await self._bring_group(job, work)
+        if part is None:
+            await self._bring_group(job, work)
+        else:
+            work = part_work(work, part.group, part.clusters)
         self._standing[job.key] = uid
         self._state.stand(uid, view.placement, work.pods)
         return work
@@ -160,25 +203,36 @@ class DispatchController(Controller):
 
     # ---- in members
 
-    async def _carry_out(self, job: Any, steps: Steps, work: Work | None, copies: Mapping[str, Object]) -> None:
+    async def _carry_out(
+        self,
+        job: Any,
+        steps: Steps,
+        work: Work | None,
+        copies: Mapping[str, Object],
+        placement: Placement,
+        *,
+        held: bool = False,
+    ) -> None:
         await self._delete(steps.delete)
         if steps.lost:
-            self._tell(job, "Warning", "ClusterLost", f"member {placement_of(job).cluster} does not answer")
+            self._tell(job, "Warning", "ClusterLost", f"member {placement.cluster} does not answer")
         else:
             self._told.pop(job.key, None)
         if steps.create and work is not None:
-            await self._create(job, steps.create, work)
-        placement = placement_of(job)
+            await self._create(job, placement, work, held=held)
         if not placement.cluster and placement.generation and not has_ended(self.kind, job):
             await self._write_status(job, waiting_patch(self.kind, job))
         if steps.mirror is not None:
-            await self._mirror(job, steps.mirror, copies[steps.mirror.uid])
+            copied = copies[steps.mirror.uid]
+            await self._follow(job, steps.mirror, copied, held=held)
+            await self._mirror(job, copied, held=held)
 
-    async def _create(self, job: Any, cluster: str, work: Work) -> None:
-        member = self._members(cluster)
-        if member is None:
+    async def _create(self, job: Any, placement: Placement, work: Work, *, held: bool) -> None:
+        member = self._members(placement.cluster)
+        if member is None or (held and not can_be_held(job)):
             return
-        copied = copy_to_write(self.kind, job, self._state.hub, placement_of(job).generation, work.group.metadata.name)
+        group = work.group.metadata.name
+        copied = copy_to_write(self.kind, job, self._state.hub, placement.generation, group, held=held)
         try:
             async with member.writing() as client:
                 await self._write_copy(client, copied)
@@ -190,8 +244,22 @@ class DispatchController(Controller):
             raise
         except ApiError as error:
             if error.code < 500 and error.code != 429:
-                await self._refused(job, cluster, error)
+                await self._refused(job, placement.cluster, error)
             raise
+
+    async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
+        """Bring what may change of the job to its copy."""
+        member, changes = self._members(copy.cluster), self._changes(job, copied, held=held)
+        if member is None or copy.deleting or not changes or has_ended(self.kind, job):
+            return
+        try:
+            async with member.writing() as client:
+                await client.patch(self.kind, copy.name, changes, namespace=copy.namespace, patch_type="json")
+        except Busy:
+            self._context.enqueue(job.key, _BUSY_SECONDS)
+
+    def _changes(self, job: Any, copied: Any, *, held: bool) -> list[dict[str, Any]]:
+        return job_changes(job, copied, held=held) if self.kind is JOBS else []
 
     async def _write_copy(self, client: Client, copied: Any) -> None:
         namespace = copied.metadata.namespace
@@ -228,8 +296,10 @@ class DispatchController(Controller):
             except Busy:
                 self._context.enqueue(f"{copy.namespace}/{copy.name}", _BUSY_SECONDS)
 
-    async def _mirror(self, job: Any, copy: Copy, copied: Object) -> None:
-        await self._write_status(job, status_patch(job, copied))
+    async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
+        """The copy's status becomes the job's; what is held back has none."""
+        if not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
+            await self._write_status(job, status_patch(job, copied))
 
     async def _write_status(self, job: Any, patch: dict[str, Any]) -> None:
         if not patch:

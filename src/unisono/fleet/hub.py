@@ -4,7 +4,7 @@
 
     members' watches ──► HubState ──► ClusterState ──snapshot──► engine.run ──► Dispatching, TakingBack
                             ▲                                                        │ placement on the hub's job
-    hub's jobs ──► stand-ins ┘          DispatchController ◄─────────────────────────┘
+    hub's jobs ──► stand-ins ┘   GangController, DispatchController ◄────────────────┘
                                               │ copies          ▲ status
                                               ▼                 │
                                             members' API servers
@@ -20,15 +20,17 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from unisono.api.kind import Kind
-from unisono.api.kinds import NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
 from unisono.fleet.config import HubConfig
 from unisono.fleet.copies import Placement
 from unisono.fleet.dispatch import DispatchController
+from unisono.fleet.gangs import GangController
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.members import Connect, FleetsController, MembersController, connect
-from unisono.fleet.placing import Dispatching, JobFinder, TakingBack
+from unisono.fleet.placing import Dispatching, TakingBack
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
+from unisono.fleet.targets import TargetFinder
 from unisono.fleet.work import KINDS
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -82,24 +84,32 @@ class Hub(Scheduler):
         self._members = MembersController(
             self.members_state, self.events, self._placements, self._connect, self._member_changed
         )
+        self._hyper_gangs = GangController(self.members_state, self.events)
         self._dispatch = [
-            DispatchController(kind, self.members_state, self._members.member, self.events) for kind in KINDS
+            DispatchController(kind, self.members_state, self._members.member, self.events, self._hyper_gangs)
+            for kind in KINDS
         ]
         self._queue_copies = QueueCopies(self.members_state, self._members.member)
         self._manager = Manager(client, clock=self._clock)
         self._told: dict[str, tuple[bool, bool]] = {}
-        self._reasons = ReasonsWriter(client, self.members_state, self.metrics, self._clock)
-        finder = JobFinder(self.feed, self._dispatch)
-        return (
-            Dispatching(self.members_state, finder, self._clock),
-            TakingBack(self.members_state, finder),
-        )
+        self._reasons = ReasonsWriter(client, self.members_state, self.metrics, self._clock, self._hyper_gangs.waiting)
+        finder = TargetFinder(self.feed, self._dispatch, self._hyper_gangs)
+        dispatching = Dispatching(self.members_state, finder, self._clock)
+        jobs = self._dispatch[KINDS.index(JOBS)]
+        self._hyper_gangs.connect(jobs.job, jobs.look_at, dispatching.hold)
+        return dispatching, TakingBack(self.members_state, finder)
 
     async def run(self) -> None:
         """Connect, decide, dispatch and mirror until cancelled."""
         namespace = await self._hub_client.get(NAMESPACES, _IDENTITY_NAMESPACE)
         self.members_state.hub = namespace.metadata.uid or "hub"
-        controllers: list[Controller] = [self._members, FleetsController(), self._queue_copies, *self._dispatch]
+        controllers: list[Controller] = [
+            self._members,
+            FleetsController(),
+            self._queue_copies,
+            self._hyper_gangs,
+            *self._dispatch,
+        ]
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._manager.run(controllers))
@@ -136,4 +146,5 @@ class Hub(Scheduler):
         self._told[name] = now
         for controller in self._dispatch:
             controller.look_again(name)
+        self._hyper_gangs.look_again(name)
         self._queue_copies.look_again(name)

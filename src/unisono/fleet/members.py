@@ -37,7 +37,7 @@ from unisono.fleet.hub_state import HubState
 from unisono.fleet.member import Member, Probe
 from unisono.fleet.summary import MemberSummary, summaries
 from unisono.fleet.work import KINDS
-from unisono.kube.client import Client
+from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
@@ -96,6 +96,7 @@ class MembersController(Controller):
         """Watch AttachedClusters."""
         self._client, self._clock, self._context = context.client, context.clock, context
         self._clusters = context.watch(ATTACHED_CLUSTERS)
+        self._clusters.on_change(self._seen)
 
     def member(self, name: str) -> Member | None:
         """The connection to a member."""
@@ -106,10 +107,13 @@ class MembersController(Controller):
         """Members that are connected, whether they answer or not."""
         return sorted(self._joined)
 
-    @property
-    def complete(self) -> bool:
-        """Whether every AttachedCluster that the hub has is known here."""
-        return all(self._keys.get(each.metadata.name) for each in self._clusters.items())
+    def _seen(self, event_type: EventType, cluster: AttachedCluster, _old: AttachedCluster | None) -> None:
+        """A member that has not been asked yet is neither reachable nor lost: after a start no job is taken from it."""
+        name = cluster.metadata.name
+        if event_type != "DELETED":
+            self._state.views.setdefault(name, MemberView(False))
+        elif name not in self._keys and all(each.metadata.name != name for each in self._clusters.items()):
+            self._state.views.pop(name, None)
 
     async def close(self) -> None:
         """End all connections."""

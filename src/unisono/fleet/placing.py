@@ -7,23 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import structlog
 
-from unisono.api.base import Object
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.status import TaskStatus
-from unisono.controllers.owners import controller_of
 from unisono.engine.decisions import Bind
 from unisono.errors import UnisonoError
-from unisono.fleet.copies import placement_of
-from unisono.fleet.dispatch import DispatchController
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.naming import cluster_of
+from unisono.fleet.targets import Target, TargetFinder
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
-from unisono.scheduler.feed import Feed
 
 _log = structlog.get_logger(__name__)
 
@@ -39,28 +34,10 @@ class _Hold:
     why: str
 
 
-class JobFinder:
-    """From a PodGroup of the hub to the job that it stands for, and to the controller of its kind."""
-
-    def __init__(self, feed: Feed, controllers: Iterable[DispatchController]) -> None:
-        self._feed = feed
-        self._by_kind = {controller.kind.kind: controller for controller in controllers}
-
-    def of_group(self, group: str) -> tuple[DispatchController, Any] | None:
-        """The job behind a PodGroup (``namespace/name``); None where there is none."""
-        found = self._feed.groups.get(group)
-        owner = controller_of(found) if found is not None else None
-        controller = self._by_kind.get(owner.kind) if owner is not None else None
-        if found is None or owner is None or controller is None:
-            return None
-        job = controller.job(f"{found.metadata.namespace}/{owner.name}")
-        return (controller, job) if job is not None and job.metadata.uid == owner.uid else None
-
-
 class Dispatching:
-    """Sends gangs to the member in which the engine has placed them; in the scheduler's place of a binder."""
+    """Sends gangs to the members in which the engine has placed them; in the scheduler's place of a binder."""
 
-    def __init__(self, state: HubState, finder: JobFinder, clock: Clock) -> None:
+    def __init__(self, state: HubState, finder: TargetFinder, clock: Clock) -> None:
         self._state, self._finder, self._clock = state, finder, clock
         self._holds: dict[str, _Hold] = {}
         self._backoff = Backoff(base=1.0, cap=60.0)
@@ -70,24 +47,22 @@ class Dispatching:
         """Whole jobs are sent, each in one request: there is nothing to bound."""
 
     def submit(self, binds: Iterable[Bind]) -> list[Bind]:
-        """Dispatch whole gangs; returns the binds that count. Members of one gang in several clusters are refused."""
+        """Dispatch whole gangs; returns the binds that count. Pods of one job in several clusters are refused."""
         gangs: dict[str, list[Bind]] = defaultdict(list)
         for bind in binds:
             gangs[bind.job].append(bind)
         sent: list[Bind] = []
         for group, members in gangs.items():
-            found = self._finder.of_group(group)
-            if found is None or self.busy(group) or self._held(group) or not all(map(self._stands, members)):
+            target = self._finder.of_group(group)
+            if target is None or self.busy(group) or self._held(group) or not all(map(self._stands, members)):
                 continue
-            controller, job = found
-            clusters = {cluster_of(bind.node) for bind in members}
-            placement = placement_of(job)
-            if len(clusters) > 1 or (placement.cluster and placement.cluster not in clusters):
-                _log.error("dispatch.apart", job=group, clusters=sorted(clusters))
+            refusal = target.refusal(members)
+            if refusal:
+                _log.error("dispatch.refused", job=group, why=refusal)
                 continue
-            self._assume(job, members)
-            if not placement.cluster:
-                self._start(group, controller, job, clusters.pop(), members)
+            self._assume(target, members)
+            if not target.is_placed:
+                self._start(group, target, members)
             sent.extend(members)
         return sent
 
@@ -130,27 +105,24 @@ class Dispatching:
             and self._state.is_open(cluster_of(bind.node))
         )
 
-    def _assume(self, job: Object, members: list[Bind]) -> None:
+    def _assume(self, target: Target, members: list[Bind]) -> None:
         for bind in members:
+            uid = target.uid(bind)
             self._state.feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node, bind.annotations)
-            self._state.stand_ins.place(job.metadata.uid or "", bind.pod, bind.node)
+            self._state.stand_ins.place(uid, bind.pod, bind.node)
 
-    def _start(
-        self, group: str, controller: DispatchController, job: Object, cluster: str, members: list[Bind]
-    ) -> None:
-        task = asyncio.get_running_loop().create_task(self._dispatch(group, controller, job, cluster, members))
-        self._tasks[group] = task
+    def _start(self, group: str, target: Target, members: list[Bind]) -> None:
+        self._tasks[group] = asyncio.get_running_loop().create_task(self._dispatch(group, target, members))
 
-    async def _dispatch(
-        self, group: str, controller: DispatchController, job: Object, cluster: str, members: list[Bind]
-    ) -> None:
+    async def _dispatch(self, group: str, target: Target, members: list[Bind]) -> None:
+        uids = {target.uid(bind) for bind in members}
         try:
-            await controller.place(job, placement_of(job).to(cluster), f"{len(members)} pods have a place there")
-            self._holds.pop(group, None)
-            _log.info("job.dispatched", job=job.key, kind=controller.kind.kind, cluster=cluster, pods=len(members))
+            where = await target.send(members)
+            _log.info("job.dispatched", job=target.key, cluster=where, pods=len(members))
         except (UnisonoError, OSError) as error:
-            _log.warning("dispatch.failed", job=job.key, cluster=cluster, error=str(error))
-            self._state.stand_ins.unplace(job.metadata.uid or "")
+            _log.warning("dispatch.failed", job=target.key, error=str(error))
+            for uid in uids:
+                self._state.stand_ins.unplace(uid)
             for bind in members:
                 key = f"{bind.namespace}/{bind.pod}"
                 self._state.feed.do(partial(self._state.feed.state.forget, key))
@@ -172,7 +144,7 @@ class Dispatching:
 class TakingBack:
     """Takes the jobs of victims back from their members; in the scheduler's place of an evictor."""
 
-    def __init__(self, state: HubState, finder: JobFinder) -> None:
+    def __init__(self, state: HubState, finder: TargetFinder) -> None:
         self._state, self._finder = state, finder
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -184,10 +156,10 @@ class TakingBack:
             if task is None or task.uid != uid:
                 continue
             count += 1
-            found = self._finder.of_group(task.job)
-            if found is None or task.job in self._tasks or not placement_of(found[1]).cluster:
+            target = self._finder.of_group(task.job)
+            if target is None or task.job in self._tasks or not target.can_be_taken_back:
                 continue
-            self._tasks[task.job] = asyncio.get_running_loop().create_task(self._take_back(task.job, *found, why))
+            self._tasks[task.job] = asyncio.get_running_loop().create_task(self._take_back(task.job, target, why))
         return count
 
     async def close(self) -> None:
@@ -196,10 +168,10 @@ class TakingBack:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _take_back(self, group: str, controller: DispatchController, job: Object, why: str) -> None:
+    async def _take_back(self, group: str, target: Target, why: str) -> None:
         try:
-            await controller.place(job, placement_of(job).back(), why)
+            await target.take_back(why)
         except (UnisonoError, OSError) as error:
-            _log.warning("taking_back.failed", job=job.key, error=str(error))
+            _log.warning("taking_back.failed", job=target.key, error=str(error))
         finally:
             self._tasks.pop(group, None)

@@ -6,11 +6,12 @@ The engine has decided that no member takes it whole; this counts, member by mem
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from unisono.api.keys import JOB_NAME
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -19,6 +20,8 @@ from unisono.fleet.naming import cluster_of
 
 MOST_CLASSES = 32
 """Kinds of pods of one gang that are looked at."""
+MOST_PARTS = 16
+"""Parts of one gang that are spoken of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,35 @@ def by_member(table: NodeTable, tasks: Iterable[Task], closed: Mapping[str, str]
         if cluster and cluster not in told:
             told[cluster] = _sentence(table, own, wanted, least)
     return dict(sorted(told.items()))
+
+
+def by_part(
+    table: NodeTable,
+    tasks: Iterable[Task],
+    closed: Mapping[str, str],
+    least: Mapping[str, int],
+    clusters: Mapping[str, Collection[str]],
+) -> dict[str, str]:
+    """One sentence for each member about the parts of a gang that spans members.
+
+    Args:
+        table: the hub's nodes, settled.
+        tasks: pods of the gang.
+        closed: members that take no work, and why.
+        least: pods that must have a place together, by part; of parts that wait.
+        clusters: members that may take a part, of parts with a bound.
+
+    """
+    own: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        own[task.labels.get(JOB_NAME, "")].append(task)
+    told: dict[str, list[str]] = defaultdict(list)
+    for part in sorted(least)[:MOST_PARTS]:
+        for cluster, sentence in by_member(table, own[part], closed, least[part]).items():
+            allowed = clusters.get(part)
+            outside = allowed and cluster not in allowed
+            told[cluster].append(f"part {part}: {'not one of its clusterNames' if outside else sentence}")
+    return {cluster: "; ".join(sentences) for cluster, sentences in told.items()}
 
 
 def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[_Wanted], least: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,9 +10,11 @@ import msgspec
 
 from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.kinds import POD_GROUPS
+from unisono.api.scheduling import PodGroup
 from unisono.cluster.status import READY_STATES, count
+from unisono.fleet.gangs import WaitingParts
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.reasons import by_member
+from unisono.fleet.reasons import by_member, by_part
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.scheduler.metrics import Metrics
@@ -29,11 +31,15 @@ class _Wish:
     text: str | None
 
 
+Parts = Callable[[PodGroup], WaitingParts | None]
+
+
 class ReasonsWriter:
     """Keeps the annotation of gangs that wait, and takes it away when they have a place."""
 
-    def __init__(self, client: Client, state: HubState, metrics: Metrics, clock: Clock) -> None:
-        self._client, self._state = client, state
+    def __init__(self, client: Client, state: HubState, metrics: Metrics, clock: Clock, parts: Parts) -> None:
+        """``parts`` answers the waiting parts of a PodGroup that stands for a HyperJob, None for all others."""
+        self._client, self._state, self._parts = client, state, parts
         self._outbox: Outbox[_Wish] = Outbox(
             "member reasons", self._write, clock, metrics, interval=_INTERVAL_SECONDS, pace=client.pace, workers=2
         )
@@ -64,8 +70,13 @@ class ReasonsWriter:
         job = state.book.jobs.get(key)
         if job is None or not job.tasks:
             return None
-        least = max(1, job.min_member - count(job.counts, READY_STATES))
-        told = by_member(state.nodes, job.tasks.values(), self._state.closed(), least)
+        closed, tasks = self._state.closed(), job.tasks.values()
+        parts = self._parts(self._state.feed.groups[key])
+        if parts is None:
+            least = max(1, job.min_member - count(job.counts, READY_STATES))
+            told = by_member(state.nodes, tasks, closed, least)
+        else:
+            told = by_part(state.nodes, tasks, closed, parts.least, parts.clusters)
         text = msgspec.json.encode(told).decode()
         return text if len(text) <= _MOST_BYTES else None
 

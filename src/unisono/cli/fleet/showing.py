@@ -78,9 +78,11 @@ async def explain(where: Where, what: str, namespace: str, output: str) -> None:
         placement = placement_of(job)
         groups = (await hub.list(POD_GROUPS, namespace)).items
     told: dict[str, str] = {}
+    maker = controller_of(job)
     for group in groups:
         owner = controller_of(group)
-        if owner is not None and owner.uid == job.metadata.uid:
+        # A part of a HyperJob waits with the others in its PodGroup.
+        if owner is not None and owner.uid in (job.metadata.uid, maker.uid if maker is not None else None):
             told = _reasons((group.metadata.annotations or {}).get(MEMBER_REASONS))
     ended = has_ended(kind, job)
     if output == "json":

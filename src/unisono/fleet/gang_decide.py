@@ -1,0 +1,235 @@
+"""What to do about the parts of one HyperJob: a pure function of its record and of what members have.
+
+Reserve, open, or release: the hub chooses members for all parts and writes that down; the copies are made and held
+back; when every member has accepted its part, all are opened; when that takes too long, all are released. A part whose
+member is lost follows the HyperJob's restart policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from unisono.fleet.copies import Copy, Placement
+from unisono.fleet.decide import WORKER_LOST_TIMEOUT, MemberView
+from unisono.fleet.gang_record import GangRecord, Place
+
+RESERVE_SECONDS: Final = 300.0
+"""Seconds in which every member must have accepted its part."""
+START_SECONDS: Final = 1800.0
+"""Seconds from the opening in which every part must run."""
+_LOOK_AGAIN: Final = 10.0
+_GONE: Final = MemberView(False, float("inf"))
+
+
+class RestartPolicy(StrEnum):
+    """What happens when the member of a part is lost."""
+
+    GANG = "Gang"
+    """All parts are taken back and start again together."""
+    PART = "Part"
+    """That part alone starts elsewhere."""
+    NEVER = "Never"
+    """The part has failed; the HyperJob's ``minAvailable`` says whether the others go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """A part that has not ended.
+
+    Attributes:
+        uid: of its job.
+        written: where its job says it is; a higher generation than the record's means that a user took it back.
+        copies: its copies in members, of whatever generation.
+        runs: its copy says that its gang runs.
+        late: it cannot be held back; its copy is made when the gang opens.
+
+    """
+
+    uid: str
+    written: Placement = field(default_factory=Placement)
+    copies: Sequence[Copy] = ()
+    runs: bool = False
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """What the hub wants of a HyperJob.
+
+    Attributes:
+        record: where its parts are.
+        parts: parts that have not ended, by the name of their job.
+        complete: every part that there should be is in ``parts`` or has ended.
+        policy: what follows the loss of a member.
+        lost_timeout, reserve_timeout, start_timeout: in seconds.
+
+    """
+
+    record: GangRecord
+    parts: Mapping[str, PartView]
+    complete: bool = True
+    policy: RestartPolicy = RestartPolicy.GANG
+    lost_timeout: float = WORKER_LOST_TIMEOUT
+    reserve_timeout: float = RESERVE_SECONDS
+    start_timeout: float = START_SECONDS
+
+
+@dataclass(slots=True)
+class GangSteps:
+    """What to do.
+
+    Attributes:
+        record: write this down first.
+        why: in words, for an event; empty where nothing needs to be said.
+        released: parts are taken back; they wait a while before they are placed again.
+        fail: parts whose jobs have failed, to be told before the record is written.
+        again: look again after so many seconds; None when only a change calls for it.
+
+    """
+
+    record: GangRecord | None = None
+    why: str = ""
+    released: bool = False
+    fail: tuple[str, ...] = ()
+    again: float | None = None
+
+
+def decide_gang(gang: GangView, members: Mapping[str, MemberView], now: float, *, trusted: bool = True) -> GangSteps:
+    """The next steps for the parts together; `unisono.fleet.decide.decide` says them for each part's copies.
+
+    Args:
+        gang: the HyperJob.
+        members: the members by name; one that is absent has left.
+        now: seconds since 1970.
+        trusted: False where so many members are lost that the fault is probably the hub's.
+
+    """
+    return _Decision(gang, members, now, trusted=trusted).run()
+
+
+class _Decision:
+    def __init__(self, gang: GangView, members: Mapping[str, MemberView], now: float, *, trusted: bool) -> None:
+        self.gang, self.record, self.members = gang, gang.record, members
+        self.now, self.trusted = now, trusted
+        self.placed = {
+            name: self.record.parts[name]
+            for name, part in gang.parts.items()
+            if self.record.placement(name, part.uid).cluster
+        }
+        copies = [copy.generation for part in gang.parts.values() for copy in part.copies]
+        self.beyond = max([*copies, *(part.written.generation for part in gang.parts.values())], default=0)
+
+    def run(self) -> GangSteps:
+        forgotten = [name for name, part in self.gang.parts.items() if self._newest(part) > self._generation(name)]
+        if forgotten:
+            return self._adopt()
+        taken = [name for name, part in self.gang.parts.items() if part.written.generation > self._generation(name)]
+        if taken:
+            return self._drop(taken, f"{_named(taken)} was taken back")
+        return self._lost() or self._reserve() or self._started()
+
+    # ---- what went wrong
+
+    def _adopt(self) -> GangSteps:
+        """The hub has forgotten dispatches: it was restored from an older backup. What is whole goes on."""
+        newest: dict[str, Place] = {}
+        for name, part in self.gang.parts.items():
+            copy = max(part.copies, key=lambda each: (each.generation, each.cluster, each.uid), default=None)
+            if copy is not None and not copy.deleting:
+                newest[name] = Place(copy.cluster, copy.generation, part.uid)
+        if newest.keys() == self.gang.parts.keys():
+            top = max(self.record.number, self.beyond)
+            found = GangRecord(top, top, 0, self.now, {**self.record.parts, **newest})
+            return GangSteps(found, "its parts were found in members")
+        unread = [view for view in self.members.values() if not view.reachable]
+        if any(view.lost_seconds < self.gang.lost_timeout for view in unread) or (unread and not self.trusted):
+            return GangSteps(again=_LOOK_AGAIN)
+        return self._drop(list(self.gang.parts), "only some of its parts were found in members", whole=True)
+
+    def _lost(self) -> GangSteps | None:
+        """Parts whose member has been lost for too long."""
+        silent = {name: self._view(place) for name, place in self.placed.items() if not self._view(place).reachable}
+        lost = [name for name, view in silent.items() if view.lost_seconds >= self.gang.lost_timeout]
+        if not lost or not self.trusted:
+            return None
+        why = f"member {', '.join(sorted({self.placed[name].cluster for name in lost}))} of {_named(lost)} is lost"
+        if self.gang.policy is RestartPolicy.NEVER and not any(map(self.record.is_held, lost)):
+            left = self.record.without(lost, self.now, beyond=self.beyond)
+            return GangSteps(left, why, fail=tuple(lost))
+        return self._drop(lost, why)
+
+    # ---- reserve, open, start
+
+    def _reserve(self) -> GangSteps | None:
+        """Parts that are held back: open all when every member has accepted, release all when that takes too long."""
+        held = [name for name in self.placed if self.record.is_held(name)]
+        if not held:
+            return None
+        missing = [name for name in self.placed if not self._accepted(name)]
+        waiting = self.gang.parts.keys() - self.placed.keys()
+        if not missing and not waiting and self.gang.complete:
+            return GangSteps(self.record.open(self.now), f"every member has accepted: {self._where(held)}")
+        left = self.record.since + self.gang.reserve_timeout - self.now
+        if left > 0:
+            return GangSteps(again=left)
+        absent = self._where(missing) or "a part that is not made yet"
+        why = f"not accepted within {self.gang.reserve_timeout:g} s: {absent}"
+        return self._drop(held, why, only=True)
+
+    def _started(self) -> GangSteps:
+        """Parts that were opened: none may wait long while others hold their places."""
+        opened = [name for name, place in self.placed.items() if place.generation > self.record.started]
+        if not opened:
+            return GangSteps(again=self._until_lost())
+        waiting = [name for name in opened if not self.gang.parts[name].runs]
+        if not waiting:
+            return GangSteps(self.record.start())
+        left = self.record.since + self.gang.start_timeout - self.now
+        if left > 0:
+            return GangSteps(again=min(left, self._until_lost() or left))
+        if not all(self._view(self.placed[name]).reachable for name in waiting):
+            return GangSteps(again=self._until_lost() or _LOOK_AGAIN)
+        return self._drop(waiting, f"not running within {self.gang.start_timeout:g} s: {self._where(waiting)}")
+
+    def _drop(self, names: Collection[str], why: str, *, whole: bool = False, only: bool = False) -> GangSteps:
+        """Take parts back: all of them, or only these where the policy or ``only`` says so."""
+        if only or (self.gang.policy is RestartPolicy.PART and not whole):
+            back = set(names) | {name for name in self.placed if self.record.is_held(name)}
+        else:
+            back = set(self.gang.parts)
+        return GangSteps(self.record.without(back, self.now, beyond=self.beyond), why, released=True)
+
+    # ---- of one part
+
+    def _accepted(self, name: str) -> bool:
+        place, part = self.placed[name], self.gang.parts[name]
+        has_copy = any(
+            (copy.cluster, copy.generation, copy.deleting) == (place.cluster, place.generation, False)
+            for copy in part.copies
+        )
+        return self._view(place).reachable and (has_copy or part.late)
+
+    def _generation(self, name: str) -> int:
+        return self.record.placement(name, self.gang.parts[name].uid).generation
+
+    def _newest(self, part: PartView) -> int:
+        return max((copy.generation for copy in part.copies), default=-1)
+
+    def _view(self, place: Place) -> MemberView:
+        return self.members.get(place.cluster, _GONE)
+
+    def _where(self, names: Collection[str]) -> str:
+        return ", ".join(f"{name} in {self.placed[name].cluster}" for name in sorted(names))
+
+    def _until_lost(self) -> float | None:
+        """Seconds until a member that does not answer counts as lost."""
+        silent = [self._view(place) for place in self.placed.values()]
+        left = [self.gang.lost_timeout - view.lost_seconds for view in silent if not view.reachable]
+        return max(1.0, min(left)) if left else None
+
+
+def _named(names: Collection[str]) -> str:
+    return f"part {', '.join(sorted(names))}"

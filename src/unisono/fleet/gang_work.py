@@ -1,0 +1,153 @@
+"""The parts of a HyperJob as one gang on the hub: its PodGroup, and pods that stand for each part (pure).
+
+Each part is a sub-group with a hard bound of its own, at the tier ``cluster`` or below; the gang is placed whole or
+not at all. ``clusterNames`` is a required node affinity of the part's pods.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from unisono.api.annotations import CLUSTER
+from unisono.api.base import ObjectMeta
+from unisono.api.batch import Job
+from unisono.api.core import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+)
+from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.hyper_job import HyperJob
+from unisono.api.keys import GROUP_NAME, JOB_NAME
+from unisono.api.meta import LabelSelector, LabelSelectorRequirement
+from unisono.api.scheduling import PodGroup, PodGroupSpec, SubGroupPolicySpec
+from unisono.api.topology import NetworkTopologySpec
+from unisono.controllers.job.pod_group import pod_group_for, smallest_gang
+from unisono.controllers.job.view import JobView
+from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
+from unisono.errors import UnisonoError
+from unisono.fleet.naming import CLUSTER_TIER_NAME
+from unisono.fleet.work import Work
+
+Priorities = Callable[[str | None], int]
+_CLUSTER_BOUND = NetworkTopologySpec(mode="hard", highest_tier_name=CLUSTER_TIER_NAME)
+
+
+class GangError(UnisonoError):
+    """The parts cannot be one gang; the message says what to change."""
+
+
+def gang_name(hyper_job: HyperJob) -> str:
+    """Name of the PodGroup that stands for a HyperJob on the hub."""
+    return f"{hyper_job.metadata.name}-{hyper_job.metadata.uid}"
+
+
+def gang_group(hyper_job: HyperJob, parts: Sequence[Job], priority: Priorities) -> PodGroup:
+    """The PodGroup of all parts together.
+
+    Args:
+        hyper_job: the HyperJob.
+        parts: jobs of it that have not ended, one at least.
+        priority: value of a priority class.
+
+    Raises:
+        GangError: the parts name different queues.
+
+    """
+    views = [JobView(job) for job in parts]
+    queues = sorted({view.queue for view in views})
+    if len(queues) > 1:
+        raise GangError(
+            f"its parts name the queues {', '.join(queues)}, and a gang waits in one: give all templates the same queue"
+        )
+    counts = [smallest_gang(view, priority) for view in views]
+    used = (
+        (task.template.spec, taken[task.name]) for view, taken in zip(views, counts, strict=True) for task in view.tasks
+    )
+    classes = {view.spec.priority_class_name for view in views}
+    spec = PodGroupSpec(
+        min_member=sum(view.min_available for view in views),
+        queue=queues[0],
+        priority_class_name=max(classes, key=lambda name: (priority(name), name or "")),
+        min_resources={**sum_usage(used)},
+        network_topology=_CLUSTER_BOUND if hyper_job.spec.max_domains == 1 else None,
+        sub_group_policy=_policies([(job, view) for job, view in zip(parts, views, strict=True)], priority),
+    )
+    return pod_group_of_job(HYPER_JOBS, hyper_job, gang_name(hyper_job), spec)
+
+
+def _policies(parts: Sequence[tuple[Job, JobView]], priority: Priorities) -> list[SubGroupPolicySpec]:
+    """One policy for all parts that are alike in size and bound: pods of one job are one sub-group."""
+    alike: dict[bytes, list[str]] = defaultdict(list)
+    shapes: dict[bytes, tuple[int, NetworkTopologySpec]] = {}
+    for job, view in parts:
+        bound = _bound(pod_group_for(view, view.version, priority).spec.network_topology)
+        key = msgspec.json.encode([view.min_available, bound])
+        shapes[key] = view.min_available, bound
+        alike[key].append(job.metadata.name)
+    return [
+        SubGroupPolicySpec(
+            name=f"parts-{number}",
+            label_selector=LabelSelector(
+                match_expressions=[LabelSelectorRequirement(key=JOB_NAME, operator="In", values=sorted(names))]
+            ),
+            match_label_keys=[JOB_NAME],
+            sub_group_size=max(1, shapes[key][0]),
+            min_sub_groups=len(names),
+            network_topology=shapes[key][1],
+        )
+        for number, (key, names) in enumerate(sorted(alike.items(), key=lambda item: min(item[1])))
+    ]
+
+
+def _bound(given: NetworkTopologySpec | None) -> NetworkTopologySpec:
+    return given if given is not None and given.mode != "soft" else _CLUSTER_BOUND
+
+
+def part_work(work: Work, group: str, clusters: Sequence[str] | None) -> Work:
+    """What stands for one part: its pods belong to the gang's PodGroup and keep to the clusters that may take them.
+
+    Args:
+        work: what would stand for the job alone.
+        group: name of the gang's PodGroup.
+        clusters: ``clusterNames`` of the part; None or empty for no bound.
+
+    """
+    named = PodGroup(metadata=ObjectMeta(name=group, namespace=work.group.metadata.namespace))
+    return Work(named, tuple(_pod(pod, group, clusters or ()) for pod in work.pods))
+
+
+def _pod(pod: Pod, group: str, clusters: Sequence[str]) -> Pod:
+    meta = msgspec.structs.replace(pod.metadata, annotations={**(pod.metadata.annotations or {}), GROUP_NAME: group})
+    spec = _keeping_to(pod.spec, clusters) if clusters else pod.spec
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def _keeping_to(spec: PodSpec, clusters: Sequence[str]) -> PodSpec:
+    """The spec with one more required expression in every term of its node affinity."""
+    wanted = NodeSelectorRequirement(key=CLUSTER, operator="In", values=sorted(set(clusters)))
+    affinity = spec.affinity or Affinity()
+    nodes = affinity.node_affinity or NodeAffinity()
+    required = nodes.required_during_scheduling_ignored_during_execution
+    given = (required.node_selector_terms if required is not None else None) or [NodeSelectorTerm(match_expressions=[])]
+    terms = [
+        msgspec.structs.replace(term, match_expressions=[*(term.match_expressions or ()), wanted])
+        for term in given
+        if required is None or term.match_expressions or term.match_fields
+    ]
+    bound = msgspec.structs.replace(
+        nodes, required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms)
+    )
+    return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(affinity, node_affinity=bound))
+
+
+def clusters_of(hyper_job: HyperJob) -> Mapping[str, tuple[str, ...]]:
+    """``clusterNames`` by name of the replicated job, of those that have any."""
+    return {each.name: tuple(each.cluster_names) for each in hyper_job.spec.replicated_jobs or () if each.cluster_names}

@@ -1,0 +1,355 @@
+"""The HyperJobs of a hub, each one gang over members: its PodGroup, its record, and what its parts must know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.api.annotations import RESERVE_TIMEOUT, RESTART_POLICY, START_TIMEOUT, WORKER_LOST_TIMEOUT
+from unisono.api.base import Object
+from unisono.api.batch import Job
+from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.hyper_job import HyperJob
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
+from unisono.api.times import duration_or_none
+from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB
+from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
+from unisono.controllers.hyperjob.status import ended_states
+from unisono.controllers.indexing import index
+from unisono.controllers.job import phases
+from unisono.controllers.job.view import JobView
+from unisono.controllers.notices import Announcer, Notice
+from unisono.controllers.owners import controller_keys, controller_of_kind, family, keys_of
+from unisono.controllers.pod_groups import spec_patch
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten
+from unisono.errors import AlreadyExists, Conflict, NotFound
+from unisono.fleet.copies import Copy, Placement, placement_of
+from unisono.fleet.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
+from unisono.fleet.decide import is_trusted
+from unisono.fleet.following import can_be_held, is_held
+from unisono.fleet.gang_decide import (
+    RESERVE_SECONDS,
+    START_SECONDS,
+    GangSteps,
+    GangView,
+    PartView,
+    RestartPolicy,
+    decide_gang,
+)
+from unisono.fleet.gang_record import GangRecord, record_of
+from unisono.fleet.gang_work import GangError, clusters_of, gang_group, gang_name
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.work import has_ended
+from unisono.kube.client import Client
+from unisono.kube.controller import Context, Controller
+
+OWNER_INDEX = "hyperjob-uid"
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the dispatch of one job of a HyperJob goes by.
+
+    Attributes:
+        placement: where it belongs.
+        held: its copy has no pods yet.
+        group: name of the gang's PodGroup.
+        clusters: members that may take it; empty for all.
+
+    """
+
+    placement: Placement
+    held: bool
+    group: str
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingParts:
+    """Parts without a place.
+
+    Attributes:
+        least: pods that must have a place together, by part.
+        clusters: members that may take them, by part; empty for all.
+
+    """
+
+    least: Mapping[str, int]
+    clusters: Mapping[str, tuple[str, ...]]
+
+
+class GangController(Controller):
+    """Keeps the record of each HyperJob, and its PodGroup."""
+
+    name = "fleet-gangs"
+    workers = 16
+
+    def __init__(self, state: HubState, recorder: Recorder) -> None:
+        self._state, self._recorder = state, recorder
+        self._announcer = Announcer(recorder)
+        self._written: LastWritten[HyperJob] = LastWritten()
+        self._job: Callable[[str], Job | None] = lambda _key: None
+        self._look_at_part: Callable[[str], None] = lambda _key: None
+        self._hold: Callable[[str], None] = lambda _group: None
+
+    def connect(
+        self, job: Callable[[str], Job | None], look_at_part: Callable[[str], None], hold: Callable[[str], None]
+    ) -> None:
+        """Who knows the newest state of a part, who acts on it, and who lets a gang wait."""
+        self._job, self._look_at_part, self._hold = job, look_at_part, hold
+
+    def setup(self, context: Context) -> None:
+        """Watch HyperJobs, their jobs and PodGroups, and the copies of their jobs."""
+        self._client: Client = context.client
+        self._clock, self._context = context.clock, context
+        self._hyper_jobs = context.watch(HYPER_JOBS, optional=True)
+        self._jobs = context.watch(JOBS, lambda job: keys_of(HYPER_JOBS, job))
+        index(self._jobs, OWNER_INDEX, controller_keys)
+        self._hyper_jobs.on_change(lambda _type, new, _old: self._look_at_parts(new))
+        self._announcer.forget_deleted(self._hyper_jobs)
+        self._groups = context.watch(POD_GROUPS, lambda group: keys_of(HYPER_JOBS, group))
+        self._priorities = context.informer(PRIORITY_CLASSES)
+        self._state.on_copy(self._copy_changed)
+
+    def look_again(self, cluster: str) -> None:
+        """A member has changed."""
+        for hyper_job in self._hyper_jobs.items():
+            if any(place.cluster == cluster for place in self.record(hyper_job).parts.values()):
+                self._context.enqueue(hyper_job.key)
+
+    # ---- what others ask
+
+    def hyper_job(self, key: str) -> HyperJob | None:
+        """The newest state of a HyperJob."""
+        return self._written.newest(key, self._hyper_jobs.get(key))
+
+    def of_part(self, job: Object) -> HyperJob | None:
+        """The HyperJob that made a job or a PodGroup; None where no HyperJob that exists did."""
+        owner = controller_of_kind(HYPER_JOBS, job)
+        found = self.hyper_job(f"{job.metadata.namespace}/{owner.name}") if owner is not None else None
+        return found if found is not None and owner is not None and found.metadata.uid == owner.uid else None
+
+    def part(self, job: Object) -> Part | None:
+        """What the dispatch of a part goes by; None for a job that stands alone.
+
+        A part whose HyperJob is gone stays where it is until it goes as well.
+        """
+        if controller_of_kind(HYPER_JOBS, job) is None:
+            return None
+        hyper_job = self.of_part(job)
+        if hyper_job is None:
+            return Part(placement_of(job), False, "", ())
+        record = self.record(hyper_job)
+        return Part(
+            record.placement(job.metadata.name, job.metadata.uid or ""),
+            record.is_held(job.metadata.name),
+            gang_name(hyper_job),
+            clusters_of(hyper_job).get(_replicated(job), ()),
+        )
+
+    def record(self, hyper_job: HyperJob) -> GangRecord:
+        """Where its parts are."""
+        return record_of(self._written.newest(hyper_job.key, hyper_job) or hyper_job)
+
+    def parts(self, hyper_job: HyperJob) -> tuple[dict[str, Job], bool]:
+        """Its jobs that have not ended, by name; and whether all others that there should be have ended.
+
+        Raises:
+            SplitError: a split policy cannot be followed.
+
+        """
+        wanted = {each.name for each in wanted_jobs(hyper_job)}
+        found = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
+        jobs = [self._job(job.key) or job for job in found if not job.metadata.deletion_timestamp]
+        known = {job.metadata.name: job for job in jobs if job.metadata.name in wanted}
+        live = {name: job for name, job in known.items() if not has_ended(JOBS, job)}
+        return live, wanted <= known.keys() | ended_states(hyper_job.status).keys()
+
+    def waiting(self, group: Object) -> WaitingParts | None:
+        """The parts without a place of the HyperJob that a PodGroup stands for; None for another's PodGroup."""
+        hyper_job = self.of_part(group)
+        if hyper_job is None:
+            return None
+        try:
+            live, _ = self.parts(hyper_job)
+        except SplitError:
+            return None
+        record, bounds = self.record(hyper_job), clusters_of(hyper_job)
+        waiting = {
+            name: job for name, job in live.items() if not record.placement(name, job.metadata.uid or "").cluster
+        }
+        return WaitingParts(
+            {name: max(1, JobView(job).min_available) for name, job in waiting.items()},
+            {name: bounds.get(_replicated(job), ()) for name, job in waiting.items()},
+        )
+
+    async def send(self, hyper_job: HyperJob, places: Mapping[str, tuple[str, str]]) -> None:
+        """Write down where parts go: part to member and uid of its job.
+
+        Raises:
+            Conflict: the HyperJob has changed since it was read.
+
+        """
+        record = self.record(hyper_job).sent(places, self._clock.time())
+        told = ", ".join(f"{name} in {cluster}" for name, (cluster, _) in sorted(places.items()))
+        await self._write(hyper_job, record, "Normal", "Reserving", f"reserved until every member accepts: {told}")
+
+    async def take_back(self, hyper_job: HyperJob, why: str) -> None:
+        """Let all parts wait on the hub again.
+
+        Raises:
+            Conflict: the HyperJob has changed since it was read.
+
+        """
+        live, _ = self.parts(hyper_job)
+        record = self.record(hyper_job).without(live, self._clock.time())
+        await self._write(hyper_job, record, "Warning", "Released", f"waits for clusters again: {why}")
+
+    # ---- the HyperJob
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring one gang's PodGroup about, and its record to what follows from members."""
+        hyper_job = self.hyper_job(key)
+        if hyper_job is None or hyper_job.metadata.deletion_timestamp:
+            return None
+        try:
+            live, complete = self.parts(hyper_job)
+        except SplitError:
+            return None  # the controller that makes the parts says so
+        if live and complete:
+            await self._bring_group(hyper_job, live)
+        view = self._view(hyper_job, live, complete=complete)
+        now, members = self._clock.time(), self._state.views
+        steps = decide_gang(view, members, now, trusted=is_trusted(members))
+        await self._carry_out(hyper_job, live, steps)
+        return steps.again
+
+    def _view(self, hyper_job: HyperJob, live: Mapping[str, Job], *, complete: bool) -> GangView:
+        marks = hyper_job.metadata.annotations or {}
+        record = self.record(hyper_job)
+        return GangView(
+            record,
+            {name: self._part_view(record, job) for name, job in live.items()},
+            complete,
+            _policy(marks.get(RESTART_POLICY)),
+            _seconds(marks.get(WORKER_LOST_TIMEOUT), DEFAULT_TIMEOUT),
+            _seconds(marks.get(RESERVE_TIMEOUT), RESERVE_SECONDS),
+            _seconds(marks.get(START_TIMEOUT), START_SECONDS),
+        )
+
+    def _part_view(self, record: GangRecord, job: Job) -> PartView:
+        uid = job.metadata.uid or ""
+        own = [(copy, obj) for copy, obj in self._state.copies(JOBS, job.key) if copy.origin == uid]
+        placement = record.placement(job.metadata.name, uid)
+        runs = any(_is_at(copy, placement) and _runs(obj) for copy, obj in own)
+        return PartView(uid, placement_of(job), [copy for copy, _ in own], runs, late=not can_be_held(job))
+
+    async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: GangSteps) -> None:
+        for name in steps.fail:
+            await self._fail(live[name], steps.why)
+        if steps.record is None:
+            return
+        if steps.released:
+            self._hold(f"{hyper_job.metadata.namespace}/{gang_name(hyper_job)}")
+            await self._write(hyper_job, steps.record, "Warning", "Released", f"waits for clusters again: {steps.why}")
+        elif steps.fail:
+            await self._write(hyper_job, steps.record, "Warning", "PartLost", steps.why)
+        else:
+            await self._write(hyper_job, steps.record, "Normal", "Opened", steps.why)
+
+    async def _fail(self, job: Job, why: str) -> None:
+        """The part has failed; whoever made it decides what follows."""
+        state = {"phase": phases.FAILED, "reason": "ClusterLost", "message": why}
+        with suppress(NotFound):
+            await self._client.patch(
+                JOBS,
+                job.metadata.name,
+                {"status": {"state": state}},
+                namespace=job.metadata.namespace,
+                subresource="status",
+            )
+
+    async def _write(self, hyper_job: HyperJob, record: GangRecord, type_: Any, reason: str, why: str) -> None:
+        written = await self._patch(hyper_job, record)
+        self._written.keep(written)
+        if why:
+            self._recorder.event(written, type_, reason, why)
+        self._context.enqueue(written.key)
+        self._look_at_parts(written)
+
+    async def _patch(self, hyper_job: HyperJob, record: GangRecord) -> HyperJob:
+        """Write the record; what others have written meanwhile, its status above all, does not matter."""
+        meta, before = hyper_job.metadata, self.record(hyper_job)
+        version = meta.resource_version
+        for _ in range(_TRIES):
+            try:
+                return await self._client.patch(HYPER_JOBS, meta.name, record.patch(version), namespace=meta.namespace)
+            except Conflict:
+                latest = await self._client.get(HYPER_JOBS, meta.name, meta.namespace)
+                gone = latest.metadata.uid != meta.uid or latest.metadata.deletion_timestamp
+                if gone or record_of(latest) != before or latest.metadata.generation != meta.generation:
+                    raise
+                version = latest.metadata.resource_version
+        raise Conflict(f"HyperJob {hyper_job.key} changes all the time")
+
+    async def _bring_group(self, hyper_job: HyperJob, live: Mapping[str, Job]) -> None:
+        try:
+            group = gang_group(hyper_job, [job for _, job in sorted(live.items())], self._priority)
+        except GangError as error:
+            self._announcer.tell(hyper_job, [Notice("Warning", "NoGang", str(error), once=str(error))])
+            return
+        found = self._groups.get(group.key)
+        if found is None:
+            with suppress(AlreadyExists):
+                await self._client.create(POD_GROUPS, group)
+        elif found.metadata.deletion_timestamp is None:
+            patch = spec_patch(found, group)
+            if patch:
+                meta = group.metadata
+                await self._client.patch(POD_GROUPS, meta.name, {"spec": patch}, namespace=meta.namespace)
+
+    # ---- inside
+
+    def _look_at_parts(self, hyper_job: HyperJob) -> None:
+        for job in self._jobs.by_index(OWNER_INDEX, family(hyper_job)):
+            self._look_at_part(job.key)
+
+    def _copy_changed(self, kind: Kind[Any], key: str) -> None:
+        job = self._jobs.get(key) if kind is JOBS else None
+        for owner in keys_of(HYPER_JOBS, job) if job is not None else ():
+            self._context.enqueue(owner)
+
+    def _priority(self, name: str | None) -> int:
+        found = self._priorities.get(name) if name else None
+        return (found.value or 0) if found is not None else 0
+
+
+def _replicated(job: Object) -> str:
+    return (job.metadata.labels or {}).get(BY_REPLICATED_JOB, "")
+
+
+def _is_at(copy: Copy, placement: Placement) -> bool:
+    return (copy.cluster, copy.generation) == (placement.cluster, placement.generation)
+
+
+def _runs(copied: Any) -> bool:
+    """Whether the gang of a copy has started."""
+    status = copied.status
+    arrived = (status.running or 0) + (status.succeeded or 0) + (status.failed or 0)
+    return not is_held(copied) and arrived >= max(1, copied.spec.min_available or 0)
+
+
+def _policy(text: str | None) -> RestartPolicy:
+    """The policy that a text names; a text that names none counts as none."""
+    found = [policy for policy in RestartPolicy if policy.value.lower() == (text or "").strip().lower()]
+    return found[0] if found else RestartPolicy.GANG
+
+
+def _seconds(text: str | None, default: float) -> float:
+    given = duration_or_none(text)
+    return default if given is None else max(0.0, given)

@@ -1,0 +1,229 @@
+"""HyperJobs on a hub over in-memory members: one gang, reserved, opened or released together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fleet_world import fleet, node
+
+from unisono.api.annotations import MEMBER_REASONS, RESERVE_TIMEOUT, RESTART_POLICY, START_TIMEOUT, WORKER_LOST_TIMEOUT
+from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.kinds import JOBS
+from unisono.errors import Unavailable
+
+STAGE = {"name": "stage", "pods": 4, "replicas": 2}
+
+
+def refuse_jobs(world, name):
+    """From now on the member stores no job; returns what ends that."""
+    client = world.members[name]
+    before = client.interceptor
+
+    def check(verb, resource, *rest):
+        before(verb, resource, *rest)
+        if verb == "create" and resource.startswith("jobs"):
+            raise Unavailable("admission is down")
+
+    client.interceptor = check
+
+    def end():
+        client.interceptor = before
+
+    return end
+
+
+async def test_the_parts_of_a_hyper_job_start_together_in_several_members():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        world.start()
+        await world.hyper("llm", STAGE)
+        await world.run(30)
+        assert sorted(world.where().values()) == ["a", "b"]
+        assert world.pods() == {
+            cluster: {name: 4} for name, cluster in sorted(world.where().items(), key=lambda item: item[1])
+        }
+        assert world.record("llm").opened == world.record("llm").number == 1
+
+
+async def test_one_member_too_full_starts_nothing_anywhere_and_says_which_part_lacks_what():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 3)])
+        world.start()
+        await world.hyper("llm", {**STAGE, "name": "left", "replicas": 1}, {**STAGE, "name": "right", "replicas": 1})
+        await world.run(40)
+        assert set(world.where().values()) == {""}
+        assert world.copies() == {"a": [], "b": []}
+        told = json.loads(world.group("llm").metadata.annotations[MEMBER_REASONS])
+        assert "part llm-left-0: is too small: it would have room for 3 of 4 pods" in told["b"]
+        assert "part llm-right-0: has room for 4 of 4 pods" in told["a"]
+
+
+async def test_cluster_names_are_a_hard_bound():
+    async with fleet("a", "b", "c") as world:
+        for name in ("a", "b", "c"):
+            world.join(name, [node("n1", 8)])
+        world.start()
+        await world.hyper(
+            "llm",
+            {"name": "ps", "pods": 2, "clusters": ["c"]},
+            {"name": "w", "pods": 4, "replicas": 2, "clusters": ["b", "c"]},
+        )
+        await world.hyper("none", {"name": "w", "pods": 1, "clusters": ["elsewhere"]})
+        await world.run(40)
+        places = world.where()
+        assert places["llm-ps-0"] == "c"
+        assert {places["llm-w-0"], places["llm-w-1"]} <= {"b", "c"}
+        assert places["none-w-0"] == ""
+        told = json.loads(world.group("none").metadata.annotations[MEMBER_REASONS])
+        assert "clusterNames" in told["a"]
+
+
+async def test_the_parts_stay_in_one_cluster_where_max_domains_is_one():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 6)])
+        world.join("b", [node("n1", 8)])
+        world.start()
+        await world.hyper("llm", STAGE, maxDomains=1)
+        await world.run(30)
+        assert set(world.where().values()) == {"b"}
+
+
+async def test_nothing_has_pods_before_every_member_has_accepted():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        end = refuse_jobs(world, "b")
+        world.start()
+        await world.hyper("llm", STAGE)
+        await world.run(60)
+        assert sorted(world.where().values()) == ["a", "b"]
+        assert list(world.pods()["a"].values()) == [0]
+        assert world.pods()["b"] == {}
+        end()
+        await world.run(60)
+        assert [list(each.values()) for each in world.pods().values()] == [[4], [4]]
+
+
+async def test_reservations_are_released_after_their_time_out():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        end = refuse_jobs(world, "b")
+        world.start()
+        await world.hyper("llm", STAGE, marks={RESERVE_TIMEOUT: "2m"})
+        await world.run(60)
+        first = world.record("llm").number
+        await world.run(75)
+        assert world.record("llm").number > first
+        assert set(world.pods()["a"].values()) <= {0}
+        end()
+        await world.run(200)
+        assert [list(each.values()) for each in world.pods().values()] == [[4], [4]]
+
+
+async def test_a_part_that_does_not_start_in_its_member_releases_the_others():
+    async with fleet("a", "b", "c") as world:
+        for name in ("a", "b"):
+            world.join(name, [node("n1", 4)])
+        world.start()
+        await world.hyper("llm", STAGE, marks={START_TIMEOUT: "5m"})
+        await world.run(30)
+        status = {"state": {"phase": "Running"}, "running": 4}
+        one = next(name for name, cluster in world.where().items() if cluster == "a")
+        await world.members["a"].patch(JOBS, one, {"status": status}, namespace="default", subresource="status")
+        await world.run(200)
+        assert world.record("llm").number == 1
+        await world.run(120)
+        assert world.record("llm").number > 1
+
+
+@pytest.mark.parametrize(("policy", "moved"), [("Gang", {"llm-stage-0", "llm-stage-1"}), ("Part", {"lost"})])
+async def test_a_lost_part_follows_the_restart_policy(policy, moved):
+    async with fleet("a", "b", "c") as world:
+        for name in ("a", "b", "c"):
+            world.join(name, [node("n1", 4)])
+        world.start()
+        await world.hyper("llm", STAGE, marks={RESTART_POLICY: policy, WORKER_LOST_TIMEOUT: "1m"})
+        await world.run(30)
+        await world.tell_running()
+        await world.run(5)
+        before = world.record("llm").parts
+        lost, gone = next((name, place.cluster) for name, place in before.items())
+        world.lose(gone)
+        await world.run(45)
+        assert world.record("llm").parts == before
+        await world.run(120)
+        after = world.record("llm").parts
+        assert {name for name in before if after[name].generation > before[name].generation} == {
+            lost if name == "lost" else name for name in moved
+        }
+        assert gone not in {place.cluster for place in after.values()}
+        world.find(gone)
+        await world.run(60)
+        assert world.copies()[gone] == []
+
+
+async def test_a_lost_part_that_never_restarts_has_failed():
+    async with fleet("a", "b") as world:
+        for name in ("a", "b"):
+            world.join(name, [node("n1", 4)])
+        world.start()
+        await world.hyper("llm", STAGE, marks={RESTART_POLICY: "Never", WORKER_LOST_TIMEOUT: "1m"}, minAvailable=1)
+        await world.run(30)
+        await world.tell_running()
+        await world.run(5)
+        lost = next(name for name, cluster in world.where().items() if cluster == "b")
+        world.lose("b")
+        await world.run(150)
+        jobs = {job.metadata.name: job.status.state.phase for job in world.hub_client.objects(JOBS)}
+        assert jobs.pop(lost) == "Failed"
+        assert set(jobs.values()) == {"Running"}
+        world.find("b")
+        await world.run(60)
+        assert world.copies()["b"] == []
+
+
+async def test_a_hub_that_starts_again_goes_on_with_a_reservation():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        end = refuse_jobs(world, "b")
+        world.start()
+        await world.hyper("llm", STAGE)
+        await world.run(20)
+        await world.stop()
+        end()
+        world.start()
+        await world.run(40)
+        assert world.record("llm").number == 1
+        assert [list(each.values()) for each in world.pods().values()] == [[4], [4]]
+
+
+async def test_a_deleted_hyper_job_leaves_nothing():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        world.start()
+        await world.hyper("llm", STAGE)
+        await world.run(30)
+        await world.hub_client.delete(HYPER_JOBS, "llm", "default")
+        world.hub_client.collect_garbage()
+        await world.run(20)
+        assert world.copies() == {"a": [], "b": []}
+
+
+async def test_parts_in_different_queues_wait_and_other_jobs_go_on():
+    async with fleet("a", "b") as world:
+        world.queue("q")
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        world.start()
+        await world.hyper("llm", {"name": "x", "pods": 1}, {"name": "y", "pods": 1, "queue": "q"})
+        await world.job("other", 2)
+        await world.run(30)
+        places = world.where()
+        assert places.pop("other")
+        assert set(places.values()) == {""}
