@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.answers.case import FOLDER, cases
 from benchmarks.answers.judge import Result, judge
-from benchmarks.answers.report import grouped, row, totals
+from benchmarks.answers.report import as_json, grouped, row, totals
 from unisono.standalone.logs import configure_logs
 
 
@@ -35,7 +34,7 @@ def main() -> int:
                 if options.answers:
                     print("\n".join(f"      {line}" for line in results[-1].lines), flush=True)
     if options.output == "json":
-        print(json.dumps({"totals": totals(results), "cases": [asdict(one) for one in results]}, indent=1))
+        print(json.dumps({"totals": totals(results), "cases": [as_json(one) for one in results]}, indent=1))
     else:
         print(
             "\n".join(["", *grouped(results), "", *(f"{name}: {figure}" for name, figure in totals(results).items())])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any
 
 from benchmarks.answers.judge import Result
 
@@ -18,6 +20,12 @@ def row(result: Result) -> str:
     return (
         f"{result.name:<44} {first:<6} fixes {len(result.works)}/{offered}{words}; missing {len(result.missing)}{said}"
     )
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """One case for programs; of the offers their words."""
+    values = {one.name: getattr(result, one.name) for one in fields(result)}
+    return values | {"offers": [offer.text for offer in result.offers]}
 
 
 def totals(results: Sequence[Result]) -> dict[str, int | float]:

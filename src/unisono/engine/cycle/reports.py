@@ -12,7 +12,7 @@ from unisono.cluster.bind_failures import Setback
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Reason, Refusal, Veto
+from unisono.engine.answers import BoolArray, Reason, Refusal, Veto
 from unisono.engine.candidates.static_answers import Bits, StaticResults, collect
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.changes import by_importance
@@ -134,6 +134,16 @@ class FitReporter:
         counts: Counter[str] = Counter()
         self._count(static.bits, static.reasons, counts, Counter())
         return FitErrors(dict(counts), Cause.FILTERS, {}, size)
+
+    def passing(self, pod_class: PodClass) -> BoolArray:
+        """``[N]`` nodes that no filter refuses for the class, whether they have room for it or not."""
+        view = self.session.nodes
+        static = self.static.result(pod_class, self.session, self.hooks)
+        bits = np.where(static.bits == 0, np.uint64(0), np.uint64(1 << 63))
+        view.future = True
+        for plugin in self.hooks.refusing():
+            collect(self._vetoes(plugin, pod_class, view), bits, [])
+        return np.equal(bits, 0)
 
     def refused(self, reason: Reason) -> FitErrors:
         """One reason for every node."""

@@ -64,6 +64,8 @@ _SHRUNK, _MOST_OF_IT = ("cpu", "memory"), 0.75
 """Resources of which a pod may do with slightly less, and how much of its request that is at least."""
 _MOST_NODES = 2_000
 """Nodes up to which kinds of nodes are told apart."""
+_LEADING = frozenset(("master", "launcher", "chief", "head", "headgroup", "driver", "leader", "coordinator"))
+"""Roles without whose pods the others have nothing to do."""
 _FACTORS = (1, 2, 4, 8)
 """More than the job itself lacks, for jobs that come before it would take some."""
 
@@ -263,12 +265,23 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
         less = slightly_less(cycle, task, missing)
         return [_smaller(job, placeable), less, nodes, *_unblocked(cycle, task, missing), *higher]
     if cause is Cause.FILTERS:
-        return [_smaller(job, placeable), *_unblocked(cycle, task, missing), nodes]
+        fewer = [] if task.role in _LEADING else _smaller(job, placeable)
+        return [*_unblocked(cycle, task, missing), fewer, nodes]
     return [_smaller(job, placeable)]
 
 
 def _smaller(job: JobState, placeable: int) -> list[Change]:
     return [LowerMinAvailable(placeable)] if 0 < placeable < job.min_member else []
+
+
+def or_smaller(ladders: Ladders, gang: int) -> Ladders:
+    """With a smaller gang still, where the first one needs tasks that are placed only when all others are tried."""
+    if not gang:
+        return ladders
+    return [
+        [*ladder, LowerMinAvailable(gang)] if ladder and isinstance(ladder[0], LowerMinAvailable) else ladder
+        for ladder in ladders
+    ]
 
 
 def _more_nodes(empty: EmptyFit, missing: int) -> list[Change]:

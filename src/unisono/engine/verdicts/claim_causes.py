@@ -15,6 +15,7 @@ from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUM
 from unisono.engine.verdicts.device_causes import device_lacks
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.lack import Lack, absent_devices, absent_volume
+from unisono.engine.verdicts.volume_misfits import made_elsewhere, misfits
 
 _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
 
@@ -64,19 +65,36 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
             continue
         name = claim.metadata.name
         if IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
-            users = listed(_users(cycle, key))
-            yield Lack(
-                f"claim {name} allows one pod (ReadWriteOncePod), and {users} has it",
-                f"wait until {users} has ended, or use another claim",
-            )
+            yield _of_one_pod(name, listed(_users(cycle, key)))
         elif is_bound(claim):
             yield from _far(cycle, claim, counts)
         elif UNBOUND.text in counts and not waits(claim, catalogue):
             yield _unbound(cycle, claim)
         elif NO_VOLUME.text in counts:
-            yield Lack(f"{_wanted(claim)} finds no free volume that fits", f"create a volume for claim {name}")
+            yield _none_free(cycle, claim)
         elif NO_SPACE.text in counts:
             yield Lack(f"{_wanted(claim)} finds no node with so much free storage", f"make claim {name} smaller")
+
+
+def _of_one_pod(name: str, users: str) -> Lack:
+    one = f"claim {name} allows one pod (ReadWriteOncePod)"
+    if users == "nothing":  # the first pod of the gang would have it
+        return Lack(f"{one}, and several pods of the gang name it", "give each pod a claim of its own")
+    return Lack(f"{one}, and {users} has it", f"wait until {users} has ended, or use another claim")
+
+
+def _none_free(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
+    """A claim that waits for its first pod, and for which no volume can come."""
+    where, nodes = made_elsewhere(cycle, claim)
+    if where:
+        there = f"the pod cannot use those nodes ({nodes})" if nodes else "no node is there"
+        what = f"storage class {claim.spec.storage_class_name} makes volumes only on nodes with {where}, and {there}"
+        return Lack(f"{_wanted(claim)} finds no free volume that fits: {what}", f"add a node with {where}")
+    why = misfits(cycle, claim)
+    told = f": {why}" if why else ""
+    return Lack(
+        f"{_wanted(claim)} finds no free volume that fits{told}", f"create a volume for claim {claim.metadata.name}"
+    )
 
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
@@ -111,7 +129,8 @@ def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
         change = UseStorageClass(name, near or default) if near or default else None
         return Lack(f"claim {name} names storage class {class_name}, which does not exist{meant}", remedy, change)
     if found.provisioner == NO_PROVISIONER:
-        what = "the class provisions no volumes, and no existing volume fits"
+        why = misfits(cycle, claim)
+        what = "the class provisions no volumes, and no existing volume fits" + (f" ({why})" if why else "")
         return Lack(f"{_wanted(claim)} is not bound: {what}", create)
     what = f"{found.provisioner} has provisioned no volume for it yet"
     return Lack(f"{_wanted(claim)} is not bound: {what}", f"see whether {found.provisioner} runs, or {create}")

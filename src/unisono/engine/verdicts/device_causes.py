@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from unisono.api.core import ResourceClaim
 from unisono.api.near_names import nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import UseDeviceClass, counted, listed
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, plan
 from unisono.engine.plugins.predicates.device_inventory import Inventory
-from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES
+from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.lack import Lack, absent_devices
 
@@ -38,6 +41,10 @@ def _inventory(session: Session) -> Inventory:
 def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     """What the device claims of a class lack; ``counts``: nodes by the reason that refuses them."""
     catalogue = cycle.session.snapshot.catalogue
+    apart = _apart(cycle, pod_class) if NO_DEVICES.text in counts else ""
+    if apart:
+        yield Lack(apart, "")
+        return
     for key in pod_class.devices:
         name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
         if claim is None:
@@ -46,8 +53,59 @@ def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -
             elif name:
                 yield absent_devices(key, catalogue.device_claims)
             continue
+        if claim.status.allocation is not None:
+            if NOT_HERE.text in counts:
+                yield from _of_allocated(cycle, claim)
+            continue
         lacks = list(_of_classes(cycle, claim))
         yield from lacks or (_of_devices(cycle, claim) if NO_DEVICES.text in counts else ())
+
+
+def _of_allocated(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
+    """Where the devices of a claim are that is allocated already: all its pods have to run there."""
+    allocation, nodes = claim.status.allocation, cycle.session.nodes
+    selector = allocation.node_selector if allocation is not None else None
+    if selector is not None:
+        there = np.flatnonzero(match_selector(selector, nodes)).tolist()
+        which = listed(tuple(nodes.table.names[at] for at in there)) if there else "no node that is there"
+        yield Lack(f"the devices of resource claim {claim.metadata.name} are allocated on {which}", "")
+
+
+def _apart(cycle: Cycle, pod_class: PodClass) -> str:
+    """That each claim of a pod finds devices on some nodes, and all of them together on none; else empty."""
+    catalogue, names = cycle.session.snapshot.catalogue, cycle.session.nodes.table.names
+    found: list[tuple[str, set[int]]] = []
+    for key in pod_class.devices:
+        claim = catalogue.device_claims.get(key)
+        if claim is None or claim.status.allocation is not None:
+            continue
+        try:
+            requests = plan(claim, catalogue.device_classes).requests
+            columns = {at for at in range(len(names)) if _serves(cycle, requests, at)}
+        except ClaimError:
+            return ""
+        found.append((claim.metadata.name, columns))
+    if len(found) < 2 or not all(columns for _, columns in found) or set.intersection(*(one for _, one in found)):
+        return ""
+    told = [
+        f"{_named(catalogue.device_claims, name)} on {listed(tuple(names[at] for at in sorted(columns)))}"
+        for name, columns in found
+    ]
+    return f"no node has devices for all its claims: there are free ones for {', for '.join(told)}"
+
+
+def _named(claims: Mapping[str, ResourceClaim], name: str) -> str:
+    """``resource claim p-g (class gpu.example.com)``."""
+    claim = next(one for one in claims.values() if one.metadata.name == name)
+    given = [request.exactly for request in claim.spec.devices.requests or () if request.exactly is not None]
+    classes = dict.fromkeys(one.device_class_name for one in given)
+    return f"resource claim {name}" + (f" (class {', '.join(classes)})" if classes else "")
+
+
+def _serves(cycle: Cycle, requests: Sequence[Sequence[Want]], column: int) -> bool:
+    """Whether a node has enough free devices for each request by itself."""
+    free = _inventory(cycle.session).free(column)
+    return all(any(sum(map(want.matches, free)) >= max(want.count, 1) for want in ways) for ways in requests)
 
 
 def _of_classes(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from unisono.api import keys
 from unisono.api.selecting import selects
 from unisono.api.verdict import job_name
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import HOLDS
+from unisono.engine.answers import BoolArray
 from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
@@ -20,6 +23,8 @@ from unisono.engine.verdict import Holder
 _MOST_NAMED = 3
 _MOST_PODS = 20_000
 """Pods in the cluster up to which those of other schedulers are looked for one by one."""
+_MOST_PODS_ON_NODES = 2_000
+"""The same on the nodes that a waiting pod may use, where those are not all."""
 _OWNERS = (
     (keys.JOBSET_NAME, "JobSet"),
     (keys.KUBEFLOW_JOB_NAME, "Job"),
@@ -145,8 +150,21 @@ def others_holding(cycle: Cycle, name: str) -> list[tuple[int, Holder]]:
     return known[row]
 
 
-def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "") -> _Held:
-    """``ns/hog holds cpu 16``: the sentence, the holders and their jobs."""
+def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "", *, nodes: BoolArray | None = None) -> _Held:
+    """``ns/hog holds cpu 16``: the sentence, the holders and their jobs.
+
+    Args:
+        cycle: at its end.
+        job: waits; is left out.
+        name: of the resource.
+        queue: only jobs of this queue and those below it; empty: all.
+        nodes: ``[N]`` only what is held on these; None: on all.
+
+    """
+    if nodes is not None and not nodes.all():
+        found = _on_nodes(cycle, job, name, nodes)
+        if found is not None:
+            return found
     texts = cycle.session.shared.of(_Known, _Known).texts
     but = "" if not job.allocated.any() else job.key  # a job that holds nothing is left out of nothing
     key = name, queue, but
@@ -163,6 +181,43 @@ def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
     rows = rows[:_MOST_NAMED]
     text = ", ".join(f"{named(who)} holds {amounts_text({name: amount})}" for amount, who in rows)
     return text, tuple(replace(who, amounts={name: amount}) for amount, who in rows), [other for _, other in found]
+
+
+def _on_nodes(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:
+    """Holders on some of the nodes; None where too many pods would have to be looked at."""
+    session, row = cycle.session, cycle.session.registry.find(name)
+    names = [session.nodes.table.names[at] for at in np.flatnonzero(nodes).tolist()]
+    on = session.snapshot.tasks_on
+    if row is None or sum(len(on.get(node, ())) for node in names) > _MOST_PODS_ON_NODES:
+        return None
+    held: Counter[tuple[str, str]] = Counter()
+    states: dict[tuple[str, str], JobState] = {}
+    for task in _tasks_on(cycle, names):
+        vector = task.pod_class.vector
+        amount = int(vector[row]) if row < len(vector) else 0
+        if not amount or task.job == job.key:
+            continue
+        state = session.job(task.job) if task.owned and task.job else None
+        who = holder_of(state.record) if state is not None else owner_of(task)
+        held[who.kind, who.name] += amount
+        if state is not None:
+            states[who.kind, who.name] = state
+    rows = heapq.nsmallest(_MOST_NAMED, ((-amount, key) for key, amount in held.items()))
+    holders = tuple(Holder(*key, amounts={name: -less}) for less, key in rows)
+    text = ", ".join(f"{named(who)} holds {amounts_text(who.amounts)}" for who in holders)
+    return text, holders, [states[key] for _, key in rows if key in states]
+
+
+def _tasks_on(cycle: Cycle, names: list[str]) -> Iterator[Task]:
+    """Pods that hold resources of nodes, those that this cycle has placed there included."""
+    on, table = cycle.session.snapshot.tasks_on, cycle.session.nodes.table
+    for node in names:
+        yield from (task for task in on.get(node, {}).values() if HOLDS[task.status])
+    columns = {table.index[node] for node in names}
+    for placement in cycle.bound:
+        for task, column in zip(placement.tasks, placement.columns, strict=True):
+            if column in columns:
+                yield task
 
 
 def not_evicted(cycle: Cycle, job: JobState, holders: list[JobState], name: str) -> str:

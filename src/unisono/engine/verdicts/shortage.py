@@ -86,7 +86,7 @@ class Shortages:
         lack, held = self._lacks[key]
         if not held:
             return lack
-        text, holders, jobs = holders_text(self.cycle, job, held)
+        text, holders, jobs = holders_text(self.cycle, job, held, nodes=allowed)
         more = (text, not_evicted(self.cycle, job, jobs, held), place_in_line(self.cycle, job))
         return replace(lack, message="; ".join(filter(None, (lack.message, *more))), holders=holders)
 
@@ -290,17 +290,25 @@ def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
     return parts
 
 
-def contradiction(cycle: Cycle, job: JobState, need: Mapping[str, int]) -> tuple[str, str] | None:
+def contradiction(cycle: Cycle, job: JobState, kinds: list[Kind], need: Mapping[str, int]) -> tuple[str, str] | None:
     """That minResources ask for more than all pods of a whole gang do, and the way out in words; None where not."""
     registry, record = cycle.session.registry, job.record
-    if not record.min_amounts or job.size < max(job.min_member, 1) or job.ready_count:
+    if not record.min_amounts or job.ready_count:
         return None
-    rows = {name: row for name in need if name in record.min_amounts and (row := registry.find(name)) is not None}
-    asked = {name: int(record.request[row]) for name, row in rows.items() if row < len(record.request)}
+    stated = [name for name in need if name in record.min_amounts]
+    size = job.size
+    if size >= max(job.min_member, 1):
+        rows = {name: row for name in stated if (row := registry.find(name)) is not None}
+        asked = {name: int(record.request[row]) for name, row in rows.items() if row < len(record.request)}
+    else:
+        size = sum(kind.count for kind in kinds)
+        if size < max(job.min_member, 1) or any(kind.pod_class is None for kind in kinds):
+            return None
+        asked = {name: sum(kind.requests.get(name, 0) * kind.count for kind in kinds) for name in stated}
     over = [name for name in asked if record.min_amounts[name] > asked[name]]
     if not over:
         return None
-    stated = amounts_text({name: record.min_amounts[name] for name in over})
     right = amounts_text(_of(asked, over))
-    text = f"minResources ({stated}) ask for more than all its {job.size} pods do ({right})"
+    told = amounts_text({name: record.min_amounts[name] for name in over})
+    text = f"minResources ({told}) ask for more than all its {counted(size, 'pod')} do ({right})"
     return text, f"set minResources to {right} (not tried)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 import numpy as np
@@ -49,26 +50,49 @@ def size_of(amounts: Mapping[str, object] | None) -> int:
     return int(parse_quantity(given)) if isinstance(given, (str, int, float)) else 0
 
 
-def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume may be given to a claim, wherever it can be reached from."""
+class Misfit(Enum):
+    """What keeps a volume from being given to a claim."""
+
+    NONE = ""
+    DELETED = "deleted"
+    CLASS = "class"
+    SIZE = "size"
+    MODE = "mode"
+    TAKEN = "taken"
+    UNAVAILABLE = "unavailable"
+    LABELS = "labels"
+    ACCESS = "access"
+    ATTRIBUTES = "attributes"
+
+
+def misfit(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Misfit:
+    """Why a volume may not be given to a claim, wherever it can be reached from; ``NONE`` where it may."""
     spec, wanted = volume.spec, claim.spec
     reference = spec.claim_ref
     if volume.metadata.deletion_timestamp is not None:
-        return False
+        return Misfit.DELETED
+    if reference is None and (spec.storage_class_name or "") != (wanted.storage_class_name or ""):
+        return Misfit.CLASS
     if size_of(spec.capacity) < size_of(wanted.resources.requests):
-        return False
+        return Misfit.SIZE
     if (spec.volume_mode or "Filesystem") != (wanted.volume_mode or "Filesystem"):
-        return False
+        return Misfit.MODE
     if reference is not None:
         mine = (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
-        return mine and reference.uid in (None, "", claim.metadata.uid)
-    return (
-        volume.status.phase == "Available"
-        and (spec.storage_class_name or "") == (wanted.storage_class_name or "")
-        and (wanted.selector is None or selects(wanted.selector, volume.metadata.labels or {}))
-        and set(wanted.access_modes or ()) <= set(spec.access_modes or ())
-        and (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
-    )
+        return Misfit.NONE if mine and reference.uid in (None, "", claim.metadata.uid) else Misfit.TAKEN
+    if volume.status.phase != "Available":
+        return Misfit.UNAVAILABLE
+    if wanted.selector is not None and not selects(wanted.selector, volume.metadata.labels or {}):
+        return Misfit.LABELS
+    if not set(wanted.access_modes or ()) <= set(spec.access_modes or ()):
+        return Misfit.ACCESS
+    same = (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
+    return Misfit.NONE if same else Misfit.ATTRIBUTES
+
+
+def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume may be given to a claim, wherever it can be reached from."""
+    return misfit(volume, claim) is Misfit.NONE
 
 
 @dataclass(frozen=True, slots=True)

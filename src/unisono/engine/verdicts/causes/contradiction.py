@@ -13,7 +13,7 @@ def too_much_stated(waiting: Waiting) -> Draft | None:
     refusal = waiting.report.gate
     if refusal is None or refusal.cause not in LIMITS:
         return None
-    found = contradiction(waiting.cycle, waiting.job, refusal.need)
+    found = contradiction(waiting.cycle, waiting.job, waiting.kinds, refusal.need)
     if found is None:
         return None
     message, last = found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
@@ -12,6 +14,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import claim_lacks, ways_out
 from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.pod_too_large import too_large
@@ -28,7 +31,8 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     """Why ``report.task`` found no node, which ``report.fit`` says node by node."""
     fit, task, job, cycle = report.fit, report.task, waiting.job, waiting.cycle
     assert fit is not None and task is not None
-    placeable = job.ready_count + report.schedulable()
+    placed = job.ready_count + report.schedulable()
+    placeable = findable(cycle, job, placed)
     lacking = [name for name in task.pod_class.requests if name in fit.lacking] or list(fit.lacking)
     missing = lacking_tasks(job, placeable)
     need = {name: task.pod_class.requests[name] * missing for name in lacking if name in task.pod_class.requests}
@@ -38,17 +42,25 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
     if cause is Cause.FILTERS and sum(fit.lacking.values()) >= empty.allowed > 0:
         cause = Cause.NODES_FULL  # those that nothing else refuses have no room
+    allowed = waiting.tools.capacity.allowed(task.pod_class)
+    if fit.lacking and _filtered(fit):
+        passing = cycle.fits.passing(task.pod_class)
+        if passing.any() and passing.sum() < allowed.sum():
+            cause, allowed = Cause.NODES_FULL if cause is Cause.FILTERS else cause, passing
     idle, registry = cycle.session.nodes.idle, cycle.session.registry
-    have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
+    usable = allowed if allowed.any() else np.ones(idle.shape[1], dtype=np.bool_)
+    have = {name: int(total(idle[registry.requested(name)].clip(min=0) * usable, 0)) for name in lacking}
     nowhere = unoffered(cycle, lacking)
-    message, holders = f"{_progress(job, placeable)}: {fit.text}", waiting.tools.holders(need)
+    message, holders = f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}", waiting.tools.holders(need)
     ladders = candidates.for_fit(cycle, job, task, cause, placeable, empty)
+    if placeable > placed:
+        ladders = candidates.or_smaller(ladders, placed)
     if nowhere:
         message += f" {_sentence(unoffered_text(cycle, nowhere))}"
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
     elif _of_amounts(job, task, fit, empty, cause):
         asked = need or dict.fromkeys(lacking, missing)
-        lack = waiting.tools.shortages.lack(job, asked, {}, waiting.tools.capacity.allowed(task.pod_class))
+        lack = waiting.tools.shortages.lack(job, asked, {}, allowed)
         message, holders = f"{spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
         ladders = candidates.asking_less(ladders, lack.at_most)
     elif empty.allowed and not empty.per_node:
@@ -124,6 +136,14 @@ def _progress(job: JobState, placeable: int) -> str:
     if job.min_member > 1:
         return f"{placeable} of {job.min_member} tasks can be placed"
     return "no node takes it"
+
+
+def _which(waiting: Waiting, task: Task) -> str:
+    """The pod that found no node, where the gang has pods of several roles."""
+    if not task.role or len({kind.role for kind in waiting.kinds}) < 2:
+        return ""
+    same = sum(1 for other in waiting.job.record.pending.values() if other.role == task.role)
+    return f"; none takes {'pods' if same > 1 else 'the pod'} of role {task.role}"
 
 
 def _of_amounts(job: JobState, task: Task, fit: FitErrors, empty: EmptyFit, cause: Cause) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from unisono.cluster.records import Task
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import without_node
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.filter_causes import allowed_nowhere
-from unisono.engine.verdicts.limits import LIMITS
+from unisono.engine.verdicts.gate_messages import capability_message
+from unisono.engine.verdicts.limits import LIMITS, is_whole_cluster
 from unisono.engine.verdicts.waiting import Waiting
 
 
@@ -21,7 +24,10 @@ def labels_and_taints(waiting: Waiting) -> Draft | None:
     for task in waiting.samples:
         fit = allowed_nowhere(waiting.cycle, task.pod_class)
         if fit is not None:
-            return without_node(waiting, JobReport(fit=fit, task=task))
+            draft = without_node(waiting, JobReport(fit=fit, task=task))
+            draft.verdict = replace(draft.verdict, message=f"{draft.verdict.message}{_besides(waiting)}")
+            draft.besides = [*_limit(waiting), *draft.besides]
+            return draft
     return None
 
 
@@ -32,15 +38,33 @@ def claims(waiting: Waiting) -> Draft | None:
     for task in waiting.samples:
         lack = next(absent_claims(waiting.cycle, task.pod_class), None)
         if lack is not None:
-            verdict = waiting.verdict(Cause.FILTERS, f"{_who(task)}: {lack.text}")
+            verdict = waiting.verdict(Cause.FILTERS, f"{_who(task)}: {lack.text}.{_besides(waiting)}".rstrip("."))
             tried, untried = ways_out(waiting.cycle, (lack,))
-            besides = candidates.for_kinds(waiting)
+            besides = [*_limit(waiting), *candidates.for_kinds(waiting)]
             return Draft(verdict, tried, fallback=lack.remedy, besides=besides, untried=untried)
     return None
 
 
 def _who(task: Task) -> str:
     return f"no node takes pods of role {task.role}" if task.role else "no node takes its pods"
+
+
+def _limit(waiting: Waiting) -> Ladders:
+    """Against a limit that would be named next."""
+    refusal = waiting.report.gate or waiting.report.quota
+    if refusal is None or refusal.cause not in LIMITS:
+        return []
+    return [one for one in candidates.for_refusal(waiting.cycle, waiting.job, refusal, waiting.tools.rivals) if one]
+
+
+def _besides(waiting: Waiting) -> str:
+    """The limit of its queue that refuses the job as well."""
+    refusal = waiting.report.gate or waiting.report.quota
+    if refusal is None or refusal.cause is not Cause.OVER_CAPABILITY or not (refusal.limit and refusal.event):
+        return ""
+    if is_whole_cluster(waiting.cycle.session, refusal):
+        return ""
+    return f" Besides, {capability_message(waiting.cycle, waiting.job, refusal)[0]}"
 
 
 def _limited(waiting: Waiting) -> bool:
