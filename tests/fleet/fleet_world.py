@@ -24,7 +24,7 @@ from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES,
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.engine.config_file.reader import load_config
-from unisono.errors import Unavailable
+from unisono.errors import Invalid, Unavailable
 from unisono.fleet.copies import placement_of
 from unisono.fleet.gang_record import GangRecord, record_of
 from unisono.fleet.hub import Hub
@@ -159,6 +159,24 @@ class World:
             }
             for name, client in self.members.items()
         }
+
+    def refuse(self, name: str, operation: str, resource: str) -> None:
+        """From now on a member refuses these requests for good."""
+        client = self.members[name]
+        before = client.interceptor
+
+        def check(verb: str, plural: str, *rest: str) -> None:
+            before(verb, plural, *rest)
+            if (verb, plural) == (operation, resource):
+                raise Invalid(f"{name} refuses to {verb} {plural}")
+
+        client.interceptor = check
+
+    def say(self, name: str, job: str, status: dict[str, Any]) -> None:
+        """A member's own controller writes the status of a copy."""
+        client = self.members[name]
+        found = client.find(JOBS, f"default/{job}")
+        client.put(JOBS, msgspec.structs.replace(found, status=msgspec.convert(status, type(found.status))))
 
     async def tell_running(self) -> None:
         """Members say that the pods of their copies run."""

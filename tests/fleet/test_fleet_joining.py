@@ -44,6 +44,7 @@ def test_the_account_has_few_rights():
     assert ("pods", "create") not in verbs
     assert ("secrets", "get") not in verbs
     assert ("jobs", "create") in verbs
+    assert {verb for resource, verb in verbs if resource == "commands"} == {"create"}
     assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for rule in rules())
 
 

@@ -14,7 +14,9 @@ from unisono.api.core import Namespace
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
 from unisono.api.times import duration_or_none
-from unisono.controllers.owners import keys_of
+from unisono.controllers.indexing import index
+from unisono.controllers.objects import delete_seen
+from unisono.controllers.owners import controller_keys, family, keys_of
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
@@ -22,9 +24,9 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
 from unisono.fleet.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.decide import JobView, Steps, decide, is_trusted
-from unisono.fleet.following import can_be_held, is_held, job_changes
+from unisono.fleet.following import can_be_held, changes, is_held
 from unisono.fleet.gang_work import part_work
-from unisono.fleet.gangs import GangController, Part
+from unisono.fleet.gangs import OWNER_INDEX, GangController, Part
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.member import Busy, Member
 from unisono.fleet.work import Work, has_ended, work_of
@@ -66,18 +68,19 @@ class DispatchController(Controller):
         self._clock, self._context = context.clock, context
         self._jobs = context.watch(self.kind, optional=True)
         self._groups = context.watch(POD_GROUPS, lambda group: keys_of(self.kind, group))
+        index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._state.on_copy(self._copy_changed)
 
     def placements(self) -> Mapping[str, Placement]:
         """Where the jobs are, by uid; one whose uid is absent here has been deleted."""
         jobs = (self._written.newest(job.key, job) for job in self._jobs.items())
-        return {job.metadata.uid or "": self._placement(job) for job in jobs if job is not None}
+        return {job.metadata.uid or "": self.where(job) for job in jobs if job is not None}
 
     def look_again(self, cluster: str) -> None:
         """A member has changed: look at every job that is there, and at every copy that it has."""
         for job in self._jobs.items():
-            if self._placement(job).cluster == cluster:
+            if self.where(job).cluster == cluster:
                 self._context.enqueue(job.key)
         for kind, key in self._state.copy_keys():
             if kind == self.kind.kind:
@@ -132,7 +135,8 @@ class DispatchController(Controller):
     def _part(self, job: Object) -> Part | None:
         return self._gangs.part(job) if self._gangs is not None else None
 
-    def _placement(self, job: Object) -> Placement:
+    def where(self, job: Object) -> Placement:
+        """Where a job belongs, by itself or as a part of its HyperJob."""
         part = self._part(job)
         return placement_of(job) if part is None else part.placement
 
@@ -168,6 +172,7 @@ class DispatchController(Controller):
         work = None if view.ended else work_of(self.kind, job, self._clock.time(), self._priority)
         if work is None or (part is not None and not part.group):
             self._leave(job.key)
+            await self._drop_group(job)
             return None
         if part is None:
             await self._bring_group(job, work)
@@ -191,6 +196,11 @@ class DispatchController(Controller):
                 await self._client.patch(
                     POD_GROUPS, group.metadata.name, {"spec": patch}, namespace=group.metadata.namespace
                 )
+
+    async def _drop_group(self, job: Any) -> None:
+        """What needs no pods must hold nothing in its queue; one that is resumed waits for its admission again."""
+        for group in self._groups.by_index(OWNER_INDEX, family(job)):
+            await delete_seen(self._client, POD_GROUPS, group)
 
     def _leave(self, key: str) -> None:
         uid = self._standing.pop(key, None)
@@ -221,7 +231,7 @@ class DispatchController(Controller):
         if steps.create and work is not None:
             await self._create(job, placement, work, held=held)
         if not placement.cluster and placement.generation and not has_ended(self.kind, job):
-            await self._write_status(job, waiting_patch(self.kind, job))
+            await self.write_status(job, waiting_patch(self.kind, job))
         if steps.mirror is not None:
             copied = copies[steps.mirror.uid]
             await self._follow(job, steps.mirror, copied, held=held)
@@ -243,23 +253,29 @@ class DispatchController(Controller):
         except (NotFound, Conflict):
             raise
         except ApiError as error:
-            if error.code < 500 and error.code != 429:
+            if _is_refusal(error):
                 await self._refused(job, placement.cluster, error)
             raise
 
     async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
         """Bring what may change of the job to its copy."""
-        member, changes = self._members(copy.cluster), self._changes(job, copied, held=held)
-        if member is None or copy.deleting or not changes or has_ended(self.kind, job):
+        member = self._members(copy.cluster)
+        if member is None or copy.deleting or has_ended(self.kind, job):
+            return
+        patch = changes(job, copied, held=held)
+        if not patch:
             return
         try:
             async with member.writing() as client:
-                await client.patch(self.kind, copy.name, changes, namespace=copy.namespace, patch_type="json")
+                await client.patch(self.kind, copy.name, patch, namespace=copy.namespace, patch_type="json")
         except Busy:
             self._context.enqueue(job.key, _BUSY_SECONDS)
-
-    def _changes(self, job: Any, copied: Any, *, held: bool) -> list[dict[str, Any]]:
-        return job_changes(job, copied, held=held) if self.kind is JOBS else []
+        except (NotFound, Conflict):
+            raise
+        except ApiError as error:
+            if not _is_refusal(error):
+                raise
+            self._tell(job, "Warning", "ChangeRefused", f"member {copy.cluster} refuses a change of the job: {error}")
 
     async def _write_copy(self, client: Client, copied: Any) -> None:
         namespace = copied.metadata.namespace
@@ -299,9 +315,15 @@ class DispatchController(Controller):
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""
         if not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
-            await self._write_status(job, status_patch(job, copied))
+            await self.write_status(job, status_patch(job, copied))
 
-    async def _write_status(self, job: Any, patch: dict[str, Any]) -> None:
+    async def write_status(self, job: Any, patch: dict[str, Any]) -> None:
+        """Merge ``patch`` into the job's status.
+
+        Raises:
+            Conflict: the job has changed since it was read.
+
+        """
         if not patch:
             return
         meta = job.metadata
@@ -321,6 +343,11 @@ class DispatchController(Controller):
 
 
 _MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """Whether the same request will be refused again."""
+    return error.code < 500 and error.code != 429
 
 
 def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:

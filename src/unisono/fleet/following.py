@@ -9,10 +9,58 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from unisono.api.base import Object
 from unisono.api.batch import Job, JobSpec
 from unisono.controllers.job.defaults import with_defaults
+from unisono.controllers.patching import to_json
 
 Operation = dict[str, Any]
+
+_FOLLOWED = frozenset({"suspend", "replicas", "minReplicas", "maxReplicas", "minAvailable", "priorityClass"})
+"""Fields of training jobs that may change while pods exist, outside of pod templates."""
+_SCALED_THERE = frozenset({"replicas"})
+"""What an autoscaler of the member changes where the job lets it."""
+_DEEPEST = 8
+
+
+def changes(job: Object, copied: Object, *, held: bool = False) -> list[Operation]:
+    """JSON patch that brings what may change of a job to its copy; empty where they agree.
+
+    Args:
+        job: the hub's job.
+        copied: its copy.
+        held: of a part of a gang: the copy is to have no pods.
+
+    """
+    if isinstance(job, Job) and isinstance(copied, Job):
+        found = list(_of_job(with_defaults(job), copied.spec, held=held))
+    else:
+        wanted, have = to_json(getattr(job, "spec", None)), to_json(getattr(copied, "spec", None))
+        scaled_there = bool(wanted.get("elasticPolicy") or wanted.get("enableInTreeAutoscaling"))
+        found = list(_of_training(wanted, have, _FOLLOWED - _SCALED_THERE if scaled_there else _FOLLOWED, "/spec", 0))
+    return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *found] if found else []
+
+
+def _of_training(wanted: Any, found: Any, followed: frozenset[str], path: str, depth: int) -> Iterator[Operation]:
+    """Fields that are followed, wherever both have the same structure."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from _of_training(one, other, followed, f"{path}/{index}", depth + 1)
+    elif isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted(wanted.keys() | found.keys()):
+            one, other = wanted.get(key), found.get(key)
+            if key in followed:
+                # A job that says nothing is not suspended; of sizes it leaves the choice to the member.
+                yield from _set(f"{path}/{key}", *((bool(one), bool(other)) if key == "suspend" else (one, other)))
+            elif key != "template":
+                yield from _of_training(one, other, followed, f"{path}/{_escaped(key)}", depth + 1)
+
+
+def _escaped(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def can_be_held(job: Job) -> bool:
@@ -31,20 +79,7 @@ def held_back(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "minAvailable": 0, "tasks": tasks}
 
 
-def job_changes(job: Job, copied: Job, *, held: bool = False) -> list[Operation]:
-    """JSON patch that brings a copy's sizes and priority to the job's; empty where they agree.
-
-    Args:
-        job: the hub's job.
-        copied: its copy.
-        held: the copy is to have no pods.
-
-    """
-    found = list(_changes(with_defaults(job), copied.spec, held=held))
-    return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *found] if found else []
-
-
-def _changes(wanted: JobSpec, found: JobSpec, *, held: bool) -> Iterator[Operation]:
+def _of_job(wanted: JobSpec, found: JobSpec, *, held: bool) -> Iterator[Operation]:
     tasks = list(zip(wanted.tasks or (), found.tasks or (), strict=False))
     if len(tasks) != len(wanted.tasks or ()) or len(tasks) != len(found.tasks or ()):
         return

@@ -22,6 +22,7 @@ from unisono.controllers.indexing import index
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
 from unisono.controllers.notices import Announcer, Notice
+from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import controller_keys, controller_of_kind, family, keys_of
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
@@ -47,7 +48,8 @@ from unisono.fleet.work import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 
-OWNER_INDEX = "hyperjob-uid"
+OWNER_INDEX = "controller-uid"
+"""Jobs and PodGroups by what made them."""
 _TRIES = 5
 
 
@@ -113,6 +115,7 @@ class GangController(Controller):
         self._hyper_jobs.on_change(lambda _type, new, _old: self._look_at_parts(new))
         self._announcer.forget_deleted(self._hyper_jobs)
         self._groups = context.watch(POD_GROUPS, lambda group: keys_of(HYPER_JOBS, group))
+        index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._state.on_copy(self._copy_changed)
 
@@ -223,6 +226,9 @@ class GangController(Controller):
             return None  # the controller that makes the parts says so
         if live and complete:
             await self._bring_group(hyper_job, live)
+        elif not live:
+            for group in self._groups.by_index(OWNER_INDEX, family(hyper_job)):
+                await delete_seen(self._client, POD_GROUPS, group)
         view = self._view(hyper_job, live, complete=complete)
         now, members = self._clock.time(), self._state.views
         steps = decide_gang(view, members, now, trusted=is_trusted(members))

@@ -27,6 +27,7 @@ from unisono.fleet.dispatch import DispatchController
 from unisono.fleet.gangs import GangController
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.members import Connect, FleetsController, MembersController, connect
+from unisono.fleet.orders import OrdersController
 from unisono.fleet.placing import Dispatching, TakingBack
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
@@ -96,6 +97,7 @@ class Hub(Scheduler):
         finder = TargetFinder(self.feed, self._dispatch, self._hyper_gangs)
         dispatching = Dispatching(self.members_state, finder, self._clock)
         jobs = self._dispatch[KINDS.index(JOBS)]
+        self._orders = OrdersController(self.members_state, self._members.member, jobs, self.events)
         self._hyper_gangs.connect(jobs.job, jobs.look_at, dispatching.hold)
         return dispatching, TakingBack(self.members_state, finder)
 
@@ -109,6 +111,7 @@ class Hub(Scheduler):
             self._queue_copies,
             self._hyper_gangs,
             *self._dispatch,
+            self._orders,
         ]
         try:
             async with asyncio.TaskGroup() as group:
