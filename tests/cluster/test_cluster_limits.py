@@ -10,10 +10,10 @@ import pytest
 from unisono.api import kinds
 from unisono.api.annotations import USAGE_CPU, USAGE_MEMORY, USAGE_TIME
 from unisono.api.core import PodDisruptionBudget, ResourceQuota
+from unisono.api.node_usage import NodeUsage, usage_in
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.limits import Budget, scaled
 from unisono.cluster.state import ClusterState
-from unisono.cluster.usage import NodeUsage, usage_in
 
 
 def quota(name: str = "q", namespace: str = "ns", **parts: Any) -> ResourceQuota:

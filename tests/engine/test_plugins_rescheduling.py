@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from support.build import START, cluster, config, flatten, group, node, priority_class, schedule
 from support.examples import examples
+from unisono.api.node_usage import NodeUsage
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
-from unisono.cluster.usage import NodeUsage
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create

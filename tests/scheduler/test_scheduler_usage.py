@@ -16,8 +16,8 @@ from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.api.core.node import NodeAddress
 from unisono.api.kinds import NODES
+from unisono.api.node_usage import NodeUsage
 from unisono.cluster.state import ClusterState
-from unisono.cluster.usage import NodeUsage
 from unisono.engine.config.metrics import MetricsSource, metrics_source
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
@@ -18,7 +19,6 @@ from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
 from unisono.cluster.shared_objects import SharedObjects
-from unisono.cluster.usage import NodeUsage
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
+from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
@@ -34,7 +35,6 @@ from unisono.cluster.selectors import Match
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
-from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]

@@ -18,9 +18,9 @@ import structlog
 from unisono.api.base import Object
 from unisono.api.core import Container, Pod
 from unisono.api.kind import Kind
+from unisono.api.node_usage import NodeUsage
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.state import ClusterState
-from unisono.cluster.usage import NodeUsage
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions
 from unisono.errors import ConfigError

@@ -8,9 +8,9 @@ from unisono.api.base import Base, Object
 from unisono.api.core import ObjectReference
 from unisono.api.fields import Quantity
 from unisono.api.kind import Kind
+from unisono.api.node_usage import NodeUsage
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.times import parse_time
-from unisono.cluster.usage import NodeUsage
 from unisono.errors import NotFound
 from unisono.kube.client import Client
 from unisono.scheduler.usage.source import Names, UsageError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from unisono.cluster.usage import NodeUsage
+from unisono.api.node_usage import NodeUsage
 from unisono.engine.config.metrics import MetricsSource, metrics_source
 from unisono.engine.plugins.common.measured_load import FRESH_SECONDS
 from unisono.errors import ConfigError, UnisonoError

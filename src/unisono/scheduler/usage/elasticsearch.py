@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from unisono.cluster.usage import NodeUsage
+from unisono.api.node_usage import NodeUsage
 from unisono.scheduler.usage.source import Names, UsageError, Web, percent
 
 _MOST = 20_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from unisono.cluster.usage import NodeUsage
+from unisono.api.node_usage import NodeUsage
 from unisono.scheduler.usage.source import Names, UsageError, Web, percent
 
 # Averages over ten minutes, as Volcano asks for them; one question for all nodes instead of one for each.

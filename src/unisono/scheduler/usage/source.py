@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
-from unisono.cluster.usage import NodeUsage
+from unisono.api.node_usage import NodeUsage
 from unisono.errors import UnisonoError
 
 _LONGEST = 64 << 20

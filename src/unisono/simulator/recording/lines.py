@@ -12,9 +12,9 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
+from unisono.api.node_usage import NodeUsage
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.state import ClusterState
-from unisono.cluster.usage import NodeUsage
 from unisono.engine.config.model import SchedulerConfig
 from unisono.scheduler.recording import VERSION
 from unisono.simulator.files import InputError, open_bytes

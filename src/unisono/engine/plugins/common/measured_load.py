@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unisono.cluster.usage import NodeUsage, usage_in
+from unisono.api.node_usage import NodeUsage, usage_in
 
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.api.node_usage import NodeUsage
 from unisono.api.quantity import QuantityError, to_int, to_milli
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.cluster.status import TaskStatus
-from unisono.cluster.usage import NodeUsage
 from unisono.engine.answers import FloatArray, Reason, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
