@@ -160,3 +160,12 @@ USER_LIMITS: Final = "unisono.io/user-limits"
 
 SHARE_WEIGHTS: Final = "unisono.io/share-weights"
 """On a Queue: weights of users or namespaces that are not 1, such as ``team-a=2,team-b=0.5``."""
+
+ELASTIC: Final = "unisono.io/elastic"
+"""On a job or a queue: "true" where jobs may be grown into idle capacity and shrunk for others, within their limits."""
+
+MOST_REPLICAS: Final = "unisono.io/max-replicas"
+"""On a Volcano Job: the most replicas of its last task; without it as many as it asked for before it was shrunk."""
+
+ELASTIC_COOL_DOWN: Final = "unisono.io/elastic-cool-down"
+"""On an elastic job: a duration such as ``5m``, from a change of its replicas to its next growth."""

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.cronjob.controller import CronJobController
+from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import HyperNodeController
@@ -66,6 +67,7 @@ def all_controllers(
     """
     jobs: list[Controller] = [
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
+        ElasticController(recorder),
         PodGroupController(recorder, scheduler_names),
         KubernetesGroupController(scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),

@@ -48,7 +48,7 @@ def held_by(
     return [
         _held(node, on_node.get(node.metadata.name, []), pool_of_node, groups, running, budgets)
         for node in nodes
-        if _takes_pods(node)
+        if takes_pods(node)
     ]
 
 
@@ -110,6 +110,7 @@ def why_it_stays(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> str:
     return ""
 
 
-def _takes_pods(node: Node) -> bool:
+def takes_pods(node: Node) -> bool:
+    """The node is ready and stays, and is open to new pods."""
     ready = next((each.status for each in node.status.conditions or () if each.type == "Ready"), "")
     return ready == "True" and not node.spec.unschedulable and node.metadata.deletion_timestamp is None

@@ -1,0 +1,1 @@
+"""Elastic jobs grow into idle capacity and make room for gangs that wait."""

@@ -1,0 +1,229 @@
+"""Grows elastic jobs into idle capacity, and shrinks them for gangs that wait, within the limits that they state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from unisono.api.annotations import ELASTIC, SCALED_AT
+from unisono.api.base import Object
+from unisono.api.core import Pod
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.membership import pod_group_of, queue_of
+from unisono.api.resources import pod_requests, resource_list
+from unisono.api.times import parse_time, rfc3339
+from unisono.controllers import owners
+from unisono.controllers.elastic.decide import Elastic, plan
+from unisono.controllers.elastic.limits import FAMILIES, Family, Part, cool_down, places_of, wishes_it
+from unisono.controllers.indexing import index
+from unisono.controllers.node_scaling.decide import Demand, Pool, Room
+from unisono.controllers.node_scaling.holding import takes_pods
+from unisono.controllers.node_scaling.waiting import (
+    CAUSES,
+    PATIENCE,
+    POD_INDEX,
+    demand_of,
+    groups_of,
+    is_pending,
+    promised,
+    verdict_of,
+)
+from unisono.controllers.pod_facts import has_ended
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.texts import whole_number
+from unisono.errors import ApiError, Conflict, NotFound
+from unisono.kube.controller import Context, Controller
+
+_log = structlog.get_logger(__name__)
+_KEY = "elastic"
+_LOOK_AGAIN = 10.0
+_OWNER_INDEX = "pods-of-owner"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An elastic part of an object as it stands; ``stays`` are its pods that are not going."""
+
+    family: Family
+    obj: Object
+    part: Part
+    stays: Sequence[Pod]
+    elastic: Elastic
+
+
+class ElasticController(Controller):
+    """Looks at all elastic jobs, gangs and nodes together, every ten seconds while there are such jobs."""
+
+    name = "elastic-controller"
+    workers = 1
+
+    def __init__(self, recorder: Recorder) -> None:
+        """``recorder`` records events on the jobs."""
+        self._recorder = recorder
+
+    def setup(self, context: Context) -> None:
+        """Watch jobs that may be elastic, and queues that make theirs so; gangs, pods and nodes are looked up."""
+        self._client, self._clock, self._context = context.client, context.clock, context
+        self._objects = [
+            (family, context.watch(family.kind, _of_elastic, optional=family.kind.group != "batch.volcano.sh"))
+            for family in FAMILIES
+        ]
+        self._queues = context.watch(QUEUES, _of_elastic)
+        self._groups = context.informer(POD_GROUPS)
+        self._pods = context.informer(PODS)
+        self._nodes = context.informer(NODES)
+        index(self._pods, POD_INDEX, groups_of)
+        index(self._pods, _OWNER_INDEX, owners.controller_keys)
+
+    async def reconcile(self, key: str) -> float | None:
+        """One look at everything."""
+        now = self._clock.time()
+        queues = {each.metadata.name: each.metadata.annotations or {} for each in self._queues.items()}
+        if not any(notes.get(ELASTIC) == "true" for notes in queues.values()) and not any(
+            _of_elastic(obj) for _, informer in self._objects for obj in informer.items()
+        ):
+            return None
+        found = [each async for each in self._found(queues)]
+        jobs = {each.elastic.key: each.elastic for each in found}
+        gangs = self._waiting(now)
+        if jobs:
+            answer = plan(list(jobs.values()), gangs, self._rooms(found), now)
+            await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
+        return _LOOK_AGAIN
+
+    async def _found(self, queues: Mapping[str, Mapping[str, str]]) -> Any:
+        """Elastic parts of jobs that run; a job that cannot be read is told and left out."""
+        for family, informer in self._objects:
+            for obj in informer.items():
+                if obj.metadata.deletion_timestamp:
+                    continue
+                try:
+                    mine = self._pods.by_index(_OWNER_INDEX, owners.family(obj))
+                    if not mine or not wishes_it(obj, queues.get(self._queue_of(mine[0]), {})):
+                        continue
+                    parts = list(self._parts(family, obj, mine))
+                except Exception as error:
+                    await self._context.tell(family.kind, obj, error)
+                    continue
+                await self._context.tell(family.kind, obj, None)
+                for each in parts:
+                    yield each
+
+    def _queue_of(self, pod: Pod) -> str:
+        group = self._groups.get(pod_group_of(pod))
+        return queue_of(group) if group is not None else ""
+
+    def _parts(self, family: Family, obj: Object, pods: Sequence[Pod]) -> Iterator[_Found]:
+        for part in family.parts(obj):
+            key, value = part.label
+            mine = [pod for pod in pods if (pod.metadata.labels or {}).get(key) == value]
+            if any(has_ended(pod) for pod in mine):
+                continue  # what has begun to end is not worth a change
+            stays = [pod for pod in mine if not pod.metadata.deletion_timestamp]
+            stays.sort(key=_number)
+            if len(stays) > part.replicas * part.pods:
+                stays = stays[: part.replicas * part.pods]  # the others are about to go
+            yield _Found(family, obj, part, stays, _elastic(family, obj, part, stays))
+
+    def _waiting(self, now: float) -> list[tuple[str, list[Demand]]]:
+        """What each gang that waits for nodes lacks to its minimum; who waits longest first."""
+        waiting = []
+        for group in self._groups.items():
+            created = group.metadata.creation_timestamp
+            if verdict_of(group).cause not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
+                continue
+            pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
+            pending = [pod for pod in pods if is_pending(pod)]
+            placed = sum(1 for pod in pods if pod.spec.node_name and not has_ended(pod))
+            lacks = max(0, (group.spec.min_member or 0) - placed)
+            demand = [demand_of(pod.spec) for pod in pending[:lacks]] if pods else promised(group)
+            if demand:
+                waiting.append((created, group.key, demand))
+        return [(key, demand) for _, key, demand in sorted(waiting, key=lambda each: each[:2])]
+
+    def _rooms(self, found: Sequence[_Found]) -> list[Room]:
+        """What nodes have free when everything that goes has gone."""
+        staying = {pod.key for each in found for pod in each.stays}
+        elastic = {(owners.family(each.obj), each.part.label) for each in found}
+        rooms = {
+            node.metadata.name: _room(node.metadata.name, node) for node in self._nodes.items() if takes_pods(node)
+        }
+        for pod in self._pods.items():
+            room = rooms.get(pod.spec.node_name or "")
+            if room is None or has_ended(pod) or pod.metadata.deletion_timestamp:
+                continue
+            if pod.key not in staying and _is_of(pod, elastic):
+                continue
+            for name, amount in (pod_requests(pod.spec) | {"pods": 1}).items():
+                room.free[name] = room.free.get(name, 0) - amount
+        return list(rooms.values())
+
+    async def _carry_out(
+        self,
+        found: Sequence[_Found],
+        jobs: Mapping[str, Elastic],
+        wanted: Mapping[str, int],
+        reasons: Mapping[str, str],
+        now: float,
+    ) -> None:
+        by_object: dict[str, list[_Found]] = {}
+        for each in found:
+            if each.elastic.key in wanted:
+                by_object.setdefault(f"{each.family.kind.resource}/{each.obj.key}", []).append(each)
+        for parts in by_object.values():
+            family, obj = parts[0].family, parts[0].obj
+            numbers = {each.part.name: wanted[each.elastic.key] for each in parts}
+            patch = family.patch(obj, numbers)
+            meta = patch.setdefault("metadata", {})
+            meta["resourceVersion"] = obj.metadata.resource_version
+            meta["annotations"] = {**meta.get("annotations", {}), SCALED_AT: rfc3339(now)}
+            try:
+                await self._client.patch(family.kind, obj.metadata.name, patch, namespace=obj.metadata.namespace)
+            except (NotFound, Conflict):
+                continue  # what changed is on its way here, and is looked at then
+            except ApiError as error:
+                self._recorder.event(obj, "Warning", "FailedElasticScale", str(error))
+                continue
+            for each in parts:
+                key = each.elastic.key
+                before, after = jobs[key].replicas, wanted[key]
+                reason = "ElasticGrown" if after > before else "ElasticShrunk"
+                what = f"{each.part.name} replicas" if each.part.name else "replicas"
+                self._recorder.event(obj, "Normal", reason, f"{what}: {before} -> {after}, {reasons[key]}")
+                _log.info("elastic.scaled", job=key, before=before, after=after, why=reasons[key])
+
+
+def _of_elastic(obj: Object) -> tuple[str, ...]:
+    return (_KEY,) if (obj.metadata.annotations or {}).get(ELASTIC) == "true" else ()
+
+
+def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod]) -> Elastic:
+    notes = obj.metadata.annotations or {}
+    return Elastic(
+        key="/".join(name for name in (family.kind.kind, obj.key, part.name) if name),
+        replicas=part.replicas,
+        least=part.least,
+        most=part.most,
+        demand=demand_of(part.template, part.pods),
+        places=places_of(part, stays),
+        changed=parse_time(notes[SCALED_AT]) if SCALED_AT in notes else float("-inf"),
+        cool_down=cool_down(obj),
+    )
+
+
+def _number(pod: Pod) -> tuple[int, str]:
+    """The pod's number in its task: names end with it."""
+    return whole_number(pod.metadata.name.rpartition("-")[2]) or 0, pod.metadata.name
+
+
+def _room(name: str, node: Any) -> Room:
+    offers = resource_list(node.status.allocatable)
+    return Room(Pool(name, 1, 0, 1, offers, node.metadata.labels or {}, tuple(node.spec.taints or ())), dict(offers))
+
+
+def _is_of(pod: Pod, elastic: set[tuple[str, tuple[str, str]]]) -> bool:
+    labels = pod.metadata.labels or {}
+    return any((key, label) in elastic for key in owners.controller_keys(pod) for label in labels.items())

@@ -1,0 +1,178 @@
+"""Elastic jobs: who grows, who makes room, and that limits hold, nothing swings and everything comes to rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unisono.controllers.elastic.decide import Elastic, plan
+from unisono.controllers.node_scaling.decide import Demand, Pool, Room
+
+GPU = "nvidia.com/gpu"
+NOW = 10_000.0
+
+
+def pods(gpus: int = 1, count: int = 1) -> Demand:
+    return Demand({GPU: gpus * 1000}, count=count)
+
+
+def room(name: str, free: int, of: int = 8) -> Room:
+    return Room(Pool(name, 1, 0, 1, {GPU: of * 1000}), {GPU: free * 1000})
+
+
+def job(key: str, on: str, least: int = 1, most: int = 8, **more: object) -> Elastic:
+    """A job with one replica per letter of ``on``, on the node of that letter; a dot is a replica without a place."""
+    places = tuple(() if each == "." else (each,) for each in on)
+    return replace(Elastic(key, len(on), least, most, pods(), places), **more)  # type: ignore[arg-type]
+
+
+RECENT = {"changed": NOW - 60}
+GANG = ("g", [pods(count=2)])
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gangs", "rooms", "expected"),
+    [
+        ([job("a", "xx")], [], [room("x", 6)], {"a": 8}),
+        ([job("a", "xx", most=5)], [], [room("x", 6)], {"a": 5}),
+        ([job("a", "xx"), job("b", "xxxx")], [], [room("x", 2)], {"a": 4}),
+        ([job("a", "xx")], [GANG], [room("x", 6)], {"a": 6}),
+        ([job("a", "xx", **RECENT)], [], [room("x", 6)], {}),
+        ([job("a", "xx", cool_down=60.0, **RECENT)], [], [room("x", 6)], {"a": 8}),
+        ([job("a", "xx.")], [], [room("x", 6)], {}),
+        ([job("a", "xx", replicas=3)], [], [room("x", 6)], {}),
+        ([job("a", "xxxxxxxx")], [GANG], [room("x", 0)], {"a": 6}),
+        ([job("a", "xxxxxxxx", least=7)], [GANG], [room("x", 0)], {}),
+        ([job("a", "xxxxxxxx", least=7)], [GANG], [room("x", 1)], {"a": 7}),
+        ([job("a", "xxxxxxxx", **RECENT)], [GANG], [room("x", 0)], {"a": 6}),
+        ([job("a", "xxxxxxxx", changed=NOW - 5)], [GANG], [room("x", 0)], {}),
+        ([job("a", "xxx"), job("b", "xxxxx")], [GANG], [room("x", 0)], {"b": 3}),
+        ([job("a", "xxxyyy")], [("g", [pods(4)])], [room("x", 5), room("y", 1)], {"a": 8}),
+        ([job("a", "yyyxxx")], [("g", [pods(7)])], [room("x", 5), room("y", 5)], {"a": 4}),
+        ([job("a", "xxxx"), job("b", "yyyy")], [("g", [pods(6)])], [room("x", 0), room("y", 4)], {"b": 2}),
+        ([job("a", "xxx")], [("far too large", [pods(count=99)])], [room("x", 5)], {"a": 8}),
+        ([job("a", "xx..")], [GANG], [room("x", 1)], {"a": 1}),
+    ],
+    ids=[
+        "into what is idle",
+        "no further than it can use",
+        "who has the least first",
+        "not where a gang is about to go",
+        "not in the cool-down",
+        "its own cool-down",
+        "not while a replica waits",
+        "not while a replica is missing",
+        "room for a gang",
+        "never below the minimum",
+        "what is free counts",
+        "shrinks in the cool-down",
+        "not while the last change settles",
+        "who has the most gives",
+        "a gang that fits takes nothing away",
+        "only as many as help",
+        "those that help, not those that come first",
+        "a hopeless gang keeps nobody small",
+        "those without a place go with it",
+    ],
+)
+def test_replicas(
+    jobs: list[Elastic], gangs: list[tuple[str, list[Demand]]], rooms: list[Room], expected: dict[str, int]
+) -> None:
+    assert plan(jobs, gangs, rooms, NOW).replicas == expected
+
+
+class World:
+    """Nodes, elastic jobs and gangs; a scheduler that places what fits, gangs first."""
+
+    def __init__(self, nodes: int, jobs: list[tuple[int, int, int]]) -> None:
+        self.free = {f"n{at}": 8 for at in range(nodes)}
+        self.jobs: dict[str, Elastic] = {}
+        self.gangs: dict[str, int] = {}
+        self.running: dict[str, list[str]] = {}
+        for at, (least, more, size) in enumerate(jobs):
+            if least * size <= sum(self.free.values()):
+                places = [self.place(size) for _ in range(least)]
+                kept = tuple((each,) for each in places if each)
+                if len(kept) == least:
+                    key = f"j{at}"
+                    self.jobs[key] = Elastic(key, least, least, least + more, pods(size), kept)
+                else:
+                    for (name,) in kept:
+                        self.free[name] += size
+
+    def place(self, size: int) -> str:
+        name = next((name for name, free in self.free.items() if free >= size), "")
+        if name:
+            self.free[name] -= size
+        return name
+
+    def schedule(self) -> None:
+        for name, count in list(self.gangs.items()):
+            if count <= sum(self.free.values()):
+                self.running[name] = [self.place(1) for _ in range(self.gangs.pop(name))]
+        for key, job in self.jobs.items():
+            size = job.demand.requests[GPU] // 1000
+            places = [each or ((found,) if (found := self.place(size)) else ()) for each in job.places]
+            self.jobs[key] = replace(job, places=tuple(places))
+
+    def look(self, now: float) -> dict[str, int]:
+        gangs = [(name, [pods(count=count)]) for name, count in self.gangs.items()]
+        answer = plan(list(self.jobs.values()), gangs, [room(n, f) for n, f in self.free.items()], now).replicas
+        for key, wanted in answer.items():
+            job = self.jobs[key]
+            assert job.least <= wanted <= job.most
+            assert wanted != job.replicas
+            if wanted > job.replicas:
+                assert now - job.changed >= job.cool_down, "grown in its cool-down"
+            size = job.demand.requests[GPU] // 1000
+            for place in job.places[wanted:]:
+                for name in place:
+                    self.free[name] += size
+            places = job.places[:wanted] + ((),) * (wanted - job.replicas)
+            assert sum(map(bool, places)) >= job.least, "fewer than it needs"
+            self.jobs[key] = replace(job, replicas=wanted, places=places, changed=now)
+        return answer
+
+    def end(self, name: str) -> None:
+        self.gangs.pop(name, None)
+        for node in self.running.pop(name, ()):
+            self.free[node] += 1
+
+
+@given(
+    st.integers(1, 6),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(1, 4)), max_size=4),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 25)), max_size=6),
+)
+@settings(max_examples=150, deadline=None)
+def test_limits_hold_nothing_swings_and_everything_comes_to_rest(
+    nodes: int, jobs: list[tuple[int, int, int]], gangs: list[tuple[int, int, int]]
+) -> None:
+    world = World(nodes, jobs)
+    changes: dict[str, list[tuple[float, int]]] = {key: [] for key in world.jobs}
+    last = 0.0
+    for step in range(140):
+        now = NOW + step * 10.0
+        for at, (begin, size, length) in enumerate(gangs):
+            if step == begin:
+                world.gangs[f"g{at}"] = size
+            if step == begin + length:
+                world.end(f"g{at}")
+        world.schedule()
+        before = {key: job.replicas for key, job in world.jobs.items()}
+        waited = bool(world.gangs)
+        for key, replicas in world.look(now).items():
+            assert waited or replicas > before[key], "smaller though no gang waits"
+            changes[key].append((now, replicas))
+            last = now
+        assert all(free >= 0 for free in world.free.values())
+    over = NOW + 10.0 * max((begin + length for begin, _, length in gangs), default=0)
+    assert last <= over + 2 * 300.0 + 20.0, "changes long after everything else came to rest"
+    for done in changes.values():
+        # In a window of one cool-down a job grows once at most, however often gangs come.
+        grown = [now for (_, earlier), (now, replicas) in pairwise(done) if replicas > earlier]
+        assert all(later - earlier >= 300.0 for earlier, later in pairwise(grown))
