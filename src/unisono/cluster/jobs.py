@@ -74,6 +74,10 @@ class JobBook:
         self._count(job, task, -1)
         self._drop_if_empty(job)
 
+    def touch(self, key: str) -> None:
+        """Something about a job's tasks has changed that no count says."""
+        self._dirty.add(key)
+
     def clear_tasks(self) -> None:
         """Take all tasks out of all jobs."""
         self._large = LargeSums()
@@ -293,6 +297,8 @@ class JobBook:
         for key in self._dirty:
             job = self.jobs.get(key)
             self._withdraw(key)
+            if job is not None and job.derived:
+                job.derived = {}
             if job is None or not job.known:
                 self.active.discard(key)
                 continue

@@ -6,6 +6,7 @@ The engine reads these records and never changes them; a session lays its own ch
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -132,6 +133,8 @@ class Job:
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
             `unisono.cluster.equivalence`).
+        derived: what readers have worked out from this record and its tasks alone, by name. It is emptied when they
+            have changed, so that it holds from cycle to cycle.
 
     """
 
@@ -141,6 +144,7 @@ class Job:
         "conditions",
         "counts",
         "created",
+        "derived",
         "gated_request",
         "held",
         "key",
@@ -200,6 +204,7 @@ class Job:
         self.role_counts: dict[str, list[int]] = {}
         self.shape = 0
         self.held = False
+        self.derived: dict[object, Any] = {}
         self.allocated: Vector = np.zeros(size, dtype=np.int64)
         self.request: Vector = np.zeros(size, dtype=np.int64)
         self.gated_request: Vector = np.zeros(size, dtype=np.int64)

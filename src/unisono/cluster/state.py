@@ -465,6 +465,7 @@ class ClusterState:
                 self.classes.give_back(task.pod_class)
                 task.pod_class = same
                 self.classes.take(same)
+                self.book.touch(task.job)
                 if task.key in self.port_holders.get(task.node, ()):
                     self.port_holders[task.node][task.key] = same
 

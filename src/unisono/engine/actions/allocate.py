@@ -43,6 +43,8 @@ def run(cycle: Cycle) -> None:
                 break
             if not len(queues) and alike.place(queue, jobs):
                 continue
+            if alike.skip(queue, jobs):
+                continue
             job = jobs.pop()
             failed = job.key in stops or alike.fail(job)
             if not failed:

@@ -19,6 +19,8 @@ from unisono.engine.verdict import Cause, Verdict
 Status = tuple[str, int, int, int, tuple[Condition, ...], tuple[tuple[str, str, str], ...]] | None
 Held = list[tuple[Task, TaskStatus, int]]
 _WAITING_PHASES = ("Pending", "Inqueue", "Unknown")
+_SAID = "closing.said"
+"""Under this name a job's record notes that its PodGroup says already how it is, where gangs are judged."""
 _TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
 
@@ -40,13 +42,20 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
 def close_briefly(cycle: Cycle) -> None:
     """Only what later cycles go by: phases and totals of PodGroups, and promised places with their nominations."""
     names, held = cycle.session.snapshot.nodes.names, cycle.held_back()
+    judged = cycle.hooks.has("ready")
     for job in cycle.jobs:
-        (phase, _), totals, record = next_phase(cycle, job), totals_of(job.counts), job.record
-        if (phase, totals) != (record.reported_phase, record.totals):
-            stated = tuple(Condition(kind, *rest) for kind, rest in record.conditions.items())
-            update = PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated)
-            cycle.decisions.pod_groups.append(update)
-        _close_held(cycle, job, held.get(job.key, []), names)
+        record = job.record
+        untouched = judged and job.phase == record.phase and job.counts == record.counts
+        if not (untouched and record.derived.get(_SAID)):
+            (phase, _), totals = next_phase(cycle, job), totals_of(job.counts)
+            if (phase, totals) != (record.reported_phase, record.totals):
+                stated = tuple(Condition(kind, *rest) for kind, rest in record.conditions.items())
+                update = PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated)
+                cycle.decisions.pod_groups.append(update)
+            elif untouched:
+                record.derived[_SAID] = True
+        if job.key in held:
+            _close_held(cycle, job, held[job.key], names)
 
 
 # ---- PodGroups

@@ -29,7 +29,9 @@ class EquivalenceBatches:
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
-        self._failed: dict[tuple[int, str], tuple[_State, JobReport]] = {}
+        self._failed: dict[tuple[int, str], JobReport] = {}  # all in the same state
+        self._failed_in: _State = ()
+        self._asks = cycle.hooks.has("prefilter")
 
     def _shared(self) -> bool:
         """Whether plug-ins answer by shape all that the placing of a job depends on, but for nodes."""
@@ -60,8 +62,10 @@ class EquivalenceBatches:
     def place(self, queue: QueueState, jobs: Heap[JobState]) -> bool:
         """Place the next jobs of ``queue`` together; False when they must be served one by one."""
         cycle, hooks = self.cycle, self.cycle.hooks
+        if cycle.tables.scope is Scope.JOB or not self._shared():
+            return False
         first = next(iter(jobs.ahead(self._fresh, 1)), None)
-        if first is None or self.cycle.tables.scope is Scope.JOB or not self._shared():
+        if first is None:
             return False
         if self._known((first.shape, "")) is not None:
             return False
@@ -100,7 +104,7 @@ class EquivalenceBatches:
 
     def _gangs(self, jobs: Heap[JobState], first: JobState, most: int) -> list[tuple[JobState, list[Task]]]:
         """The next jobs of the same shape with their tasks in order, up to one that must be looked at by itself."""
-        cycle, asks = self.cycle, self.cycle.hooks.has("prefilter")
+        cycle, asks = self.cycle, self._asks
         gangs: list[tuple[JobState, list[Task]]] = []
         for job in jobs.ahead(lambda job: job.shape == first.shape and self._fresh(job), most):
             tasks = cycle.orders.tasks(list(job.record.pending.values()))
@@ -117,27 +121,43 @@ class EquivalenceBatches:
         if job.shape and not job.places and report is not None and self.state() == before and self._shared():
             like = self._like(job)
             if like is not None and self.cycle.hooks.failure_of(job) is None:
-                self._failed[like] = (before, report)
+                if self._failed_in != before:
+                    self._failed, self._failed_in = {}, before
+                self._failed[like] = report
+
+    def skip(self, queue: QueueState, jobs: Heap[JobState]) -> bool:
+        """Report on the next jobs of ``queue``, up to the first that may fare better; whether there was any.
+
+        Nothing moves meanwhile: the queue stays the first in order, and is over its share or not as it was.
+        """
+        hooks = self.cycle.hooks
+        if not self._failed or queue.record.fifo or hooks.guard.failures or hooks.hosted("overused"):
+            return False
+        return jobs.take_while(self.fail) > 0
 
     def fail(self, job: JobState) -> bool:
         """Report what became of a job of the same shape, when nothing has been placed since then."""
-        if not self._fresh(job) or not self._failed:
+        if not self._failed or not self._fresh(job):
             return False
         like = self._like(job)
         report = self._known(like) if like is not None else None
         if report is None:
             return False
-        tasks = self.cycle.orders.tasks(list(job.record.pending.values()))
-        if self.cycle.hooks.has("prefilter") and self.cycle.hooks.prefilter(tasks[0]) is not None:
+        cycle = self.cycle
+        if not self._asks and not cycle.fits.reasons:
+            cycle.reports[job.key] = JobReport(quota=report.quota)
+            return True
+        tasks = cycle.orders.tasks(list(job.record.pending.values()))
+        if self._asks and cycle.hooks.prefilter(tasks[0]) is not None:
             return False
-        told = self.cycle.fits.reasons
-        self.cycle.reports[job.key] = _copied(report, job, tasks) if told else JobReport(quota=report.quota)
+        told = cycle.fits.reasons
+        cycle.reports[job.key] = _copied(report, job, tasks) if told else JobReport(quota=report.quota)
         return True
 
     def _known(self, like: tuple[int, str]) -> JobReport | None:
         """What became of the last such job, if the next one would fare the same."""
-        state, report = self._failed.get(like, (None, None))
-        return report if state == self.state() else None
+        report = self._failed.get(like)
+        return report if report is not None and self._failed_in == self.state() else None
 
 
 def _copied(report: JobReport, job: JobState, tasks: list[Task]) -> JobReport:

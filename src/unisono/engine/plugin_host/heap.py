@@ -69,6 +69,24 @@ class Heap(Generic[T]):
             found.append(item)
         return found
 
+    def take_while(self, passes: Callable[[T], bool]) -> int:
+        """Take out the next items, in order, as long as they pass; how many did.
+
+        ``passes`` must leave all keys as they are. None are taken where keys are volatile.
+        """
+        entries, pushed, number = self._sorted, self._pushed, 0
+        while not self._volatile:
+            if pushed and (not entries or pushed[0][0] < entries[-1][0]):
+                if not passes(pushed[0][1]):
+                    break
+                heapq.heappop(pushed)
+            elif entries and passes(entries[-1][1]):
+                entries.pop()
+            else:
+                break
+            number += 1
+        return number
+
     def drop(self, number: int) -> None:
         """Take out the first ``number`` items that `ahead` has shown."""
         if number:

@@ -189,7 +189,7 @@ class Edit:
             setattr(record, name, getattr(counted, name))
         for name in ("allocated", "request", "gated_request"):
             setattr(record, name, fitted(getattr(counted, name), width))
-        record.shape = 0  # like no other job
+        record.shape, record.derived = 0, {}  # like no other job
         before = self._before[key]
         if before.queue == record.queue:
             self.queue(record.queue).sums[:, :width] += (shares_of([record], width) - shares_of([before], width))[0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.resources import Matrix, Vector, fitted
+from unisono.cluster.resources import Matrix, fitted
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.open_nodes import open_nodes
@@ -68,10 +69,10 @@ def plan_for(
     taken = sum((plan.kept for plan in others), np.zeros_like(nodes.used))
     masks = {pod_class.id: open_nodes(pod_class, nodes) for pod_class, _ in needs}
     idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
-    endings = sorted(_endings(session, estimates), key=lambda ending: ending[0])
+    endings = Endings.of(sorted(_endings(session, estimates), key=_END), idle.shape)
     at, start, kept = _earliest(idle, endings, needs, masks)
     if kept is not None:
-        base = _freed(idle, endings[:at])
+        base = endings.free(idle, at)
         return _plan(session, job, max(start, session.now), kept, base)
     empty = nodes.allocatable - _staying(session) - taken
     kept = _dealt(empty, needs, masks, by=idle)
@@ -92,25 +93,62 @@ def _by_class(tasks: Sequence[Task]) -> list[tuple[PodClass, int]]:
     return [(classes[number], numbers[number]) for number in sorted(classes)]
 
 
-Ending = tuple[float, int, Vector]
-"""When, on which node, what becomes free."""
+Ending = tuple[float, int, PodClass]
+"""When, on which node, a pod of which class ends."""
+_END = itemgetter(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Pods that end, in order of time.
+
+    Attributes:
+        times: ``E`` times, seconds since the epoch.
+        where: ``[E, R]`` which entries of a flattened ``[R, N]`` matrix each of them frees.
+        what: ``[E, R]`` how much it frees there.
+
+    """
+
+    times: Sequence[float]
+    where: Columns
+    what: Matrix
+
+    @classmethod
+    def of(cls, endings: Sequence[Ending], shape: tuple[int, ...]) -> Endings:
+        """From endings in order; ``shape`` is that of the matrices, ``(R, N)``."""
+        rows, size = shape
+        classes = list({pod_class.id: pod_class for _, _, pod_class in endings}.values())
+        number = {pod_class.id: at for at, pod_class in enumerate(classes)}
+        vectors = np.zeros((len(classes), rows), dtype=np.int64)
+        for at, pod_class in enumerate(classes):
+            vectors[at] = fitted(pod_class.vector, rows)
+        columns = np.array([column for _, column, _ in endings], dtype=np.intp)
+        where = columns[:, None] + np.arange(rows, dtype=np.intp) * size
+        what = vectors[[number[pod_class.id] for _, _, pod_class in endings]]
+        return cls([end for end, _, _ in endings], where, what)
+
+    def free(self, idle: Matrix, number: int) -> Matrix:
+        """``[R, N]`` what is free when the first ``number`` of them have ended, and ``idle`` was free before."""
+        free = idle.copy()
+        np.add.at(free.reshape(-1), self.where[:number].reshape(-1), self.what[:number].reshape(-1))
+        return free
 
 
 def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
     """Pods of which it is known how long they run."""
-    index, rows = session.nodes.table.index, session.rows
+    index = session.nodes.table.index
     for name, held in session.snapshot.tasks_on.items():
         column = index.get(name)
         for task in held.values() if column is not None else ():
             end = 0.0 if column is None or task.status is TaskStatus.RELEASING else estimates.end(task)
             if column is not None and end:
-                yield end, column, fitted(task.pod_class.vector, rows)
+                yield end, column, task.pod_class
     for job in session.active:
         for key, (status, column) in job.places.items():
             task = job.record.tasks[key]
             seconds = estimates.seconds(task) if status in _STARTING else 0.0
             if seconds:
-                yield session.now + seconds, column, fitted(task.pod_class.vector, rows)
+                yield session.now + seconds, column, task.pod_class
 
 
 def _staying(session: Session) -> Matrix:
@@ -125,29 +163,30 @@ def _staying(session: Session) -> Matrix:
     return staying
 
 
-def _freed(idle: Matrix, endings: Sequence[Ending]) -> Matrix:
-    free = idle.copy()
-    for _, column, vector in endings:
-        free[:, column] += vector
-    return free
-
-
 def _earliest(
-    idle: Matrix, endings: Sequence[Ending], needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]
+    idle: Matrix, endings: Endings, needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]
 ) -> tuple[int, float, Matrix | None]:
     """How many of ``endings`` must have passed, when that is, and what is taken then; None when all are too few."""
-    last = _dealt(_freed(idle, endings), needs, masks)
-    if last is None:
-        return len(endings), NEVER, None
-    low, high = 0, len(endings)
+    low, high = 0, len(endings.times)
+    if not _is_room(endings.free(idle, high), needs, masks):
+        return high, NEVER, None
     while low < high:
         middle = (low + high) // 2
-        if _dealt(_freed(idle, endings[:middle]), needs, masks) is None:
-            low = middle + 1
-        else:
+        if _is_room(endings.free(idle, middle), needs, masks):
             high = middle
-    start = endings[low - 1][0] if low else 0.0
-    return low, start, _dealt(_freed(idle, endings[:low]), needs, masks)
+        else:
+            low = middle + 1
+    start = endings.times[low - 1] if low else 0.0
+    return low, start, _dealt(endings.free(idle, low), needs, masks)
+
+
+def _is_room(free: Matrix, needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]) -> bool:
+    """Whether `_dealt` finds room for all tasks; those of one class only have to be counted."""
+    if len(needs) > 1:
+        return _dealt(free, needs, masks) is not None
+    return all(
+        int(np.minimum(tasks_fitting(free, one)[masks[one.id]], wanted).sum()) >= wanted for one, wanted in needs
+    )
 
 
 def _dealt(

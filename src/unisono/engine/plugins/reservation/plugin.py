@@ -10,16 +10,16 @@ IBM SP2 with backfilling", IEEE TPDS 12 (2001).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unisono.api.times import duration_or_none
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS, fitted
-from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Reason, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
@@ -27,11 +27,11 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.plan import Plan, plan_for
 from unisono.engine.plugins.reservation.queue_room import QueueRoom, room_in_queue
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.plugins.reservation.starved_gangs import StarvedGangs
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.cluster.records import Task
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
@@ -62,11 +62,12 @@ class ReservationPlugin(Plugin):
         """Find the gangs that have waited too long; without any the plug-in says nothing in this session."""
         self.session = session
         self.estimates = RunEstimates(session, learned=self.learn)
-        self.starved = _starved(session, self.after) if self.gangs else []
+        self.starved = StarvedGangs(session, self.after if self.gangs else inf)
         if self.starved:
             self.scope = Scope.JOB  # type: ignore[misc]  # wide only where it matters: it costs the sharing of answers
 
         self._rooms: dict[str, QueueRoom] = {}
+        self._longest: dict[tuple[str, int], float] = {}
 
     # ---- admission
 
@@ -110,8 +111,8 @@ class ReservationPlugin(Plugin):
 
     def _follow(self, job: JobState) -> None:
         """When a gang has started for which room was kept, room is kept for the next one, before others are served."""
-        if any(plan.job.is_ready for plan in self.plans):
-            left = [plan for plan in self.plans if not plan.job.is_ready]
+        left = [plan for plan in self.plans if not plan.job.is_ready]
+        if len(left) < len(self.plans):
             first = next((one for one, _ in self.starved if not one.is_ready), None)
             if first is not job or left:  # nothing is kept from the first in line, which is about to be served
                 self.plans = self._planned(left)
@@ -127,17 +128,19 @@ class ReservationPlugin(Plugin):
     def answers_alike(self, pod_class: PodClass) -> str | None:
         """Which of the plans concern the subject; the queue is told apart anyway."""
         job = self.session.subject
-        return None if job is None else ",".join(plan.job.key for plan in self._heeded(job, pod_class))
+        return None if job is None else ",".join([plan.job.key for plan in self._heeded(job, pod_class)])
 
-    def _heeded(self, job: JobState, pod_class: PodClass) -> Iterator[Plan]:
+    def _heeded(self, job: JobState, pod_class: PodClass) -> list[Plan]:
         """Plans from which pods of the class may take nothing when they are the job's."""
         self._follow(job)
+        heeded: list[Plan] = []
         for plan in self.plans:
             if job is plan.job:
-                return  # those behind it in line may not keep anything from it
+                break  # those behind it in line may not keep anything from it
             ahead = job.priority > plan.job.priority or job.broken
             if not (ahead or plan.job.is_ready or self._ends_in_time(job, pod_class, plan)):
-                yield plan
+                heeded.append(plan)
+        return heeded
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Refuse room that is kept for others."""
@@ -155,51 +158,22 @@ class ReservationPlugin(Plugin):
 
     def _ends_in_time(self, job: JobState, pod_class: PodClass, plan: Plan) -> bool:
         """Whether pods of the class that start now are known to have ended when the gang could start."""
-        known = [self.estimates.seconds(task) for task in job.record.pending.values() if task.pod_class is pod_class]
-        return bool(known) and all(known) and self.session.now + max(known) <= plan.start < float("inf")
+        longest = self._longest_run(job, pod_class) if plan.start < inf else 0.0
+        return bool(longest) and self.session.now + longest <= plan.start
+
+    def _longest_run(self, job: JobState, pod_class: PodClass) -> float:
+        """Seconds that the job's waiting pods of the class run at most; 0.0 where that is not known of one."""
+        known: dict[Any, float] = self._longest if self.learn else job.record.derived
+        key = (job.key, pod_class.id)
+        longest = known.get(key)
+        if longest is None:
+            pending = job.record.pending.values()
+            seconds = [self.estimates.seconds(task) for task in pending if task.pod_class is pod_class]
+            longest = max(seconds) if seconds and all(seconds) else 0.0
+            if seconds:
+                known[key] = longest
+        return longest
 
 
 def _asked(job: JobState, row: int) -> int:
     return int(job.min_resources[row]) if job.min_resources is not None and row < len(job.min_resources) else 0
-
-
-def _starved(session: Session, after: float) -> list[tuple[JobState, list[Task]]]:
-    """Gangs that cannot start and have waited so long, with their missing tasks.
-
-    Those of the highest priority come first, then those that have waited longest, counted from their newest pod.
-    """
-    found: list[tuple[tuple[int, float, str], JobState, list[Task]]] = []
-    for job in session.active:
-        if job.key in session.snapshot.setbacks:  # it may never start
-            continue
-        if job.phase == "Pending" or not job.queue.open or job.is_ready or job.valid_count < job.min_member:
-            continue
-        tasks = _missing(job)
-        since = max((task.created for task in tasks), default=session.now) if tasks else session.now
-        if tasks and session.now - since >= after:
-            found.append(((-job.priority, since, job.key), job, tasks))
-    found.sort(key=lambda entry: entry[0])
-    return [(job, tasks) for _, job, tasks in found]
-
-
-def _missing(job: JobState) -> list[Task] | None:
-    """The tasks that the gang needs to start; None where more than resources, labels and taints decides where."""
-    tasks = [task for task in job.record.pending.values() if not task.gated and task.owned and not task.best_effort]
-    number = job.min_member - job.ready_count - job.pending_best_effort
-    if number < 1 or len(tasks) < number or job.record.topology is not None or job.record.sub_groups:
-        return None
-    for task in tasks:
-        pod_class = task.pod_class
-        if pod_class.base is not pod_class or pod_class.host_ports or pod_class.notes:
-            return None
-    tasks.sort(key=lambda task: (-task.priority, task.ordinal, task.created, task.key))
-    by_role = [task for role, need in sorted(job.min_task_member.items()) for task in _of_role(job, tasks, role, need)]
-    chosen = {task.key: task for task in (*by_role, *tasks)}
-    return list(chosen.values())[: max(number, len(by_role))]
-
-
-def _of_role(job: JobState, tasks: list[Task], role: str, need: int) -> list[Task]:
-    counts = job.role_counts(role)
-    pending = counts[TaskStatus.PENDING]
-    held = sum(counts) - pending
-    return [task for task in tasks if task.role == role][: max(need - held, 0)]

@@ -27,11 +27,12 @@ class RunEstimates:
         if task.run_seconds:
             return task.run_seconds
         job = self.session.snapshot.jobs.get(task.job)
-        try:
-            seconds = float(job.annotations.get(RUN_SECONDS, "")) if job is not None else 0.0
-        except ValueError:
+        if job is None:
             return 0.0
-        return seconds if 0.0 < seconds < inf else 0.0
+        seconds: float | None = job.derived.get(RUN_SECONDS)
+        if seconds is None:
+            seconds = job.derived[RUN_SECONDS] = _seconds(job.annotations.get(RUN_SECONDS, ""))
+        return seconds
 
     def seconds(self, task: Task) -> float:
         """Seconds that the pod will have run when it ends; 0.0 when that is not known.
@@ -62,3 +63,11 @@ class RunEstimates:
         over = now - began - seconds
         later = began + seconds + next((step for step in _STEPS if step > over), over + _STEPS[-1])
         return min(later, began + stated) if stated else later
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return seconds if 0.0 < seconds < inf else 0.0
