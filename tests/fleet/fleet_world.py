@@ -32,7 +32,7 @@ from unisono.kube.controller import Manager
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.scheduler.settings import FixedConfig
 
-NAMESPACE = "fleets"
+NAMESPACE, GPU = "fleets", "nvidia.com/gpu"
 
 
 def kubeconfig(name: str) -> str:
@@ -68,6 +68,7 @@ class World:
         self.clock = self.hub_client.clock
         self.members = {name: MemoryClient(self.clock, seed=number) for number, name in enumerate(names)}
         self.cut: set[str] = set()
+        self.stop_playing: set[str] = set()
         self.hub: Hub | None = None
         for name, client in self.members.items():
             client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
@@ -207,20 +208,26 @@ class World:
         }
 
     def play(self) -> None:
-        """Members run what they have: each pod of a copy on their first node, and none of copies that are gone."""
+        """Members run what they have: each pod of a copy on a node with free GPUs, and none of copies that are gone."""
         for client in self.members.values():
-            nodes = client.objects(NODES)
+            free = {
+                each.metadata.name: int(each.status.allocatable["nvidia.com/gpu"]) for each in client.objects(NODES)
+            }
             wanted = {}
             for job in client.objects(JOBS):
+                if job.metadata.name in self.stop_playing:
+                    continue
                 for task in job.spec.tasks or ():
                     for index in range(task.replicas or 0):
                         name = f"{job.metadata.name}-{task.name}-{index}"
                         meta = task.template.metadata
+                        at = max(free, key=lambda each: free[each])
+                        free[at] -= int(task.template.spec.containers[0].resources.limits[GPU])
                         wanted[f"default/{name}"] = Pod(
                             metadata=ObjectMeta(
                                 name=name, namespace="default", labels=meta.labels, annotations=meta.annotations
                             ),
-                            spec=msgspec.structs.replace(task.template.spec, node_name=nodes[0].metadata.name),
+                            spec=msgspec.structs.replace(task.template.spec, node_name=at),
                             status=PodStatus(phase="Running"),
                         )
             known = {pod.key: pod for pod in client.objects(PODS)}
