@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
+from unisono.api.resource_metrics import NODE_METRICS, POD_METRICS
 from unisono.apiserver.access.review_kinds import REVIEW_KINDS
 from unisono.apiserver.encoding.views import VIEWS
 from unisono.apiserver.http.accept import Form, negotiate
@@ -64,7 +65,7 @@ async def test_aggregated_discovery(web: WebClient, path: str, core: bool) -> No
     }
     expected = {
         (kind.group, version, kind.plural)
-        for kind in (*ALL_KINDS, *REVIEW_KINDS, *(view.kind for view in VIEWS))
+        for kind in (*ALL_KINDS, *REVIEW_KINDS, NODE_METRICS, POD_METRICS, *(view.kind for view in VIEWS))
         for version in (kind.version, *kind.alias_versions)
         if (kind.group == "") == core
     }

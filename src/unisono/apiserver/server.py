@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
+from unisono.api.resource_metrics import NODE_METRICS, POD_METRICS, Meter
 from unisono.apiserver.access.hosts import LOOPBACK_NAMES, bind, is_loopback, names_of_machine
 from unisono.apiserver.access.kubeconfig import write_kubeconfig
 from unisono.apiserver.access.pki import Authority, utc_now
@@ -40,6 +41,7 @@ from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.own_socket import OwnSocket
 from unisono.apiserver.http.pod_access import PodAccessHandler
+from unisono.apiserver.http.resource_metrics import ResourceMetricsHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.nodes.logs import LogSource
@@ -81,6 +83,7 @@ class ApiServer:
         readiness: reasons why the control plane is not ready, for ``/readyz``.
         own_socket: where components of the same control plane connect without TLS; None for nowhere.
         more_metrics: metrics of other processes of the control plane, as Prometheus text.
+        meter: measures what this machine and its pods use; None when no node runs here.
 
     """
 
@@ -102,6 +105,7 @@ class ApiServer:
         readiness: Readiness | None = None,
         own_socket: Path | None = None,
         more_metrics: Callable[[], Awaitable[bytes]] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         if not allow_remote and not is_loopback(host):
             raise ConfigError(
@@ -109,7 +113,7 @@ class ApiServer:
                 key="host",
             )
         self._service, self._log_source, self._clock, self._monotonic = service, log_source, clock, monotonic
-        self._pod_access = pod_access
+        self._pod_access, self._meter = pod_access, meter
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = (limits or Limits()).within(open_files())
         self._readiness: Readiness = readiness or (list)
@@ -121,6 +125,8 @@ class ApiServer:
         self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))
         for kind in REVIEW_KINDS:
             self.catalog.add(kind, ("create",))
+        for measured in (NODE_METRICS, POD_METRICS):
+            self.catalog.add(measured, ("get", "list"))
         service.follow_kinds(self.catalog.set_custom)
         self._app: App | None = None
         self._web: _Server | None = None
@@ -194,6 +200,7 @@ class ApiServer:
             reviews=ReviewHandlers(
                 Reviews(authorizer, authenticator.token_user), accounts, self._service.hooks, self._clock
             ),
+            usage=ResourceMetricsHandler(self._service, self._meter, self._clock),
             metrics=self._metrics,
             limits=self._limits,
             connections=self._connections,

@@ -228,6 +228,8 @@ class Plane:
     async def _listen(self, backend: Backend, port: int) -> ApiServer:
         from unisono.agent.access.pod_access import FilePodAccess
         from unisono.agent.logs.reader import FileLogSource
+        from unisono.agent.machine.facts import hostname
+        from unisono.agent.metering import FileMeter
         from unisono.apiserver.server import ApiServer
 
         server = ApiServer(
@@ -239,6 +241,7 @@ class Plane:
             allow_remote=True,
             log_source=FileLogSource(self._data.agent),
             pod_access=FilePodAccess(self._data.agent, self._spawner),
+            meter=FileMeter(hostname(), self._data.agent) if self._options.local_node else None,
             registry=self.metrics,
             readiness=self._reasons,
             own_socket=None if self._worker is None else self.socket,

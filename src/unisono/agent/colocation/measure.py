@@ -46,7 +46,7 @@ class UseMeter:
             OSError: the kernel does not tell.
         """
         uids = list(offline)
-        machine, pods = self._machine_seconds(), {uid: self._pod_seconds(uid) for uid in uids}
+        machine, pods = machine_seconds(self._proc), {uid: self._pod_seconds(uid) for uid in uids}
         before, self._before = self._before, (now, machine, pods)
         if before is None or now <= before[0]:
             return None
@@ -54,23 +54,10 @@ class UseMeter:
         spent = sum(max(0.0, pods[uid] - before[2].get(uid, 0.0)) for uid in uids)
         return Use(
             cpu=round(max(0.0, machine - before[1]) / seconds * 1000),
-            memory=self._machine_memory(),
+            memory=machine_memory(self._proc),
             offline_cpu=round(spent / seconds * 1000),
             offline_memory=sum(map(self._pod_memory, uids)),
         )
-
-    def _machine_seconds(self) -> float:
-        line = (self._proc / "stat").read_text().split("\n", 1)[0].split()
-        columns = [int(each) for each in line[1 : 1 + _COLUMNS]]
-        return sum(each for index, each in enumerate(columns) if index not in _IDLE) / _TICKS
-
-    def _machine_memory(self) -> int:
-        amounts = {}
-        for line in (self._proc / "meminfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in ("MemTotal", "MemAvailable"):
-                amounts[name] = int(value.split()[0]) << 10
-        return amounts["MemTotal"] - amounts["MemAvailable"]
 
     def _pod_seconds(self, uid: str) -> float:
         if self._cgroups is None:
@@ -91,6 +78,23 @@ class UseMeter:
         except (OSError, ValueError):
             return 0
         return max(0, total - _value(folder / "memory.stat", dropped))
+
+
+def machine_seconds(proc: Path = PROC) -> float:
+    """Processor time that the machine has spent since it started, in seconds."""
+    line = (proc / "stat").read_text().split("\n", 1)[0].split()
+    columns = [int(each) for each in line[1 : 1 + _COLUMNS]]
+    return sum(each for index, each in enumerate(columns) if index not in _IDLE) / _TICKS
+
+
+def machine_memory(proc: Path = PROC) -> int:
+    """Bytes of the machine's memory that are in use."""
+    amounts = {}
+    for line in (proc / "meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            amounts[name] = int(value.split()[0]) << 10
+    return amounts["MemTotal"] - amounts["MemAvailable"]
 
 
 def _value(path: Path, name: str) -> int:

@@ -87,16 +87,16 @@ def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
         limits: bytes by process id of the shim.
         proc: where the kernel tells of processes.
     """
-    children = _processes(proc)
+    children = processes(proc)
     found = []
     for shim, limit in limits.items():
-        running = _descendants(shim, children)
-        if sum(each.resident for each in running) > limit and sum(_share(each, proc) for each in running) > limit:
+        running = descendants(shim, children)
+        if sum(each.resident for each in running) > limit and sum(share(each, proc) for each in running) > limit:
             found.append(shim)
     return found
 
 
-def _processes(proc: Path) -> dict[int, list[Process]]:
+def processes(proc: Path) -> dict[int, list[Process]]:
     """All processes, by parent."""
     children: dict[int, list[Process]] = {}
     for entry in os.scandir(proc):
@@ -112,7 +112,7 @@ def _processes(proc: Path) -> dict[int, list[Process]]:
     return children
 
 
-def _descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]:
+def descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]:
     """What runs in a container, without its first process, which is a copy of the shim.
 
     Without a PID namespace orphans become children of the shim, younger than that one.
@@ -124,7 +124,7 @@ def _descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]
     return found
 
 
-def _share(process: Process, proc: Path) -> int:
+def share(process: Process, proc: Path) -> int:
     """Proportional set size in bytes; 0 when the process has ended.
 
     A process can forbid others to read it (PR_SET_DUMPABLE): its resident memory counts then, shared pages included.

@@ -51,6 +51,11 @@ class Machine:
         return self.addresses[0] if self.addresses else "127.0.0.1"
 
 
+def hostname() -> str:
+    """Name of this machine, as its node has it."""
+    return socket.gethostname().lower()
+
+
 def this_machine(data_dir: Path) -> Machine:
     """Look at the machine that runs this process.
 
@@ -67,7 +72,7 @@ def this_machine(data_dir: Path) -> Machine:
         )
     data_dir.mkdir(parents=True, exist_ok=True)
     return Machine(
-        hostname=socket.gethostname().lower(),
+        hostname=hostname(),
         cpu=_cpus() * 1000,
         memory=_memory(),
         disk=shutil.disk_usage(data_dir).total,

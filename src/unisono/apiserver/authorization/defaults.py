@@ -70,6 +70,7 @@ _BATCH_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("training.volcano.sh", ("hyperjobs",), ()),
     ("kubeflow.org", ("*",), ()),
     ("keda.sh", ("scaledobjects",), ()),
+    ("metrics.k8s.io", (), ("nodes", "pods")),
     ("serving.knative.dev", ("services",), ()),
     ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), ()),
     ("jobset.x-k8s.io", ("jobsets",), ()),

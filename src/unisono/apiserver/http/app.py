@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from unisono.api.resource_metrics import GROUP as RESOURCE_METRICS
 from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
@@ -34,6 +35,7 @@ from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.apiserver.http.pod_access import ACCESS, PodAccessHandler
 from unisono.apiserver.http.protobuf_encode import encodable
 from unisono.apiserver.http.query import flag
+from unisono.apiserver.http.resource_metrics import ResourceMetricsHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
@@ -64,6 +66,7 @@ class App:
         logs: handler of pod logs.
         pods: handler of what reaches into pods.
         reviews: handler of kinds that are answered and not stored.
+        usage: handler of what nodes and pods use.
         metrics: counts every answer.
         limits: bounds on what clients may ask for.
         connections: learns which user each connection belongs to.
@@ -84,6 +87,7 @@ class App:
         logs: LogHandler,
         pods: PodAccessHandler,
         reviews: ReviewHandlers,
+        usage: ResourceMetricsHandler,
         metrics: RequestMetrics,
         limits: Limits,
         connections: Connections,
@@ -91,7 +95,7 @@ class App:
         monotonic: Callable[[], float],
     ) -> None:
         self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
-        self._authorizer, self._reviews = authorizer, reviews
+        self._authorizer, self._reviews, self._usage = authorizer, reviews, usage
         self._objects, self._watches, self._logs, self._pods = objects, watches, logs, pods
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
         self._writing, self._connections = writing, connections
@@ -217,6 +221,8 @@ class App:
             return partial(self._reviews.token, exchange, path) if verb == "create" else None
         if verb not in served.verbs and verb not in {"log", "connect"}:
             return None
+        if kind.group == RESOURCE_METRICS and not isinstance(kind, CustomKind):
+            return partial(self._usage.get if path.name else self._usage.list, exchange, kind, path)
         if path.subresource in {"binding", "eviction"}:
             act = objects.bind if path.subresource == "binding" else objects.evict
             return partial(act, exchange, path) if verb == "create" else None
