@@ -26,7 +26,7 @@ from unisono.api.flow_kinds import JOB_FLOWS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import rfc3339
-from unisono.history.ledger import Ledger
+from unisono.history.ledger import KINDS, Ledger
 from unisono.history.records import Changes, Interval, JobRecord, Memory
 
 ZERO = round(START * 1000)
@@ -201,6 +201,11 @@ class Story:
         ledger, self.ledger = self.ledger, Ledger(Memory())
         self.tell(0.0, obj, deleted=deleted)
         self.ledger = ledger
+
+    def alive(self, at: float) -> None:
+        """The streams of all kinds are alive."""
+        for kind in KINDS:
+            self.ledger.tick(kind, ZERO + round(at * 1000))
 
     def relist(self, at: float, *kinds: Kind[Any]) -> None:
         """Complete lists of these kinds."""

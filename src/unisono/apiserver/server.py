@@ -35,6 +35,7 @@ from unisono.apiserver.http.app import App
 from unisono.apiserver.http.authentication import Authenticator
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.connections import Connections
+from unisono.apiserver.http.history import HistoryHandler, HistorySource
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics
@@ -84,6 +85,7 @@ class ApiServer:
         own_socket: where components of the same control plane connect without TLS; None for nowhere.
         more_metrics: metrics of other processes of the control plane, as Prometheus text.
         meter: measures what this machine and its pods use; None when no node runs here.
+        history: answers what ran; None where that is not kept.
 
     """
 
@@ -106,6 +108,7 @@ class ApiServer:
         own_socket: Path | None = None,
         more_metrics: Callable[[], Awaitable[bytes]] | None = None,
         meter: Meter | None = None,
+        history: HistorySource | None = None,
     ) -> None:
         if not allow_remote and not is_loopback(host):
             raise ConfigError(
@@ -113,7 +116,7 @@ class ApiServer:
                 key="host",
             )
         self._service, self._log_source, self._clock, self._monotonic = service, log_source, clock, monotonic
-        self._pod_access, self._meter = pod_access, meter
+        self._pod_access, self._meter, self._history = pod_access, meter, history
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = (limits or Limits()).within(open_files())
         self._readiness: Readiness = readiness or (list)
@@ -192,7 +195,14 @@ class ApiServer:
             catalog=self.catalog,
             authenticator=authenticator,
             authorizer=authorizer,
-            meta=MetaHandlers(self.catalog, self._metrics, self._readiness, accounts.signer, self._backups),
+            meta=MetaHandlers(
+                self.catalog,
+                self._metrics,
+                self._readiness,
+                accounts.signer,
+                self._backups,
+                HistoryHandler(self._history, authorizer),
+            ),
             objects=ObjectHandlers(self._service, self._clock),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock),

@@ -6,7 +6,7 @@ other: what is not known yet is put right when it is heard of. Each event counts
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from unisono.api.annotations import USER
@@ -31,6 +31,8 @@ KINDS: tuple[Kind[Any], ...] = (*JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 SHARED_KINDS: tuple[Kind[Any], ...] = (QUEUES, NODES)
 """Kinds of which the present state alone matters; each is listed again after a restart."""
 
+Trouble = Callable[[Kind[Any], Object, Exception], None]
+
 _KIND_OF = {(kind.group, kind.kind): kind for kind in KINDS}
 # How long a deleted owner is still known: its pods may be heard of later.
 _MEMORY_MILLIS = 600_000
@@ -43,17 +45,20 @@ class Ledger:
 
     Args:
         memory: what was stored.
+        trouble: is told of an object that cannot be understood; it is set aside, and the others go on.
 
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, trouble: Trouble | None = None) -> None:
+        self._trouble = trouble
         self._tree = Tree(memory.links)
         self._book = Book(memory.jobs, memory.intervals)
         self._shares = {(share.queue, share.resource): share for share in memory.shares}
         self._queues: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
         self._nodes: dict[str, dict[str, int]] = {}
         self.versions = dict(memory.versions)
-        self._heard = memory.heard
+        self._heard: dict[str, int] = {}
+        self._heard_before = memory.heard
 
     def apply(self, kind: Kind[Any], obj: Object, now: int, *, deleted: bool = False) -> None:
         """One change.
@@ -71,7 +76,7 @@ class Ledger:
         self._take(kind, obj, now, deleted=deleted)
         if version:
             self.versions[kind.resource] = version
-        self.tick(now)
+        self.tick(kind, now)
 
     def replace(
         self, kind: Kind[Any], objects: Sequence[Object], version: str, now: int, unread: Collection[str] = ()
@@ -89,7 +94,7 @@ class Ledger:
 
         """
         there = {obj.metadata.uid or "" for obj in objects} | set(unread)
-        last = min(self._heard or now, now)
+        last = min(self._heard.get(kind.resource) or self._heard_before or now, now)
         if kind is PODS:
             for interval in [each for each in self._book.pods.values() if each.pod not in there]:
                 if not interval.end:
@@ -105,11 +110,11 @@ class Ledger:
             self._take(kind, obj, now, deleted=False)
         if version:
             self.versions[kind.resource] = version
-        self.tick(now)
+        self.tick(kind, now)
 
-    def tick(self, now: int) -> None:
-        """The server is heard of, and there is nothing new."""
-        self._heard = max(self._heard, now)
+    def tick(self, kind: Kind[Any], now: int) -> None:
+        """The stream of a kind is alive: whatever has not been told of has not happened."""
+        self._heard[kind.resource] = max(self._heard.get(kind.resource, 0), now)
 
     def sample(self, now: int) -> None:
         """Note the shares of queues and the capacity of the cluster, where they have changed."""
@@ -141,7 +146,7 @@ class Ledger:
             self._book.changes.links[uid] = None
         found = self._book.take()
         found.versions = {kind.resource: version for kind in KINDS if (version := self.versions.get(kind.resource))}
-        found.heard = self._heard
+        found.heard = max(self._heard_before, self._heard.get(PODS.resource, 0))
         return found
 
     def _is_old(self, kind: Kind[Any], version: str) -> bool:
@@ -149,6 +154,14 @@ class Ledger:
         return version.isdigit() and known.isdigit() and int(version) <= int(known)
 
     def _take(self, kind: Kind[Any], obj: Any, now: int, *, deleted: bool) -> None:
+        try:
+            self._understand(kind, obj, now, deleted=deleted)
+        except Exception as error:
+            if self._trouble is None:
+                raise
+            self._trouble(kind, obj, error)
+
+    def _understand(self, kind: Kind[Any], obj: Any, now: int, *, deleted: bool) -> None:
         if kind is PODS:
             self._pod(obj, now, deleted=deleted)
         elif kind is NODES:

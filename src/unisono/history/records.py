@@ -197,7 +197,7 @@ class Changes(msgspec.Struct):
         intervals: by pod and start; None for one that turned out to be another's.
         shares: new ones.
         versions: by resource: the resourceVersion up to which everything is in here or stored before.
-        heard: when the API server was last heard of.
+        heard: when the stream of pods was last alive.
 
     """
 
@@ -234,7 +234,7 @@ class Memory(msgspec.Struct):
         intervals: of pods that are there.
         shares: the last one of each queue and resource.
         versions: by resource.
-        heard: when the API server was last heard of.
+        heard: when the stream of pods was last alive.
 
     """
 

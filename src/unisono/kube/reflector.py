@@ -97,10 +97,12 @@ class Reflector(Generic[T]):
         watch_seconds: float = 300.0,
         resync_seconds: float | None = None,
         absent_seconds: float | None = None,
+        resume_from: str = "",
     ) -> None:
         """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
         lists. With ``absent_seconds`` a server that does not know the kind, or does not let us read it, counts as one
-        that holds no objects of it, and is asked again after so long.
+        that holds no objects of it, and is asked again after so long. ``resume_from`` is the resourceVersion up to
+        which the sink knows everything from before: a list comes only where the server does not know it any more.
         """
         self.kind = kind
         self.synced = asyncio.Event()
@@ -110,7 +112,9 @@ class Reflector(Generic[T]):
         self._rng = self._backoff.rng
         self._watch_seconds, self._resync_seconds = watch_seconds, resync_seconds
         self._absent_seconds = absent_seconds
-        self._resource_version: str | None = None
+        self._resource_version: str | None = resume_from or None
+        if resume_from:
+            self.synced.set()
         self._listed_at = 0.0
         self._heard_at = clock.monotonic()
         self._lists = self._watches = self._events = self._failures = self._expiries = 0
@@ -121,6 +125,11 @@ class Reflector(Generic[T]):
         self._streams_lists = self._can_stream
         # Objects of a list that comes as the beginning of a watch; None while none comes.
         self._coming: dict[str, WatchEvent[T]] | None = None
+
+    @property
+    def resource_version(self) -> str:
+        """Up to where the sink knows everything; while a list is handed over, that of the list."""
+        return self._resource_version or ""
 
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""

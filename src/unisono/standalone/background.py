@@ -13,6 +13,8 @@ from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.metrics import MetricError
 from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.history.database import Bounds
+from unisono.history.recorder import Recorder
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
@@ -46,6 +48,8 @@ class Work:
         most_pods: pods that one object may ask for.
         fleet: the scheduler is a hub's, and jobs run in members instead of here.
         record: file in which the scheduler writes down what it sees and decides.
+        history: file of what ran.
+        history_days: how long jobs that ended are kept there one by one.
     """
 
     def __init__(
@@ -59,8 +63,11 @@ class Work:
         most_pods: int = MOST_PODS,
         fleet: bool = False,
         record: Path | None = None,
+        history: Path | None = None,
+        history_days: float = 0.0,
     ) -> None:
         self._record = record
+        self._history, self._history_days = history, history_days
         self._most_pods, self._fleet = most_pods, fleet
         self._client_of, self._source, self._nodes, self._metrics = client_of, source, nodes, metrics
         self._changed = changed
@@ -68,6 +75,9 @@ class Work:
         if nodes:
             self.parts["simulated nodes"] = self._simulated
         self._ready = {name: asyncio.Event() for name in self.parts}
+        if history is not None:
+            # Jobs do not wait for what is written about them.
+            self.parts["history"] = self._recording
 
     def unready(self) -> list[str]:
         """Names of the parts that have not taken up their work yet."""
@@ -111,6 +121,15 @@ class Work:
         client = self._client_of("unisono-simulated-nodes")
         simulated = SimulatedNodes(client, self._nodes, SYSTEM_CLOCK, volumes=True)
         await self._run("simulated nodes", simulated.ready, simulated.run(), client)
+
+    async def _recording(self) -> None:
+        assert self._history is not None
+        client = self._client_of("unisono-history")
+        try:
+            bounds = Bounds(detail_days=self._history_days, days=max(Bounds().days, self._history_days))
+            await Recorder(client, self._history, bounds=bounds).run()
+        finally:
+            await client.close()
 
     async def _run(self, name: str, ready: asyncio.Event, part: Awaitable[None], client: Client) -> None:
         self._ready[name] = ready

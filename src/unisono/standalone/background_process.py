@@ -57,6 +57,8 @@ async def work(end: socket.socket) -> None:
         most_pods=settings.most_pods,
         fleet=settings.fleet,
         record=Path(settings.record) if settings.record else None,
+        history=Path(settings.history) if settings.history else None,
+        history_days=settings.history_days,
     )
     tasks = [
         asyncio.create_task(

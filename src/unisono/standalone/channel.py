@@ -34,6 +34,8 @@ class Settings(msgspec.Struct):
         most_pods: pods that one object may ask for.
         fleet: the control plane is a hub.
         record: file in which the scheduler writes down what it sees and decides, empty for none.
+        history: file of what ran, empty for none.
+        history_days: how long jobs that ended are kept there one by one.
     """
 
     parent: int
@@ -46,6 +48,8 @@ class Settings(msgspec.Struct):
     most_pods: int = MOST_PODS
     fleet: bool = False
     record: str = ""
+    history: str = ""
+    history_days: float = 0.0
 
 
 class Question(msgspec.Struct):

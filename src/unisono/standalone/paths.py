@@ -14,7 +14,9 @@ from unisono.errors import UnisonoError
 from unisono.standalone.holder import CONTROL_PLANE, Holder
 
 # What a control plane keeps at the top of its directory.
-_OWN = re.compile(r"\.?(kubeconfig|state\.db|unisono\.log)\b.*|unisono\.pid|backups\.jsonl|agent|pki|port|run")
+_OWN = re.compile(
+    r"\.?(kubeconfig|state\.db|history\.db|unisono\.log)\b.*|unisono\.pid|backups\.jsonl|agent|pki|port|run"
+)
 
 
 class AlreadyRunning(UnisonoError):
@@ -59,6 +61,11 @@ class DataDir:
     def database(self) -> Path:
         """The store of the embedded API."""
         return self.root / "state.db"
+
+    @property
+    def history(self) -> Path:
+        """What ran, for reports."""
+        return self.root / "history.db"
 
     @property
     def backups(self) -> Path:

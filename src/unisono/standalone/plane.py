@@ -75,6 +75,7 @@ class PlaneOptions:
         most_pods: pods that one object may ask for.
         fleet: the control plane is a hub, whose jobs run in the members of its fleets.
         record: file in which the scheduler writes down what it sees and decides.
+        history_days: how long jobs that ended are remembered one by one, for reports; 0 keeps no history.
     """
 
     port: int = 0
@@ -92,6 +93,7 @@ class PlaneOptions:
     most_pods: int = MOST_PODS
     fleet: bool = False
     record: Path | None = None
+    history_days: float = 0.0
 
 
 class Plane:
@@ -190,6 +192,8 @@ class Plane:
                 most_pods=most,
                 fleet=self._options.fleet,
                 record=self._options.record,
+                history=self._history,
+                history_days=self._options.history_days,
             )
             for name, part in self._work.parts.items():
                 self._keep(name, part)
@@ -231,6 +235,7 @@ class Plane:
         from unisono.agent.machine.facts import hostname
         from unisono.agent.metering import FileMeter
         from unisono.apiserver.server import ApiServer
+        from unisono.history.source import FileHistory
 
         server = ApiServer(
             backend.service,
@@ -247,6 +252,7 @@ class Plane:
             own_socket=None if self._worker is None else self.socket,
             limits=self._options.limits,
             more_metrics=None if self._worker is None else self._worker.metrics,
+            history=None if self._history is None else FileHistory(self._history),
         )
         await server.start()
         return server
@@ -265,6 +271,8 @@ class Plane:
             most_pods=options.most_pods,
             fleet=options.fleet,
             record=str(options.record.absolute()) if options.record else "",
+            history=str(self._history or ""),
+            history_days=options.history_days,
         )
 
     @cached_property
@@ -275,6 +283,10 @@ class Plane:
             return path
         folder = self._stack.enter_context(TemporaryDirectory(prefix="unisono-", ignore_cleanup_errors=True))
         return Path(folder) / "api"
+
+    @property
+    def _history(self) -> Path | None:
+        return self._data.history if self._options.history_days else None
 
     @property
     def _port_file(self) -> Path:

@@ -99,6 +99,8 @@ def default_roles() -> list[ClusterRole]:
         _role("unisono:aggregate-to-edit", _writing(_BATCH_WORK), into="edit"),
         _role("unisono:aggregate-to-view", _reading(_BATCH_WORK), into="view"),
         _role("unisono:queue-viewer", [_CLUSTER_WIDE]),
+        # Rows are shown by what else a user may list.
+        _role("unisono:history-reader", [_urls("/unisono/v1/history/*")]),
     ]
 
 
@@ -112,6 +114,7 @@ def default_bindings() -> list[ClusterRoleBinding]:
         _binding("system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
         _binding("system:service-account-issuer-discovery", SERVICE_ACCOUNTS),
         _binding("unisono:queue-viewer", AUTHENTICATED),
+        _binding("unisono:history-reader", AUTHENTICATED),
     ]
 
 

@@ -17,6 +17,7 @@ from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http import discovery, openapi_protobuf
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.exchange import JSON, Exchange
+from unisono.apiserver.http.history import HistoryHandler
 from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
 from unisono.apiserver.http.openapi import Encoded, OpenApi
 
@@ -65,6 +66,7 @@ class MetaHandlers:
         metrics: what ``/metrics`` shows.
         readiness: reasons why the server is not ready yet, empty when it is.
         backups: sends copies of the store; None where there is none.
+        history: answers what ran.
         signer: signs the tokens of service accounts; others may check them by its documents.
 
     """
@@ -76,12 +78,13 @@ class MetaHandlers:
         readiness: Readiness,
         signer: TokenSigner,
         backups: BackupHandler,
+        history: HistoryHandler,
     ) -> None:
         self._catalog = catalog
         self._metrics = metrics
         self._readiness = readiness
         self._signer = signer
-        self._backups = backups
+        self._backups, self._history = backups, history
         self._openapi = OpenApi(catalog, __version__)
 
     async def handle(self, exchange: Exchange, parts: list[str]) -> web.StreamResponse | None:
@@ -101,6 +104,8 @@ class MetaHandlers:
                 return await exchange.document(self._signer.keys(), content_type="application/jwk-set+json")
             case ["unisono", "v1", "backup"]:
                 return await self._backups.send(exchange)
+            case ["unisono", "v1", "history", what]:
+                return await self._history.send(exchange, what)
             case ["openapi", "v3", *rest]:
                 return await self._open_api(exchange, rest)
             case ["openapi", "v2"]:

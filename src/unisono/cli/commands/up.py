@@ -104,6 +104,14 @@ class StartFailed(UnisonoError):
     help="Be the hub of a fleet: jobs run in the clusters that 'unisono fleet join' brings, and not on this machine.",
 )
 @click.option("--no-dashboard", is_flag=True, help="Do not hold a port of 127.0.0.1 for 'unisono dashboard'.")
+@click.option(
+    "--history-days",
+    type=click.FloatRange(0, 36500),
+    default=90,
+    show_default=True,
+    metavar="DAYS",
+    help="Remember single jobs for 'unisono report' so long, and sums of hours longer; 0: no history.",
+)
 @click.option("--repair", is_flag=True, help="Set aside what is damaged in the store, and serve the rest.")
 @click.option("--accept-loss", is_flag=True, help="Start although changes that were acknowledged are missing.")
 @most_pods_option("refused")
@@ -125,6 +133,7 @@ def command(
     most_pods: int,
     fleet: bool,
     no_dashboard: bool,
+    history_days: float,
     log_level: str,
     repair: bool,
     accept_loss: bool,
@@ -175,6 +184,7 @@ def command(
         cpu_policies=CpuPolicies(cpu_manager_policy, topology_manager_policy, reserved_cpus),
         scheduler_config=scheduler_config,
         record=record,
+        history_days=history_days,
         apart=True,
         limits=limits,
         most_pods=most_pods,

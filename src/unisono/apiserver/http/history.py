@@ -1,0 +1,63 @@
+"""``/unisono/v1/history``: reports of what ran; each user sees what they may list now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from aiohttp import web
+
+from unisono.apiserver.access.user import User
+from unisono.apiserver.authorization.authorizer import Authorizer
+from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.http.exchange import Exchange
+from unisono.errors import NotFound
+
+Place = tuple[str, str]
+"""A namespace, and the resource of a kind of job as ``plural.group``."""
+
+
+class HistorySource(Protocol):
+    """Who keeps the history."""
+
+    async def places(self) -> Sequence[Place]:
+        """Of which places there is anything."""
+        ...
+
+    async def answer(
+        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool
+    ) -> bytes | None:
+        """The answer to a question about these places, as JSON; None where there is no such question."""
+        ...
+
+
+class HistoryHandler:
+    """Asks the source for the rows that a user may see.
+
+    Args:
+        source: None where no history is kept.
+        authorizer: what users may do.
+
+    """
+
+    def __init__(self, source: HistorySource | None, authorizer: Authorizer) -> None:
+        self._source, self._authorizer = source, authorizer
+
+    async def send(self, exchange: Exchange, what: str) -> web.StreamResponse | None:
+        """Answer a question; None where there is no such one.
+
+        Raises:
+            NotFound: no history is kept.
+
+        """
+        if self._source is None:
+            raise NotFound("no history is kept here: start 'unisono up' with --history-days 90, or without that option")
+        user = exchange.user
+        shown = [place for place in await self._source.places() if self._may_list(user, *place)]
+        capacity = self._authorizer.decide(user, Action("list", resource="nodes")).allowed
+        body = await self._source.answer(what, exchange.query, shown, capacity=capacity)
+        return None if body is None else await exchange.send(200, body)
+
+    def _may_list(self, user: User, namespace: str, resource: str) -> bool:
+        plural, _, group = resource.partition(".")
+        return self._authorizer.decide(user, Action("list", group=group, resource=plural, namespace=namespace)).allowed

@@ -1,0 +1,170 @@
+"""Reports from the file, by connections of their own that cannot write; the caller says whose rows are shown."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import quote
+
+from unisono.errors import NotFound
+from unisono.history import schema
+from unisono.history.answers import Accounts, By, Report
+from unisono.history.hours import HOUR
+from unisono.history.records import CLUSTER, Hour, Interval, JobRecord
+from unisono.history.report import MOST_ROWS, Counting, Window, accounts
+
+Place = tuple[str, str]
+"""A namespace, and the resource of a kind of job (``plural.group``): rights are asked for by it."""
+
+_JOBS = ", ".join(f"j.{name}" for name in schema.JOB_FIELDS)
+_THERE = 'i.start < :end AND (i."end" = 0 OR i."end" > :start)'
+# Ended jobs whose last pod went later have intervals beyond their own end.
+_JOB_THERE = "j.created < :end AND (j.ended = 0 OR j.ended >= :start)"
+_INTERVALS = f"SELECT {schema.INTERVAL_COLUMNS}, {_JOBS} FROM intervals i JOIN jobs j ON j.uid = i.job"  # noqa: S608  # nosec B608 # names
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows are asked for; empty texts ask for all.
+
+    Attributes:
+        namespace: only of this one.
+        queue: only of this one.
+        user: only of this one.
+        name: only jobs of this name.
+
+    """
+
+    namespace: str = ""
+    queue: str = ""
+    user: str = ""
+    name: str = ""
+
+
+class Reader:
+    """Reads the file at ``path``; each call opens it for itself, so that calls may be in any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def places(self) -> list[Place]:
+        """Where there is anything: namespaces, with the kinds of jobs in each.
+
+        Raises:
+            NotFound: no history has been written.
+
+        """
+        with self._open() as connection:
+            return connection.execute(
+                "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
+            ).fetchall()
+
+    def report(self, window: Window, by: By, wanted: Filter, shown: Collection[Place], *, capacity: bool) -> Report:
+        """A report.
+
+        Args:
+            window: the time.
+            by: what a row stands for.
+            wanted: which records count.
+            shown: places that the viewer may see.
+            capacity: the viewer may see how large the cluster is.
+
+        Raises:
+            NotFound: no history has been written.
+
+        """
+        shown = frozenset(shown)
+        counting = Counting(window, by)
+        times = {"start": window.start, "end": window.end}
+        with self._open() as connection:
+            for row in connection.execute(f"{_INTERVALS} WHERE {_THERE}", times):
+                job = schema.job_of(row[14:])
+                if _fits(wanted, shown, job, row[5]):
+                    counting.interval(schema.interval_of(row[:14]), job)
+            jobs = f"SELECT {_JOBS} FROM jobs j WHERE ended BETWEEN :start AND :end OR started BETWEEN :start AND :end"  # noqa: S608  # nosec B608 # names
+            for row in connection.execute(jobs, times):
+                job = schema.job_of(row)
+                if _fits(wanted, shown, job, job.queue):
+                    counting.job(job)
+            if not wanted.name:
+                hours = "SELECT * FROM hours WHERE hour > :start - :hour AND hour < :end"
+                for *key, amount in connection.execute(hours, {**times, "hour": HOUR}):
+                    hour = Hour(*key)
+                    place = hour.namespace, hour.resource
+                    if place in shown and _matches(wanted, hour.namespace, hour.queue, hour.user):
+                        counting.hour(hour, amount)
+            if capacity:
+                samples = "SELECT * FROM samples WHERE queue = ? AND at < ? ORDER BY resource, at"
+                rows = map(schema.share_of, connection.execute(samples, (CLUSTER, window.end)))
+                for _, shares in groupby(rows, key=lambda share: share.resource):
+                    counting.capacity(list(shares))
+            return counting.report(self._since(connection))
+
+    def jobs(self, window: Window, wanted: Filter, shown: Collection[Place]) -> Accounts:
+        """Jobs that were there in a time; of very many the latest.
+
+        Raises:
+            NotFound: no history has been written.
+
+        """
+        shown = frozenset(shown)
+        times = {"start": window.start, "end": window.end}
+        found: list[JobRecord] = []
+        with self._open() as connection:
+            newest = f"SELECT {_JOBS} FROM jobs j WHERE {_JOB_THERE} ORDER BY created DESC, uid"  # noqa: S608  # nosec B608 # names
+            for row in connection.execute(newest, times):
+                job = schema.job_of(row)
+                if not _fits(wanted, shown, job, job.queue):
+                    continue
+                if len(found) == MOST_ROWS:
+                    return accounts(window, self._with_intervals(connection, found), more=True)
+                found.append(job)
+            return accounts(window, self._with_intervals(connection, found))
+
+    @staticmethod
+    def _with_intervals(
+        connection: sqlite3.Connection, jobs: list[JobRecord]
+    ) -> Iterator[tuple[JobRecord, list[Interval]]]:
+        mine = f"SELECT {schema.INTERVAL_COLUMNS} FROM intervals i WHERE job = ?"  # noqa: S608  # nosec B608 # names
+        for job in reversed(jobs):
+            yield job, [schema.interval_of(row) for row in connection.execute(mine, (job.uid,))]
+
+    @staticmethod
+    def _since(connection: sqlite3.Connection) -> int:
+        query = "SELECT min(x) FROM (SELECT min(hour) AS x FROM hours UNION ALL SELECT min(created) FROM jobs)"
+        (found,) = connection.execute(query).fetchone()
+        return found or 0
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """One state of the file, whatever is written meanwhile."""
+        try:
+            connection = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None)
+        except sqlite3.OperationalError:
+            raise _nothing() from None
+        try:
+            connection.execute("BEGIN")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version != schema.VERSION:
+                raise _nothing()
+            yield connection
+        finally:
+            connection.close()
+
+
+def _nothing() -> NotFound:
+    return NotFound("no history has been written yet: it begins when the control plane is ready")
+
+
+def _fits(wanted: Filter, shown: Collection[Place], job: JobRecord, queue: str) -> bool:
+    if wanted.name and wanted.name != job.name:
+        return False
+    return (job.namespace, job.resource) in shown and _matches(wanted, job.namespace, queue, job.user)
+
+
+def _matches(wanted: Filter, namespace: str, queue: str, user: str) -> bool:
+    return wanted.namespace in ("", namespace) and wanted.queue in ("", queue) and wanted.user in ("", user)

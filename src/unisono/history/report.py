@@ -1,0 +1,247 @@
+"""Reports from records: who used how much, who waited how long, and how jobs ended (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from unisono.api.resources import is_bytes
+from unisono.api.times import rfc3339
+from unisono.history.answers import Accounts, By, JobLine, Report, Row, SizeRow, Waiting
+from unisono.history.hours import ENDED, EVICTIONS, FAILURES, HOUR, pieces
+from unisono.history.records import EVICTED, Hour, Interval, JobRecord, Share, is_gpu, overlap
+
+_DAY = 24 * HOUR
+MOST_ROWS = 10_000
+"""Rows of one answer."""
+NOBODY = "(unknown)"
+"""Stands for the user of jobs of which the server did not say who submitted them."""
+_SIZES = ((1, "1 GPU"), (8, "2-8 GPUs"), (64, "9-64 GPUs"), (512, "65-512 GPUs"))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time, in milliseconds since 1970; what goes on lasts until ``now``."""
+
+    start: int
+    end: int
+    now: int
+
+    def clip(self, start: int, end: int) -> tuple[int, int]:
+        """What of an interval is in the window; the end is before the start where nothing is."""
+        return max(start, self.start), min(end or self.now, self.end, self.now)
+
+    def has(self, moment: int) -> bool:
+        """Whether a moment is in the window."""
+        return moment > 0 and self.start <= moment < self.end
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Of one row, in whole numbers."""
+
+    held: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    waits: list[int] = field(default_factory=list)
+    evictions: float = 0.0
+    failures: float = 0.0
+    older: dict[str, float] = field(default_factory=dict)
+    kind: str = ""
+
+    def row(self, key: str) -> Row:
+        """The row of that name."""
+        hours = {
+            name: (self.held[name] / HOUR + self.older.get(name, 0.0) / 3600) / unit(name)
+            for name in sorted({*self.held, *self.older})
+        }
+        return Row(
+            key,
+            ended={name: number for name, number in sorted(self.ended.items()) if number},
+            hours=hours,
+            gpu_hours=sum(amount for name, amount in hours.items() if is_gpu(name)),
+            cpu_hours=hours.get("cpu", 0.0),
+            waiting=waiting(self.waits),
+            evictions=round(self.evictions),
+            failures=round(self.failures),
+            kind=self.kind,
+        )
+
+
+class Counting:
+    """Counts records, in whatever order they come.
+
+    Args:
+        window: the time.
+        by: what a row stands for.
+
+    """
+
+    def __init__(self, window: Window, by: By) -> None:
+        self._window, self._by = window, by
+        self._rows: dict[str, _Sum] = {}
+        self._total = _Sum()
+        self._sizes: dict[tuple[str, int, str], list[int]] = {}
+        self._capacity: Counter[str] = Counter()
+        self._summed = False
+
+    def job(self, job: JobRecord) -> None:
+        """A job that ended or started in the window."""
+        if self._window.has(job.ended):
+            for each in self._sums(job.queue, job, job.ended):
+                each.ended[job.outcome] += 1
+        if self._window.has(job.started):
+            wait = max(0, job.started - job.created)
+            for each in self._sums(job.queue, job, job.started):
+                each.waits.append(wait)
+            self._sizes.setdefault((job.queue, *size_of(job)), []).append(wait)
+
+    def interval(self, interval: Interval, job: JobRecord) -> None:
+        """A pod of a job."""
+        start, end = self._window.clip(interval.start, interval.end)
+        parts: Iterable[tuple[int, int, int]] = ((start, start, end),)
+        if self._by == "day":
+            parts = pieces(start, end, _DAY)
+        for at, low, high in parts:
+            if high <= low:
+                continue
+            for each in self._sums(interval.queue, job, at):
+                for name, amount in interval.resources.items():
+                    each.held[name] += amount * (high - low)
+        if self._window.has(interval.end) and interval.outcome in (EVICTED, "Failed"):
+            for each in self._sums(interval.queue, job, interval.end):
+                each.evictions += interval.outcome == EVICTED
+                each.failures += interval.outcome == "Failed"
+
+    def hour(self, hour: Hour, amount: float) -> None:
+        """A sum of older records; of an hour at the window's edge the part that is within."""
+        part = overlap(hour.hour, hour.hour + HOUR, self._window.start, self._window.end) / HOUR
+        if not part:
+            return
+        self._summed = True
+        stands_for = JobRecord("", "", "", hour.resource, hour.namespace, "", user=hour.user)
+        for each in self._sums(hour.queue, stands_for, hour.hour):
+            if hour.measure.startswith(ENDED):
+                each.ended[hour.measure.removeprefix(ENDED)] += round(amount) if self._window.has(hour.hour) else 0
+            elif hour.measure == EVICTIONS:
+                each.evictions += amount * part
+            elif hour.measure == FAILURES:
+                each.failures += amount * part
+            else:
+                each.older[hour.measure] = each.older.get(hour.measure, 0.0) + amount * part
+
+    def capacity(self, shares: Sequence[Share]) -> None:
+        """The cluster's capacity of one resource, in the order of time; each holds until the next."""
+        for share, following in zip(shares, [*shares[1:], None], strict=True):
+            start, end = self._window.clip(share.at, following.at if following else 0)
+            if end > start:
+                self._capacity[share.resource] += share.capacity * (end - start)
+
+    def report(self, since: int) -> Report:
+        """All of it.
+
+        Args:
+            since: when the history begins.
+
+        """
+        rows = [each.row(key) for key, each in self._rows.items()]
+        if self._by == "day":
+            rows.sort(key=lambda row: row.key)
+        else:
+            rows.sort(key=lambda row: (-row.gpu_hours, -row.cpu_hours, row.key))
+        sizes = [SizeRow(queue, size, waiting(waits)) for (queue, _, size), waits in sorted(self._sizes.items())]
+        return Report(
+            self._window.start / 1000,
+            self._window.end / 1000,
+            self._by,
+            rows[:MOST_ROWS],
+            self._total.row("total"),
+            sizes[:MOST_ROWS],
+            {name: amount / HOUR / unit(name) for name, amount in sorted(self._capacity.items())},
+            self._summed,
+            len(rows) > MOST_ROWS,
+            since / 1000,
+        )
+
+    def _sums(self, queue: str, job: JobRecord, moment: int) -> Iterator[_Sum]:
+        key = self._key(queue, job, moment)
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = _Sum(kind=job.kind if self._by == "job" else "")
+        yield found
+        yield self._total
+
+    def _key(self, queue: str, job: JobRecord, moment: int) -> str:
+        match self._by:
+            case "queue":
+                return queue
+            case "namespace":
+                return job.namespace
+            case "user":
+                return job.user or NOBODY
+            case "day":
+                return rfc3339(moment / 1000)[:10]
+        return f"{job.namespace}/{job.name}" if job.name else "(older jobs)"
+
+
+def accounts(window: Window, jobs: Iterable[tuple[JobRecord, Sequence[Interval]]], *, more: bool = False) -> Accounts:
+    """Jobs with their use in a window."""
+    return Accounts(window.start / 1000, window.end / 1000, [_line(window, *each) for each in jobs], more)
+
+
+def _line(window: Window, job: JobRecord, intervals: Sequence[Interval]) -> JobLine:
+    counting = Counting(window, "job")
+    for interval in intervals:
+        counting.interval(interval, job)
+    used = counting.report(0).total
+    ended = job.ended or window.now
+    return JobLine(
+        job.uid,
+        job.kind,
+        job.namespace,
+        job.name,
+        job.queue,
+        job.user,
+        job.outcome or ("Running" if job.started else "Pending"),
+        job.created / 1000,
+        job.started / 1000,
+        job.ended / 1000,
+        max(0, ended - job.started) / 1000 if job.started else 0.0,
+        job.gpus / 1000,
+        job.cpus / 1000,
+        job.pods,
+        job.exit_code,
+        job.message,
+        used.gpu_hours,
+        used.cpu_hours,
+        used.evictions,
+        used.failures,
+        sum(each.restarts for each in intervals),
+    )
+
+
+def waiting(waits: list[int]) -> Waiting:
+    """Of waiting times in milliseconds; each percentile is the time of a job (nearest rank)."""
+    if not waits:
+        return Waiting()
+    ranked = sorted(waits)
+
+    def rank(percent: int) -> float:
+        return ranked[max(0, -(-len(ranked) * percent // 100) - 1)] / 1000
+
+    return Waiting(len(ranked), rank(50), rank(95), ranked[-1] / 1000)
+
+
+def size_of(job: JobRecord) -> tuple[int, str]:
+    """The class of a job's size, and its name."""
+    if not job.gpus:
+        return 0, "no GPU"
+    for number, (most, name) in enumerate(_SIZES, start=1):
+        if job.gpus <= most * 1000:
+            return number, name
+    return len(_SIZES) + 1, "more than 512 GPUs"
+
+
+def unit(name: str) -> int:
+    """Engine units in one of what people count."""
+    return 1 if is_bytes(name) or name == "pods" else 1000

@@ -1,0 +1,93 @@
+"""Answers about the history for the API server, which says whose rows a user may see."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from unisono.errors import ApiError, Unavailable
+from unisono.history.answers import BY
+from unisono.history.reading import Filter, Place, Reader
+from unisono.history.report import Window
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+
+T = TypeVar("T")
+
+_WEEK_SECONDS = 7 * 86400.0
+
+
+class FileHistory:
+    """Reads the file that a recorder writes, one question at a time and beside the event loop."""
+
+    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._reader, self._clock = Reader(path), clock
+        self._turn = asyncio.Lock()
+
+    async def places(self) -> Sequence[Place]:
+        """Namespaces and kinds of jobs (``plural.group``) of which there is anything.
+
+        Raises:
+            ApiError: no history has been written, or it cannot be read now.
+
+        """
+        return await self._ask(self._reader.places)
+
+    async def answer(
+        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool
+    ) -> bytes | None:
+        """The answer as JSON; None where there is no such question.
+
+        Args:
+            what: ``report`` or ``jobs``.
+            query: ``from``, ``to`` (seconds since 1970), ``by``, ``namespace``, ``queue``, ``user``, ``name``.
+            shown: places that the user may see.
+            capacity: the user may see how large the cluster is.
+
+        Raises:
+            ApiError: 400 for a parameter that cannot be read.
+
+        """
+        now = self._clock.time()
+        end = _seconds(query, "to", now)
+        start = _seconds(query, "from", end - _WEEK_SECONDS)
+        if start >= end:
+            raise _bad("from must be before to")
+        window = Window(round(start * 1000), round(end * 1000), round(now * 1000))
+        wanted = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))
+        if what == "jobs":
+            return msgspec.json.encode(await self._ask(lambda: self._reader.jobs(window, wanted, shown)))
+        if what != "report":
+            return None
+        by = query.get("by", "queue")
+        if by not in BY:
+            raise _bad(f"by must be one of {', '.join(BY)}, and not {by!r}")
+        report = await self._ask(lambda: self._reader.report(window, by, wanted, shown, capacity=capacity))
+        return msgspec.json.encode(report)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        async with self._turn:
+            try:
+                return await asyncio.to_thread(question)
+            except sqlite3.Error as error:
+                raise Unavailable(f"the history cannot be read now ({error}): try again") from error
+
+
+def _seconds(query: Mapping[str, str], name: str, default: float) -> float:
+    text = query.get(name, "")
+    try:
+        found = float(text) if text else default
+    except ValueError:
+        raise _bad(f"{name} must be seconds since 1970, and not {text!r}") from None
+    # As far as a time can be written on the wire.
+    if not 0 <= found < 253_402_300_800:
+        raise _bad(f"{name} must be seconds between 1970 and the year 10000, and not {text}")
+    return found
+
+
+def _bad(message: str) -> ApiError:
+    return ApiError(message, code=400, reason="BadRequest")

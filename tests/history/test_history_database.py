@@ -1,0 +1,271 @@
+"""The file: crashes at any statement, damage, sums of old records, bounds."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from support.histories import KIND_OF, ZERO, Story, a_job, a_pod, uid_of
+from support.pod_lives import LIVES, Life, counted, events_of
+from unisono.api.base import Object
+from unisono.api.kinds import JOBS
+from unisono.history.database import Bounds, Database, HistoryError
+from unisono.history.ledger import Ledger
+from unisono.history.reading import Filter, Reader
+from unisono.history.records import Changes, JobRecord, Share
+from unisono.history.report import Window
+
+DAY = 86_400_000
+PLACES = [("ns", JOBS.resource)]
+
+
+def window(low: float, high: float) -> Window:
+    end = ZERO + round(high * 1000)
+    return Window(ZERO + round(low * 1000), end, end)
+
+
+def gpu_seconds(path: Path, low: float, high: float) -> float:
+    report = Reader(path).report(window(low, high), "queue", Filter(), PLACES, capacity=True)
+    return report.total.gpu_hours * 3600
+
+
+class Filed(Story):
+    """A story whose changes are stored in a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.database = Database(path)
+        self.ledger = Ledger(self.database.open())
+
+    def save(self, at: float = 0.0) -> None:
+        self.database.store(self.ledger.take(ZERO + round(at * 1000)))
+
+    def again_all(self, told: list[tuple[int, Object, bool]]) -> None:
+        for at, obj, deleted in told:
+            self.again(at, obj, deleted=deleted)
+
+
+def numbered(lives: list[Life]) -> list[tuple[int, Object, bool]]:
+    """Events with the resourceVersions that the server gives them."""
+    found = events_of(lives)
+    for number, (_, obj, _) in enumerate(found, start=1):
+        obj.metadata.resource_version = str(number)
+    return found
+
+
+def crashed(path: Path, to: Path) -> None:
+    """The file as a process that is killed now leaves it."""
+    for end in ("", "-wal"):
+        source = path.with_name(path.name + end)
+        target = to.with_name(to.name + end)
+        target.unlink(missing_ok=True)
+        if source.exists():
+            shutil.copyfile(source, target)
+
+
+def lives_of_two_jobs() -> list[Life]:
+    return [
+        Life(job=0, created=0, waits=3, runs=40, lingers=5, cards=2, killed=False),
+        Life(job=0, created=0, waits=3, runs=25, lingers=0, cards=1, killed=True),
+        Life(job=1, created=9, waits=1, runs=60, lingers=9, cards=4, killed=False),
+    ]
+
+
+def test_a_crash_at_any_statement_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    told = numbered(lives_of_two_jobs())
+    path, copy = tmp_path / "history.db", tmp_path / "crashed.db"
+    story = Filed(path)
+    crashes: list[Path] = []
+
+    def crash(statement: str) -> None:
+        if not statement.startswith(("SELECT", "PRAGMA")):
+            crashes.append(tmp_path / f"crash-{len(crashes)}.db")
+            crashed(path, crashes[-1])
+
+    assert story.database._connection is not None
+    story.database._connection.set_trace_callback(crash)
+    for at, obj, deleted in told:
+        story.again(at, obj, deleted=deleted)
+        story.save(at)
+    expected = counted(lives_of_two_jobs(), 0, 200) / 1_000_000
+    assert gpu_seconds(path, 0, 200) == pytest.approx(expected)
+    assert len(crashes) > 100
+    for each in crashes:
+        crashed(each, copy)
+        after = Filed(copy)
+        after.again_all(told)
+        after.save()
+        assert gpu_seconds(copy, 0, 200) == pytest.approx(expected)
+        after.database.close()
+
+
+@given(lives=LIVES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+def test_sums_of_old_records_are_those_of_their_intervals(tmp_path: Path, lives: list[Life]) -> None:
+    path = tmp_path / "history.db"
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    story = Filed(path)
+    story.again_all(numbered(lives))
+    story.save()
+    expected = counted(lives, 0, 7200) / 1_000_000
+    # The hours of the builders' beginning, whole.
+    low = -(ZERO % 3_600_000) / 1000
+    assert gpu_seconds(path, low, low + 7200) == pytest.approx(expected)
+    story.database.compact(ZERO + 200 * DAY, Bounds())
+    assert gpu_seconds(path, low, low + 7200) == pytest.approx(expected)
+    count = story.database._open().execute("SELECT count(*) FROM intervals").fetchone()[0]
+    assert count == 0
+    story.database.compact(ZERO + 200 * DAY, Bounds())
+    assert gpu_seconds(path, low, low + 7200) == pytest.approx(expected)
+    story.database.compact(ZERO + 900 * DAY, Bounds())
+    assert gpu_seconds(path, low, low + 7200) == 0
+    story.database.close()
+
+
+def test_sums_keep_ends_evictions_and_failures(tmp_path: Path) -> None:
+    story = Filed(tmp_path / "history.db")
+    story.tell(0, a_job("j"))
+    story.tell(61, a_pod("a", phase="Failed", ended=60, exit_code=1), deleted=True)
+    story.tell(61, a_pod("b", evicted=True), deleted=True)
+    story.tell(90, a_job("j", "Failed", changed=90), deleted=True)
+    story.save()
+    reader = Reader(story.database.path)
+    before = reader.report(window(-7200, 7200), "user", Filter(), PLACES, capacity=False)
+    story.database.compact(ZERO + 200 * DAY, Bounds())
+    after = reader.report(window(-7200, 7200), "user", Filter(), PLACES, capacity=False)
+    assert before.rows[0].ended == after.rows[0].ended == {"Failed": 1}
+    assert (after.rows[0].key, after.rows[0].evictions, after.rows[0].failures) == ("ann", 1, 1)
+    assert after.rows[0].cpu_hours == pytest.approx(before.rows[0].cpu_hours)
+    assert (before.summed, after.summed) == (False, True)
+    assert reader.jobs(window(-7200, 7200), Filter(), PLACES).jobs == []
+
+
+def test_what_is_there_is_never_summed_up(tmp_path: Path) -> None:
+    story = Filed(tmp_path / "history.db")
+    story.tell(0, a_job("j"))
+    story.tell(61, a_pod("over", phase="Succeeded", ended=60))
+    story.tell(61, a_pod("runs"))
+    story.save()
+    story.database.compact(ZERO + 900 * DAY, Bounds())
+    assert len(Reader(story.database.path).jobs(window(0, 100), Filter(), PLACES).jobs) == 1
+    story.database.close()
+    story.ledger = Ledger(story.database.open())
+    story.tell(99, a_pod("runs", phase="Succeeded", ended=98), deleted=True)
+    story.save()
+    assert gpu_seconds(story.database.path, 0, 200) == pytest.approx(158)
+
+
+def test_a_file_that_grows_too_large_gives_up_old_records_first(tmp_path: Path) -> None:
+    story = Filed(tmp_path / "history.db")
+    changes = Changes()
+    for number in range(3000):
+        uid = f"job-{number:05}"
+        ended = ZERO + number * 1_800_000
+        changes.jobs[uid] = JobRecord(
+            uid,
+            "v1",
+            "Job",
+            JOBS.resource,
+            "ns",
+            uid,
+            created=ended - 10,
+            ended=ended,
+            outcome="Completed",
+            live=False,
+            message="x" * 400,
+            user=f"user-{number}",
+        )
+    story.database.store(changes)
+    now, full = ZERO + 3000 * 1_800_000, story.database.size()
+    bounds = Bounds(detail_days=1000, most_bytes=full // 2)
+    story.database.compact(now, bounds)
+    assert story.database.size() <= bounds.most_bytes
+    found = Reader(story.database.path).jobs(Window(0, now + 1, now), Filter(), PLACES).jobs
+    assert 0 < len(found) < 3000
+    assert found[-1].name == "job-02999"
+    tiny = Bounds(detail_days=1000, most_bytes=full // 20)
+    story.database.compact(now, tiny)
+    assert story.database.size() <= tiny.most_bytes
+    rows = Reader(story.database.path).report(Window(0, now + 1, now), "day", Filter(), PLACES, capacity=False).rows
+    assert rows
+    assert rows[-1].key == "2024-01-16"  # the last day is kept longest
+
+
+def test_the_share_that_holds_is_kept_however_old_it_is(tmp_path: Path) -> None:
+    story = Filed(tmp_path / "history.db")
+    shares = [Share(ZERO + at * DAY, "", "nvidia.com/gpu", capacity=at * 1000 + 1000) for at in range(3)]
+    story.database.store(Changes(shares=shares))
+    story.database.compact(ZERO + 2000 * DAY, Bounds())
+    now = ZERO + 2000 * DAY
+    report = Reader(story.database.path).report(Window(now - DAY, now, now), "day", Filter(), PLACES, capacity=True)
+    assert report.capacity == {"nvidia.com/gpu": pytest.approx(72)}
+    assert story.database._open().execute("SELECT count(*) FROM samples").fetchone() == (1,)
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"no database at all, " * 1000)
+    database = Database(path)
+    assert not list(database.open().jobs)
+    assert database.damaged_now
+    assert database.damaged.read_bytes().startswith(b"no database")
+
+
+def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(HistoryError, match="later version"):
+        Database(path).open()
+    assert path.read_bytes() == before
+
+
+def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
+    database = Database(tmp_path / "history.db")
+    database.open()
+    assert (tmp_path / "history.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_write_that_fails_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Filed(tmp_path / "history.db")
+    story.tell(0, a_job("j"))
+    first = story.ledger.take(0)
+
+    def fails(_rows: Any) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("unisono.history.schema.interval_row", fails)
+        with pytest.raises(sqlite3.OperationalError):
+            story.database.store(first.then(Changes(intervals={("p", 1): object()})))  # type: ignore[dict-item]
+    assert story.database.open().jobs == []
+    story.tell(61, a_pod("p", phase="Succeeded", ended=60), deleted=True)
+    story.database.store(first.then(story.ledger.take(0)))
+    assert [job.uid for job in story.database.open().jobs] == [uid_of(JOBS, "j")]
+    assert gpu_seconds(story.database.path, 0, 200) == pytest.approx(60)
+
+
+def test_records_come_back_as_they_were(tmp_path: Path) -> None:
+    story = Filed(tmp_path / "history.db")
+    for at, obj, deleted in events_of(lives_of_two_jobs())[:-4]:
+        story.tell(at, obj, deleted=deleted)
+    changes = story.ledger.take(0)
+    story.database.store(changes)
+    found = story.database.open()
+    assert {job.uid: job for job in found.jobs} == {uid: job for uid, job in changes.jobs.items() if job and job.live}
+    assert {each.uid: each for each in found.links} == changes.links
+    assert {each.pod: each for each in found.intervals} == {
+        each.pod: each for each in changes.intervals.values() if each and each.present
+    }
+    assert found.versions == {
+        KIND_OF[type(obj)].resource: changes.versions[KIND_OF[type(obj)].resource]
+        for _, obj, _ in events_of(lives_of_two_jobs())
+    }
