@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from support.backends import NOW, Wall, opened
 from support.backends import settle as settled
+from support.histories import Story, a_job, uid_of
 from support.virtual_clock import VirtualClock, settle
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.batch import Job, JobSpec, TaskSpec
@@ -25,6 +27,7 @@ from unisono.errors import NotFound
 from unisono.history.answers import JobLine
 from unisono.history.reading import Filter, Reader
 from unisono.history.recorder import Recorder
+from unisono.history.records import Changes
 from unisono.history.report import Window
 from unisono.kube.client import Client
 
@@ -169,3 +172,26 @@ async def test_a_kind_that_is_not_served_holds_nothing_up(tmp_path: Path) -> Non
         async with recording(backend, path, clock):
             await submit(client, "j")
     assert set(lines(path, clock)) == {"j"}
+
+
+@pytest.mark.parametrize("trouble", [asyncio.CancelledError(), sqlite3.OperationalError("disk full")])
+async def test_what_was_not_stored_is_stored_later(tmp_path: Path, trouble: BaseException) -> None:
+    """Also where the write was cancelled before it began."""
+    async with opened(clock=Wall()) as backend:
+        recorder = Recorder(backend.client(), tmp_path / "history.db", clock=VirtualClock(NOW))
+        story = Story()
+        story.tell(0, a_job("j"))
+
+        async def fails(*_: Any) -> None:
+            raise trouble
+
+        async def works(_work: Any, changes: Changes) -> None:
+            stored.append(changes)
+
+        stored: list[Changes] = []
+        with suppress(asyncio.CancelledError):
+            await recorder._store(story.ledger, fails, full=False)
+        story.tell(9, a_job("k"))
+        await recorder._store(story.ledger, works, full=False)
+        await recorder._store(story.ledger, works, full=True)
+    assert [set(each.jobs) for each in stored] == [{uid_of(JOBS, "j"), uid_of(JOBS, "k")}, set()]

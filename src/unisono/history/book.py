@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from unisono.history.records import DELETED, MOVED, Changes, Interval, JobRecord, gpus
+from unisono.history.records import DELETED, MOVED, Changes, Interval, JobRecord, gpus, worse
 
 
 class Book:
@@ -63,8 +63,8 @@ class Book:
         interval.end, interval.outcome, interval.exit_code = max(interval.start, end), outcome, exit_code
         self.touch(interval)
         job = self.jobs.get(interval.job)
-        if job is not None and exit_code is not None and not job.exit_code and job.exit_code != exit_code:
-            job.exit_code = exit_code
+        if job is not None and (code := worse(job.exit_code, exit_code)) != job.exit_code:
+            job.exit_code = code
             self.touch(job)
 
     def leave(self, interval: Interval) -> None:

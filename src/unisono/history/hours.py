@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unisono.history.records import EVICTED, Hour, Interval, JobRecord
+from unisono.history.records import EVICTED, Hour, Interval, JobRecord, ended_as
 
 HOUR = 3_600_000
 """Milliseconds."""
@@ -46,4 +46,4 @@ def hours_of_interval(interval: Interval, job: JobRecord) -> Iterator[tuple[Hour
 
 def hours_of_job(job: JobRecord) -> Iterator[tuple[Hour, float]]:
     """The sums that a job which has ended adds to."""
-    yield Hour(hour_of(job.ended), job.queue, job.namespace, job.resource, job.user, f"{ENDED}{job.outcome}"), 1
+    yield Hour(hour_of(job.ended), job.queue, job.namespace, job.resource, job.user, f"{ENDED}{ended_as(job)}"), 1

@@ -119,17 +119,16 @@ class Recorder:
 
     async def _store(self, ledger: Ledger, within: Any, *, full: bool) -> None:
         """Store what has changed; ``full`` also how long the server has been heard of, where nothing has."""
-        changes = self._due(ledger)
+        # Kept for the next time until it is stored: neither a full disk nor a cancelled write loses anything.
+        self._waiting = changes = self._due(ledger)
         if changes.empty and not full:
-            self._waiting = changes
             return
         try:
             await within(self._database.store, changes)
         except sqlite3.Error as error:
-            # Kept for the next time: a full disk loses nothing as long as this process lives.
-            self._waiting = changes
             self._tell(f"{error}")
             return
+        self._waiting = None
         self._tell("")
 
     def _due(self, ledger: Ledger) -> Changes:

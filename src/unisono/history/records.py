@@ -23,6 +23,8 @@ EVICTED: Final = "Evicted"
 MOVED: Final = "Moved"
 """End of an interval whose pod goes on with another queue or another size."""
 
+# Exit codes of containers that are ended by SIGTERM, then SIGKILL.
+_SIGNALS = (143, 137)
 # Parts of a resource's name that are a measure of a card, and no card.
 _PARTS_OF_CARDS = ("memory", "cores", "percentage")
 
@@ -170,6 +172,21 @@ class Hour(NamedTuple):
     resource: str
     user: str
     measure: str
+
+
+def worse(known: int | None, found: int | None) -> int | None:
+    """Which of two exit codes explains more: a failure of its own, then the end by a signal, then success."""
+    ranks = [(code not in (None, 0), code not in (None, 0, *_SIGNALS), code is not None) for code in (known, found)]
+    return found if ranks[1] > ranks[0] else known
+
+
+def ended_as(job: JobRecord) -> str:
+    """How a job ended, as people count it: one that its own policy stopped for a pod that failed has failed.
+
+    One that a user stopped has pods that ended by the signals that every stop sends.
+    """
+    stopped = job.outcome in ("Aborted", "Terminated")
+    return "Failed" if stopped and job.exit_code not in (None, 0, *_SIGNALS) else job.outcome
 
 
 def is_gpu(name: str) -> bool:

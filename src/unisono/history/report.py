@@ -10,7 +10,7 @@ from unisono.api.resources import is_bytes
 from unisono.api.times import rfc3339
 from unisono.history.answers import Accounts, By, JobLine, Report, Row, SizeRow, Waiting
 from unisono.history.hours import ENDED, EVICTIONS, FAILURES, HOUR, pieces
-from unisono.history.records import EVICTED, Hour, Interval, JobRecord, Share, is_gpu, overlap
+from unisono.history.records import EVICTED, Hour, Interval, JobRecord, Share, ended_as, is_gpu, overlap
 
 _DAY = 24 * HOUR
 MOST_ROWS = 10_000
@@ -89,7 +89,7 @@ class Counting:
         """A job that ended or started in the window."""
         if self._window.has(job.ended):
             for each in self._sums(job.queue, job, job.ended):
-                each.ended[job.outcome] += 1
+                each.ended[ended_as(job)] += 1
         if self._window.has(job.started):
             wait = max(0, job.started - job.created)
             for each in self._sums(job.queue, job, job.started):
@@ -202,7 +202,7 @@ def _line(window: Window, job: JobRecord, intervals: Sequence[Interval]) -> JobL
         job.name,
         job.queue,
         job.user,
-        job.outcome or ("Running" if job.started else "Pending"),
+        ended_as(job) or ("Running" if job.started else "Pending"),
         job.created / 1000,
         job.started / 1000,
         job.ended / 1000,

@@ -1,0 +1,1 @@
+"""``report`` and ``sacct``: questions about the history, and tables of the answers."""

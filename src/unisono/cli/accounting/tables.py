@@ -1,0 +1,217 @@
+"""Reports and accounts as tables and as CSV (pure)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.times import rfc3339
+from unisono.cli.durations import clock_text, duration_text
+from unisono.cli.printing import columns
+
+if TYPE_CHECKING:
+    from unisono.history.answers import Accounts, JobLine, Report, Row
+
+# Outcomes in the order of their columns; all others are told behind.
+_OUTCOMES = ("Completed", "Failed")
+# As Slurm names them.
+_STATES = {
+    "Completed": "COMPLETED",
+    "Failed": "FAILED",
+    "Aborted": "CANCELLED",
+    "Terminated": "CANCELLED",
+    "Deleted": "CANCELLED",
+    "Running": "RUNNING",
+    "Pending": "PENDING",
+}
+SACCT_COLUMNS = (
+    "jobid",
+    "user",
+    "partition",
+    "state",
+    "submit",
+    "start",
+    "end",
+    "elapsed",
+    "alloctasks",
+    "alloccpus",
+    "allocgpus",
+    "exitcode",
+)
+REPORT_COLUMNS = (
+    "ended",
+    "completed",
+    "failed",
+    "stopped",
+    "gpu_hours",
+    "cpu_hours",
+    "gpu_use",
+    "cpu_use",
+    "started",
+    "wait_p50",
+    "wait_p95",
+    "wait_max",
+    "evictions",
+    "failures",
+)
+
+
+def report_lines(report: Report) -> list[str]:
+    """The table, waiting times by queue and size, and what is to be known of them."""
+    rows = [*report.rows, *([report.total] if len(report.rows) != 1 else [])]
+    headers = [report.by, "ended", "ok", "failed", "stopped", "gpu-hours", "cpu-hours", *_use_headers(report)]
+    headers += ["started", "wait p50", "p95", "max", "evictions", "failures"]
+    lines = [f"{_time(report.start)} to {_time(report.end)}", ""]
+    lines += columns(headers, [_cells(report, row) for row in rows], empty="")
+    if report.sizes:
+        lines += ["", *columns(["queue", "size", "started", "wait p50", "p95", "max"], map(_size, report.sizes))]
+    if report.summed:
+        lines += ["", "A part of this time is known as sums of hours alone: without single jobs and waiting times."]
+    if report.since > report.start:
+        lines += ["", f"The history begins at {_time(report.since)}."]
+    if report.more:
+        lines += ["", "There are more rows: ask for a shorter time, or for one --namespace, --queue or --user."]
+    return lines
+
+
+def report_csv(report: Report) -> str:
+    """The rows; times in seconds, use as a part of 1."""
+    names = sorted({name for row in report.rows for name in row.hours})
+    headers = [report.by, *REPORT_COLUMNS, *(f"hours:{name}" for name in names)]
+    return _csv(
+        headers, ([row.key, *_values(report, row), *(_hours(row, name) for name in names)] for row in report.rows)
+    )
+
+
+def sacct_lines(found: Accounts) -> list[str]:
+    """One line per job, with Slurm's columns."""
+    return columns(SACCT_COLUMNS, (_sacct(job) for job in found.jobs), empty="")
+
+
+def sacct_csv(found: Accounts) -> str:
+    """The same, with what has no column there."""
+    headers = [
+        *SACCT_COLUMNS,
+        "namespace",
+        "kind",
+        "uid",
+        "gpu_hours",
+        "cpu_hours",
+        "evictions",
+        "failures",
+        "restarts",
+    ]
+    rows = (
+        [
+            *_sacct(job),
+            job.namespace,
+            job.kind,
+            job.uid,
+            round(job.gpu_hours, 6),
+            round(job.cpu_hours, 6),
+            job.evictions,
+            job.failures,
+            job.restarts,
+        ]
+        for job in found.jobs
+    )
+    return _csv(headers, rows)
+
+
+def _sacct(job: JobLine) -> list[Any]:
+    return [
+        job.name,
+        job.user,
+        job.queue,
+        _STATES.get(job.state, job.state.upper()),
+        _time(job.created),
+        _time(job.started) if job.started else "",
+        _time(job.ended) if job.ended else "",
+        clock_text(job.elapsed),
+        job.pods,
+        f"{job.cpus:g}",
+        f"{job.gpus:g}",
+        "" if job.exit_code is None else f"{job.exit_code}:0",
+    ]
+
+
+def _cells(report: Report, row: Row) -> list[str]:
+    values = dict(zip(REPORT_COLUMNS, _values(report, row), strict=True))
+    counts = [str(values[name]) for name in ("ended", "completed", "failed", "stopped")]
+    use = [
+        "" if values[name] == "" else f"{100 * values[name]:.1f} %"
+        for name in ("gpu_use", "cpu_use")
+        if _capacity(report, name)
+    ]
+    waits = [duration_text(values[name]) if row.waiting.jobs else "" for name in ("wait_p50", "wait_p95", "wait_max")]
+    hours = [f"{row.gpu_hours:.2f}", f"{row.cpu_hours:.2f}"]
+    return [row.key, *counts, *hours, *use, str(row.waiting.jobs), *waits, str(row.evictions), str(row.failures)]
+
+
+def _values(report: Report, row: Row) -> list[Any]:
+    """One value for each of ``REPORT_COLUMNS``."""
+    ended = sum(row.ended.values())
+    good, bad = (row.ended.get(name, 0) for name in _OUTCOMES)
+    parts = []
+    for name, hours in (("gpu_use", row.gpu_hours), ("cpu_use", row.cpu_hours)):
+        capacity = _capacity(report, name)
+        # The capacity of one day is not that of the whole time.
+        shown = capacity and (report.by != "day" or row.key == "total")
+        parts.append(round(hours / capacity, 6) if shown else "")
+    return [
+        ended,
+        good,
+        bad,
+        ended - good - bad,
+        round(row.gpu_hours, 6),
+        round(row.cpu_hours, 6),
+        *parts,
+        row.waiting.jobs,
+        row.waiting.p50,
+        row.waiting.p95,
+        row.waiting.max,
+        row.evictions,
+        row.failures,
+    ]
+
+
+def _capacity(report: Report, use: str) -> float:
+    """Hours that the cluster had of cards or of CPUs; 0 where that is not known."""
+    from unisono.history.records import is_gpu
+
+    return sum(
+        hours for name, hours in report.capacity.items() if (is_gpu(name) if use == "gpu_use" else name == "cpu")
+    )
+
+
+def _use_headers(report: Report) -> list[str]:
+    return [text for name, text in (("gpu_use", "gpus used"), ("cpu_use", "cpus used")) if _capacity(report, name)]
+
+
+def _size(row: Any) -> Sequence[Any]:
+    waits = (duration_text(each) for each in (row.waiting.p50, row.waiting.p95, row.waiting.max))
+    return [row.queue, row.size, row.waiting.jobs, *waits]
+
+
+def _hours(row: Row, name: str) -> Any:
+    return round(row.hours[name], 6) if name in row.hours else ""
+
+
+def _csv(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(headers)
+    for row in rows:
+        writer.writerow([_harmless(cell) for cell in row])
+    return text.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    """A spreadsheet takes texts that begin so for formulas."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def _time(seconds: float) -> str:
+    return rfc3339(seconds)

@@ -1,0 +1,47 @@
+"""``unisono sacct``."""
+
+from __future__ import annotations
+
+import click
+
+from unisono.cli.accounting.asking import time_options
+from unisono.cli.options import Where, control_plane_options, output_option
+
+
+@click.command("sacct")
+@time_options
+@click.option("-j", "--job", "name", default="", help="Only jobs of this name.")
+@click.option("-p", "--partition", default="", help="Only jobs of this queue.")
+@click.option("-u", "--user", default="", help="Only jobs that this user submitted.")
+@click.option("-n", "--namespace", default="", help="Only jobs of this namespace.")
+@output_option("table", "csv", "json", default="table")
+@control_plane_options
+def command(where: Where, since: str, until: str, name: str, partition: str, user: str, output: str) -> None:
+    """List jobs with their use and their end, also those that are gone, as Slurm's sacct does."""
+    from unisono.cli.connection import run_async
+
+    run_async(_sacct(where, (since, until), {"name": name, "queue": partition, "user": user}, output))
+
+
+async def _sacct(where: Where, times: tuple[str, str], asked: dict[str, str], output: str) -> None:
+    import time
+
+    import msgspec
+
+    from unisono.cli.accounting.asking import ask, window_of
+    from unisono.cli.accounting.tables import sacct_csv, sacct_lines
+    from unisono.cli.printing import print_json
+    from unisono.history.answers import Accounts
+
+    start, end = window_of(*times, time.time())
+    asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
+    found = await ask(where, "jobs", asked, Accounts)
+    if output == "json":
+        print_json(msgspec.to_builtins(found))
+    elif output == "csv":
+        click.echo(sacct_csv(found), nl=False)
+    else:
+        for line in sacct_lines(found):
+            click.echo(line)
+        if found.more:
+            click.echo("There are more jobs: these are the latest; ask for a shorter time.", err=True)

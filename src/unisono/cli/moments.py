@@ -1,0 +1,49 @@
+"""Times as people write them: ``now``, ``-7d``, ``2026-11-01``, ``2026-11-01T08:30`` (pure)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+_AGO = re.compile(r"-?(\d{1,6}(?:\.\d{1,6})?)(s|min|m|h|d|w|y)")
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
+_DAYS = {"today": 0, "yesterday": -1}
+FORMS = (
+    "now, today, yesterday, -7d (of s, m, h, d, w, y), 2026-11, 2026-11-01, 2026-11-01T08:30 or 2026-11-01T08:30:00Z"
+)
+
+
+def moment_of_text(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """Seconds since 1970.
+
+    Args:
+        text: one of ``FORMS``; a time without an offset is of ``zone``, a date is its midnight.
+        now: seconds since 1970.
+        zone: where the user is; None for that of this machine.
+
+    Raises:
+        ValueError: the text is no time; the message says which there are.
+
+    """
+    word = text.strip().lower()
+    if word == "now":
+        return now
+    if found := _AGO.fullmatch(word):
+        return now - float(found[1]) * _UNITS[found[2]]
+    try:
+        if word in _DAYS:
+            there = datetime.fromtimestamp(now, UTC).astimezone(zone)
+            day = there.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None) + timedelta(days=_DAYS[word])
+            return _of(day, zone)
+        if re.fullmatch(r"\d{4}-\d\d", word):
+            word += "-01"
+        return _of(datetime.fromisoformat(word.upper()), zone)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time: give {FORMS}") from None
+
+
+def _of(moment: datetime, zone: tzinfo | None) -> float:
+    if moment.tzinfo is None:
+        # Without a zone Python takes that of the machine.
+        moment = moment.replace(tzinfo=zone) if zone is not None else moment.astimezone()
+    return moment.timestamp()
