@@ -99,8 +99,12 @@ def _helped(turn: Turn) -> Iterator[str]:
             yield f"pods are evicted for {beneficiary}, which gets nothing"
         elif turn.has("gang") and len(have) < (found["spec"].get("minMember") or 0):
             yield f"pods are evicted for {beneficiary}, which gets {len(have)} of {found['spec']['minMember']} pods"
-        if any(pod.spec.get("preemptionPolicy") == "Never" for pod in taking):
-            yield f"pods are evicted for {beneficiary}, whose pods never preempt"
+        # The policy is the pod's: one that never preempts may take what is free beside another that does.
+        emptied = {turn.facts.pods[key].node for key, _, name in turn.evictions if name == beneficiary}
+        for node in emptied:
+            there = [pod for pod in taking if turn.promised.get(pod.key) == node]
+            if there and all(pod.spec.get("preemptionPolicy") == "Never" for pod in there):
+                yield f"pods of node {node} are evicted for {beneficiary}, whose pods there never preempt"
     yield from _later(turn, gone)
     yield from _needed(turn, gone)
 
@@ -208,8 +212,10 @@ def _guarantees(turn: Turn) -> Iterator[str]:
         for resource in {resource for pod in lost for resource in pod.requests}:
             if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
                 yield f"queue {name} is left with less {resource} than it is guaranteed"
-        deserved = amounts(queue["spec"].get("deserved"))
-        if not any(value > deserved.get(resource, 0) for resource, value in before.items()):
+        # No queue deserves more than it may hold.
+        deserved, most = amounts(queue["spec"].get("deserved")), amounts(queue["spec"].get("capability"))
+        share = {name: min(value, most.get(name, value)) for name, value in deserved.items()}
+        if not any(value > share.get(resource, 0) for resource, value in before.items()):
             yield f"pods are reclaimed from queue {name}, which holds no more than it deserves"
 
 
