@@ -21,6 +21,7 @@ from support.backends import (
     settle,
     value,
 )
+from unisono.api.fleet_kinds import APPLICATIONS
 from unisono.api.keys import MASTERS
 from unisono.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
@@ -294,3 +295,40 @@ async def test_keeping_the_own_namespaces_pods_away_takes_no_quota(term: Any) ->
     async with opened() as backend:
         await ready(backend)
         await backend.service.create(PODS, "a", _pod_apart(**term), BOB)
+
+
+async def test_an_application_takes_the_right_to_read_the_kubeconfigs_of_its_namespace() -> None:
+    """It is brought to clusters with them; a role for Applications alone must not be one for all of a member."""
+    async with opened() as backend:
+        await ready(backend)
+        service = backend.service
+        rule = {"verbs": ["*"], "apiGroups": [APPLICATIONS.group], "resources": [APPLICATIONS.plural]}
+        role = {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": "apps"}, "rules": [rule]}
+        await service.create(CLUSTER_ROLES, None, role, OPTIONS)
+        for namespace in ("a", "b"):
+            binding = {
+                "apiVersion": RBAC,
+                "kind": "RoleBinding",
+                "metadata": {"name": "apps", "namespace": namespace},
+                "roleRef": {"kind": "ClusterRole", "name": "apps"},
+                "subjects": [{"kind": "User", "name": "bob"}],
+            }
+            await service.create(ROLE_BINDINGS, namespace, binding, OPTIONS)
+
+        def application(weight: int) -> dict[str, Any]:
+            queue = {"apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "q"}}
+            queue["spec"] = {"weight": weight}
+            spec = {"source": {"manifests": [queue]}, "syncPolicies": [{}], "destination": {"fleet": "f"}}
+            meta = {"name": "policies"}
+            return {"apiVersion": APPLICATIONS.api_version, "kind": "Application", "metadata": meta, "spec": spec}
+
+        with pytest.raises(ApiError) as refused:
+            await service.create(APPLICATIONS, "b", application(1), BOB)
+        assert refused.value.code == 403
+        assert 'User "bob" cannot get secrets in the namespace "b", and an Application acts' in refused.value.message
+        await service.create(APPLICATIONS, "a", application(1), BOB)
+        # What an administrator wrote is not changed either; labels are.
+        await service.create(APPLICATIONS, "b", application(1), OPTIONS)
+        with pytest.raises(ApiError, match="cannot get secrets"):
+            await service.patch(APPLICATIONS, "b", "policies", {"spec": application(2)["spec"]}, "merge", BOB)
+        await service.patch(APPLICATIONS, "b", "policies", {"metadata": {"labels": {"a": "b"}}}, "merge", BOB)

@@ -91,6 +91,63 @@ def ready_members(hub: RunningPlane) -> set[str]:
     return {name for name, each in listed(hub).items() if each["ready"]}
 
 
+def application(name: str, *objects: dict[str, Any]) -> str:
+    spec = {
+        "source": {"manifests": list(objects)},
+        "destination": {"fleet": "ai-fleet"},
+        "syncPolicies": [
+            {"kustomization": {"interval": "1m", "prune": True, "commonMetadata": {"labels": {"by": "us"}}}}
+        ],
+    }
+    meta = {"name": name, "namespace": "kurator-fleet-system"}
+    value = {"apiVersion": "apps.kurator.dev/v1alpha1", "kind": "Application", "metadata": meta, "spec": spec}
+    return yaml.safe_dump(value)
+
+
+def synced(hub: RunningPlane, name: str) -> dict[str, tuple[bool, int, str]]:
+    told = hub.kubectl("get", "application.apps.kurator.dev", name, "-n", "kurator-fleet-system", "-o", "json")
+    rows = json.loads(told).get("status", {}).get("clusters") or ()
+    return {row["cluster"]: (row["synced"], row.get("objects", 0), row.get("message", "")) for row in rows}
+
+
+def test_an_application_brings_objects_to_every_cluster(fleet: dict[str, RunningPlane]) -> None:
+    hub, members = fleet["hub"], [fleet["gpu1"], fleet["gpu2"]]
+    built_in = (True, 0, "this cluster is a control plane of Unisono, which has it built in")
+    wait_until(
+        "the article's Application is in step",
+        lambda: synced(hub, "volcano-install") == {"gpu1": built_in, "gpu2": built_in},
+    )
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "brought"}}
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "brought"},
+        "value": 100,
+    }
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "brought", "namespace": "team"}}
+    settings["data"] = {"lr": "0.1"}
+    hub.apply(application("policies", queue, priority, settings))
+    wait_until("both have three objects", lambda: set(synced(hub, "policies").values()) == {(True, 3, "")})
+    for member in members:
+        assert member.kubectl("get", "cm", "brought", "-n", "team", "-o", "jsonpath={.data.lr}") == "0.1"
+        assert member.kubectl("get", "queue", "brought", "-o", "jsonpath={.metadata.labels.by}") == "us"
+
+    # What somebody deletes in a member comes back; what the Application drops goes; what is refused is told.
+    members[0].kubectl("delete", "queue", "brought")
+    bad = {**priority, "metadata": {"name": "bad"}, "value": "much"}
+    hub.apply(application("policies", queue, settings, bad))
+    wait_until(
+        "the refusal is told for both",
+        lambda: all("PriorityClass bad: " in row[2] and row[1] == 2 for row in synced(hub, "policies").values()),
+    )
+    for member in members:
+        assert member.kubectl("get", "queue", "brought", "-o", "name")
+        wait_until("the class is gone", lambda at=member: "brought" not in at.kubectl("get", "priorityclass"))
+    hub.kubectl("delete", "application.apps.kurator.dev", "policies", "-n", "kurator-fleet-system")
+    for member in members:
+        assert "brought" not in member.kubectl("get", "queue,cm", "-A", "-o", "name")
+
+
 def test_three_queues_over_two_clusters(fleet: dict[str, RunningPlane]) -> None:
     hub = fleet["hub"]
     ready = hub.kubectl("get", "fleet", "ai-fleet", "-n", "kurator-fleet-system", "-o", "jsonpath={.status.phase}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from fleet_target import FakeTarget
 
 from support.memory import MemoryClient
 from unisono.api.base import ObjectMeta
@@ -67,6 +68,7 @@ class World:
         self.hub_client = MemoryClient()
         self.clock = self.hub_client.clock
         self.members = {name: MemoryClient(self.clock, seed=number) for number, name in enumerate(names)}
+        self.targets = {name: FakeTarget() for name in names}
         self.cut: set[str] = set()
         self.stop_playing: set[str] = set()
         self.hub: Hub | None = None
@@ -284,7 +286,14 @@ async def fleet(*names: str, config: str = "") -> AsyncIterator[World]:
     def start() -> None:
         source = FixedConfig(load_config(config)) if config else None
         world.hub = Hub(
-            world.hub_client, source, world.clock, connect=world.connect, runner=inline, debounce=0.02, seed=1
+            world.hub_client,
+            source,
+            world.clock,
+            connect=world.connect,
+            targets=lambda member, _: world.targets[member.name],
+            runner=inline,
+            debounce=0.02,
+            seed=1,
         )
         tasks.append(asyncio.create_task(world.hub.run()))
         # What makes jobs stays on the hub.

@@ -112,6 +112,9 @@ DISPATCH: Final = "unisono.io/dispatch"
 HUB: Final = "unisono.io/hub"
 """On what a hub brings to a member (label): the hub's identity."""
 
+APPLICATION: Final = "unisono.io/application"
+"""On what an Application brings to a member (annotation): ``NAMESPACE/NAME`` of the Application on its hub."""
+
 ORIGIN_UID: Final = "unisono.io/origin-uid"
 """On copies and their pods (label): uid of the object of the hub."""
 

@@ -17,7 +17,6 @@ from unisono.sdk.explaining import (
     explain_owner,
     explain_pod,
     explain_queue,
-    explain_workload_group,
 )
 
 if TYPE_CHECKING:
@@ -99,8 +98,7 @@ def _subject(told: Explanation, verdicts: Sequence[Verdict]) -> str:
     if len(verdicts) != 1 or told.kind == "Queue":
         return ""
     name = job_name(verdicts[0].job).rpartition("/")[2]
-    own = told.kind in _MAKES_JOBS and not name.startswith("podgroup-")  # that name tells users nothing
-    return f"{told.title} (its job {name})" if own else told.title
+    return f"{told.title} (its job {name})" if told.kind in _MAKES_JOBS else told.title
 
 
 def _with_gates(verdict: Verdict, gates: str) -> Verdict:
@@ -185,8 +183,6 @@ async def explain_item(client: HttpClient, resource: Resource, item: dict[str, A
             return await explain_queue(client, obj.metadata, item, title)
         case "scheduling.volcano.sh", "PodGroup":
             return await explain_group(client, obj.metadata, item, title)
-        case "scheduling.k8s.io", "PodGroup":
-            return await explain_workload_group(client, obj.metadata, item, title)
         case "", "Pod":
             return await explain_pod(client, obj, title)
     live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}

@@ -21,6 +21,9 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
+from unisono.fleet.applications.builtin import BuiltIn, Manifests
+from unisono.fleet.applications.controller import ApplicationsController
+from unisono.fleet.applications.target import HttpTarget, Targets
 from unisono.fleet.config import HubConfig
 from unisono.fleet.copies import Placement
 from unisono.fleet.dispatch import DispatchController
@@ -61,10 +64,17 @@ class Hub(Scheduler):
         scheduler_names: Sequence[str] = ("volcano", "unisono", "default-scheduler"),
         default_queue: str = "default",
         connect: Connect = connect,
+        targets: Targets = HttpTarget,
+        own_chart: Manifests | None = None,
         **options: Any,
     ) -> None:
-        """Make a hub; ``connect`` opens the connection to a member, the rest is as for a `Scheduler`."""
+        """Make a hub.
+
+        ``connect`` opens the connection to a member, ``targets`` gives Applications access to one, and ``own_chart``
+        makes the manifests of an installation of this project; the rest is as for a `Scheduler`.
+        """
         self._hub_client, self._connect = client, connect
+        self._targets, self._own_chart = targets, own_chart
         super().__init__(
             client,
             config_source,
@@ -91,6 +101,13 @@ class Hub(Scheduler):
             for kind in KINDS
         ]
         self._queue_copies = QueueCopies(self.members_state, self._members.member)
+        self._applications = ApplicationsController(
+            self.members_state,
+            self._members.of_key,
+            self.events,
+            targets=self._targets,
+            built_in=BuiltIn(self._own_chart),
+        )
         self._manager = Manager(client, clock=self._clock)
         self._told: dict[str, tuple[bool, bool]] = {}
         self._reasons = ReasonsWriter(client, self.members_state, self.metrics, self._clock, self._hyper_gangs.waiting)
@@ -109,6 +126,7 @@ class Hub(Scheduler):
             self._members,
             FleetsController(),
             self._queue_copies,
+            self._applications,
             self._hyper_gangs,
             *self._dispatch,
             self._orders,
@@ -151,3 +169,4 @@ class Hub(Scheduler):
             controller.look_again(name)
         self._hyper_gangs.look_again(name)
         self._queue_copies.look_again(name)
+        self._applications.look_again(name)

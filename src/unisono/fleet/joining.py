@@ -46,10 +46,25 @@ def _rule(verbs: str, *kinds: Kind[Any], sub: str = "") -> dict[str, Any]:
     }
 
 
-def account() -> list[dict[str, Any]]:
-    """The objects that a member gets, in order."""
+def account(*, applications: bool = False) -> list[dict[str, Any]]:
+    """The objects that a member gets, in order.
+
+    Args:
+        applications: Applications may bring objects of any kind: the account may do everything in the member.
+
+    """
     group = rbac.GROUP
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}
+    everything = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{ACCOUNT}-applications"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [subject],
+    }
+    # What Applications have brought is recorded in ConfigMaps beside the account.
+    records = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"]}
+    own = {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ACCOUNT_NAMESPACE}},
         {
@@ -65,6 +80,15 @@ def account() -> list[dict[str, Any]]:
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": ACCOUNT},
             "subjects": [subject],
         },
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": own, "rules": [records]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": own,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
+            "subjects": [subject],
+        },
+        *([everything] if applications else []),
     ]
 
 

@@ -103,6 +103,11 @@ class MembersController(Controller):
         found = self._joined.get(name)
         return found.member if found is not None else None
 
+    def of_key(self, key: str) -> Member | None:
+        """The connection that the AttachedCluster of a key has; one of the same name elsewhere has another."""
+        name = key.partition("/")[2]
+        return self.member(name) if self._keys.get(name) == key else None
+
     def names(self) -> list[str]:
         """Members that are connected, whether they answer or not."""
         return sorted(self._joined)

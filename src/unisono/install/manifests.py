@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from unisono import __version__
 from unisono.api.crds import crd_manifests
 from unisono.api.defaulting.scheduling import ROOT_QUEUE
 from unisono.api.keys import APP_PART_OF, HELM_RESOURCE_POLICY
@@ -31,6 +33,19 @@ def manifests(options: InstallOptions) -> list[dict[str, Any]]:
         *(webhooks(options) if options.webhook else ()),
         *(monitors(options) if options.monitoring else ()),
     ]
+
+
+def manifests_for_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All manifests for the values of a chart, as far as they are known here: the image, and nothing else.
+
+    Args:
+        values: ``image.repository`` and ``image.tag``; what Volcano's chart has besides is passed over.
+
+    """
+    image = values.get("image")
+    image = image if isinstance(image, Mapping) else {}
+    tag = image.get("tag") or __version__
+    return manifests(InstallOptions(image=f"{image.get('repository') or 'unisono'}:{tag}"))
 
 
 def namespace(options: InstallOptions) -> dict[str, Any]:

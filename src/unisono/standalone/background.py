@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from unisono.agent.simulated.nodes import SimulatedNodes
@@ -87,11 +88,12 @@ class Work:
         client = self._client_of("unisono-scheduler")
         registry = self._metrics.renew("scheduler")
         recorder = None if self._record is None else recorder_to(self._record)
-        make: type[Scheduler] = Scheduler
+        make: Callable[..., Scheduler] = Scheduler
         if self._fleet:
             from unisono.fleet.hub import Hub
+            from unisono.install.manifests import manifests_for_values
 
-            make = Hub
+            make = partial(Hub, own_chart=manifests_for_values)
         scheduler = make(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES, recorder=recorder)
         await self._run("scheduler", scheduler.ready, scheduler.run(), client)
 

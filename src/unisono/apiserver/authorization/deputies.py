@@ -11,7 +11,7 @@ from unisono.api.base import Object, OwnerReference
 from unisono.api.bus import Command
 from unisono.api.commands import target_of
 from unisono.api.kind import Kind
-from unisono.api.kinds import QUEUES, find
+from unisono.api.kinds import QUEUES, SECRETS, find
 from unisono.api.policies.rights import VERBS
 from unisono.api.queue_access import USE
 from unisono.apiserver.access.user import User
@@ -47,6 +47,24 @@ class Deputies:
             return
         why = f"{_cannot(user, 'update', kind, key)}, and a Command acts with the rights of its author"
         raise forbidden(request.kind, request.name, why)
+
+    def check_application(self, request: Request, _: View) -> None:
+        """An Application is brought with the kubeconfigs of its namespace: its author must be allowed to read them.
+
+        Raises:
+            ApiError: 403 that says so.
+
+        """
+        user = judged(request)
+        if user is None or request.operation == "DELETE":
+            return
+        old = request.old
+        if old is not None and old.spec == request.object.spec:
+            return
+        if not self._may(user, ("get",), SECRETS, request.namespace, ""):
+            cannot = f'User "{user.name}" cannot get {SECRETS.resource} in the namespace "{request.namespace}"'
+            why = f"{cannot}, and an Application acts with the kubeconfigs of its namespace"
+            raise forbidden(request.kind, request.name, why)
 
     def may_use(self, request: Request, queue: str) -> bool:
         """Whether roles give the user of a request the verb ``use`` on a queue."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from unisono.api.fleet_kinds import APPLICATIONS
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, SERVICES
 from unisono.apiserver import failures
@@ -68,7 +69,11 @@ class ObjectService:
         admission = admission or Admission()
         deputies = Deputies(self.authorizer)
         admission.extend(
-            checking={**rules_of(Escalation(self.authorizer)), COMMANDS.resource: (deputies.check_command,)},
+            checking={
+                **rules_of(Escalation(self.authorizer)),
+                COMMANDS.resource: (deputies.check_command,),
+                APPLICATIONS.resource: (deputies.check_application,),
+            },
             mutating={SERVICES.resource: (Addresses(store).assign,)},
             everywhere=(
                 deputies.check_owners,

@@ -25,6 +25,9 @@ def _member_options(function: Command) -> Command:
         click.option("--region", default="", help="Region that it is in."),
         click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of it and its nodes."),
         click.option("--price", "prices", multiple=True, metavar="RESOURCE=PRICE", help="Price of one unit per hour."),
+        click.option(
+            "--applications", is_flag=True, help="Let Applications of the hub bring objects of any kind to it."
+        ),
     ):
         function = option(function)
     return function

@@ -37,7 +37,7 @@ async def join(where: Where, name: str, member: Path, context: str | None, about
         name: of the member.
         member: kubeconfig by which the user reaches it.
         context: of that kubeconfig.
-        about: fleet, region, labels and prices.
+        about: fleet, region, labels and prices; whether Applications may bring objects of any kind.
 
     Raises:
         NotReady: it has joined, and takes no work.
@@ -49,7 +49,7 @@ async def join(where: Where, name: str, member: Path, context: str | None, about
     namespace = where.namespace or joining.FLEET_NAMESPACE
     client = HttpClient(load(member, context=context))
     try:
-        kubeconfig = joining.hub_kubeconfig(client.config, await _account(client))
+        kubeconfig = joining.hub_kubeconfig(client.config, await _account(client, applications=about["applications"]))
     finally:
         await client.close()
     async with connect(where) as hub:
@@ -86,9 +86,9 @@ async def leave(where: Where, name: str, namespace: str) -> None:
         click.echo(f"The control plane of {name} is stopped; its data is kept.")
 
 
-async def _account(member: HttpClient) -> str:
+async def _account(member: HttpClient, *, applications: bool) -> str:
     """Make the hub's account in the member and answer a token of it."""
-    await _bring(member, joining.account())
+    await _bring(member, joining.account(applications=applications))
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

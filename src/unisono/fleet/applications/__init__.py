@@ -1,0 +1,1 @@
+"""Applications: objects that are brought to every cluster of a fleet, and kept there."""

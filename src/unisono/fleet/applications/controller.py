@@ -1,0 +1,299 @@
+"""Keeps Applications in the clusters of their fleets: one cluster never waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from unisono.api.application import Application
+from unisono.api.base import Object
+from unisono.api.finalizers import has_finalizer
+from unisono.api.fleet import AttachedCluster, Fleet
+from unisono.api.fleet_kinds import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
+from unisono.api.times import rfc3339
+from unisono.controllers.finalizers import add_finalizer, remove_finalizer
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import write_status
+from unisono.errors import ApiError, ConfigError
+from unisono.fleet.applications import destinations as where
+from unisono.fleet.applications.builtin import BuiltIn
+from unisono.fleet.applications.bundle import bundle
+from unisono.fleet.applications.destinations import Destinations, Place
+from unisono.fleet.applications.rendering import render
+from unisono.fleet.applications.status import Result, brought, status_of
+from unisono.fleet.applications.sync import Owner, remove, sync
+from unisono.fleet.applications.target import HttpTarget, Target, Targets
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.member import Member
+from unisono.kube.controller import Context, Controller
+from unisono.kube.discovery import UnknownKind
+
+_log = structlog.get_logger(__name__)
+
+FINALIZER: Final = "apps.kurator.dev"
+# A cluster with problems is looked at again after so long (seconds), and twice as long each time.
+_AGAIN, _LATEST = 5.0, 300.0
+_AT = "@"
+
+Render = Callable[[Application, int], Awaitable[Sequence[Mapping[str, Any]]]]
+
+
+@dataclass(slots=True)
+class _Rendered:
+    """The objects of one policy, read once for all clusters."""
+
+    generation: int
+    until: float
+    task: asyncio.Task[Sequence[Mapping[str, Any]]]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one Application."""
+
+    uid: str
+    results: dict[Place, Result] = field(default_factory=dict)
+    leaving: dict[Place, Result] = field(default_factory=dict)
+    rendered: dict[int, _Rendered] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+class ApplicationsController(Controller):
+    """Brings Applications to members; keys are ``NAMESPACE/NAME`` for the status, and ``NAMESPACE/NAME@CLUSTER``."""
+
+    name = "fleet-applications"
+    workers = 16
+
+    def __init__(
+        self,
+        state: HubState,
+        members: Callable[[str], Member | None],
+        recorder: Recorder,
+        *,
+        targets: Targets = HttpTarget,
+        render: Render = render,
+        built_in: BuiltIn | None = None,
+    ) -> None:
+        """``members`` finds the connection to the AttachedCluster of a key."""
+        self._state, self._members, self._recorder = state, members, recorder
+        self._targets, self._render, self._built_in = targets, render, built_in or BuiltIn()
+        self._known: dict[str, _Known] = {}
+        self._connected: dict[str, tuple[Member, Target]] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch Applications, and the Fleets and AttachedClusters of their namespaces."""
+        self._context, self._client, self._clock = context, context.client, context.clock
+        self._applications = context.watch(APPLICATIONS)
+        self._fleets = context.watch(FLEETS, self._around)
+        self._clusters = context.watch(ATTACHED_CLUSTERS, self._around, when=_differs)
+
+    def look_again(self, cluster: str) -> None:
+        """A member has changed."""
+        for application in self._applications.items():
+            places = (*self._wanted(application).places, *brought(application))
+            self._enqueue(application, (place for place in places if place.cluster == cluster))
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring an Application to one cluster, or its status up to date."""
+        name, _, cluster = key.partition(_AT)
+        application = self._applications.get(name)
+        if application is None:
+            self._known.pop(name, None)
+            return None
+        known = self._known.get(name)
+        if known is None or known.uid != application.metadata.uid:
+            known = self._known[name] = _Known(application.metadata.uid or "")
+        if not cluster:
+            await self._look(application, known)
+            return None
+        again = await self._bring(application, known, cluster)
+        self._context.enqueue(name)
+        return again
+
+    # ---- the whole
+
+    async def _look(self, application: Application, known: _Known) -> None:
+        if application.metadata.deletion_timestamp:
+            await self._leave(application, known)
+            return
+        await add_finalizer(self._client, APPLICATIONS, application, FINALIZER)
+        wanted = self._wanted(application)
+        if not wanted.problem:
+            self._take_leave(application, known, set(brought(application)) - wanted.places.keys())
+            known.results = {place: each for place, each in known.results.items() if place in wanted.places}
+            known.leaving = {place: each for place, each in known.leaving.items() if place not in wanted.places}
+        changed = application.metadata.generation != application.status.observed_generation
+        self._enqueue(application, (each for each in wanted.places if changed or each not in known.results))
+        await self._write(application, known, wanted)
+
+    async def _leave(self, application: Application, known: _Known) -> None:
+        """Take everything away; an AttachedCluster that is gone holds nothing up."""
+        if not has_finalizer(application, FINALIZER):
+            return
+        self._take_leave(application, known, {*brought(application), *self._wanted(application).places})
+        if any(not each.synced for each in known.leaving.values()):
+            await self._write(application, known, Destinations())
+            return
+        await remove_finalizer(self._client, APPLICATIONS, application, FINALIZER)
+
+    def _take_leave(self, application: Application, known: _Known, places: Iterable[Place]) -> None:
+        """Have objects removed from places that no longer get them; each is begun with once."""
+        for place in sorted(places):
+            gone = self._clusters.get(f"{application.metadata.namespace}/{place.cluster}") is None
+            if gone:
+                known.leaving[place] = Result(True)
+            elif place not in known.leaving:
+                known.leaving[place] = Result(False, 0, "its objects are being removed")
+                self._enqueue(application, (place,))
+
+    def _enqueue(self, application: Application, places: Iterable[Place]) -> None:
+        for cluster in {place.cluster for place in places}:
+            self._context.enqueue(f"{application.key}{_AT}{cluster}")
+
+    async def _write(self, application: Application, known: _Known, wanted: Destinations) -> None:
+        leaving = {place: each for place, each in known.leaving.items() if not each.synced}
+        status = status_of(application, wanted, known.results, leaving, rfc3339(self._clock.time()))
+        before = next((each.status for each in application.status.conditions or ()), "")
+        await write_status(self._client, APPLICATIONS, application, status)
+        told = (status.conditions or [])[0]
+        if told.status == "True" != before:
+            self._recorder.event(application, "Normal", told.reason or "", "every cluster has it")
+        elif before == "True" != told.status:
+            self._recorder.event(application, "Warning", told.reason or "", told.message or "")
+
+    # ---- one cluster
+
+    async def _bring(self, application: Application, known: _Known, cluster: str) -> float | None:
+        wanted = Destinations() if application.metadata.deletion_timestamp else self._wanted(application)
+        places = wanted.of(cluster)
+        leaving = [place for place, each in known.leaving.items() if place.cluster == cluster and not each.synced]
+        if not places and not leaving:
+            return None
+        target = self._target(application, cluster)
+        if isinstance(target, str):
+            known.results.update({place: _late(known, place, target) for place in places})
+            known.leaving.update({place: Result(False, 0, target) for place in leaving})
+            return _LATEST
+        for place in leaving:
+            known.leaving[place] = await self._take_away(application, place, target)
+        soonest = _LATEST
+        for place in places:
+            policy = (application.spec.sync_policies or [])[wanted.places[place]]
+            known.results[place] = await self._sync(application, known, place, wanted.places[place], target)
+            soonest = min(soonest, where.interval(policy))
+        late = any(not known.leaving[place].synced for place in leaving)
+        if not late and all(known.results[place].synced for place in places):
+            known.failures.pop(cluster, None)
+            return soonest if places else None
+        known.failures[cluster] = count = known.failures.get(cluster, 0) + 1
+        return min(_AGAIN * float(1 << min(count - 1, 10)), _LATEST)
+
+    async def _take_away(self, application: Application, place: Place, target: Target) -> Result:
+        try:
+            done = await remove(target, self._owner(application, place), prune=self._prunes(application, place))
+        except ApiError as error:
+            return Result(False, 0, f"its objects cannot be removed: {error}")
+        return Result(done, 0, "" if done else "the cluster refuses to delete some objects")
+
+    async def _sync(self, application: Application, known: _Known, place: Place, index: int, target: Target) -> Result:
+        policy = (application.spec.sync_policies or [])[index]
+        if where.suspended(application, policy):
+            old = known.results.get(place)
+            return Result(True, old.objects if old is not None else 0, "suspended")
+        for name in where.waits_for(policy):
+            first = known.results.get(Place(place.cluster, name))
+            if first is None or not first.synced:
+                return _late(known, place, f"it waits for the policy {name}")
+        part, chart = policy.kustomization, policy.helm
+        meta = (part.common_metadata or {}) if part is not None else {}
+        home = (chart.target_namespace if chart is not None else None) or application.metadata.namespace or "default"
+        try:
+            remark, objects = self._built_in.objects(policy, target)
+            if objects is None:
+                objects = await self._objects(application, known, index)
+            made = bundle(
+                objects,
+                hub=self._state.hub,
+                application=application.key,
+                namespace=(part.target_namespace or "") if part is not None else "",
+                labels=_texts(meta.get("labels")),
+                annotations=_texts(meta.get("annotations")),
+            )
+            outcome = await sync(
+                target,
+                made,
+                self._owner(application, place),
+                namespace=home,
+                prune=where.prunes(policy),
+                force=part is not None and part.force is True,
+            )
+        except (ConfigError, ApiError, UnknownKind, OSError) as error:
+            return _late(known, place, str(error) or type(error).__name__)
+        return Result(not outcome.problems, outcome.objects, outcome.message or remark)
+
+    async def _objects(self, application: Application, known: _Known, index: int) -> Sequence[Mapping[str, Any]]:
+        """What a policy has, read once for all clusters until its interval is over."""
+        now, generation = self._clock.monotonic(), application.metadata.generation or 0
+        found = known.rendered.get(index)
+        if found is None or found.generation != generation or (found.task.done() and now >= found.until):
+            policy = (application.spec.sync_policies or [])[index]
+            task = asyncio.ensure_future(self._render(application, index))
+            found = known.rendered[index] = _Rendered(generation, now + where.interval(policy), task)
+        try:
+            # One that is cancelled while it waits leaves the reading to the others.
+            return await asyncio.shield(found.task)
+        except ConfigError:
+            found.until = min(found.until, now + _AGAIN)
+            raise
+
+    # ---- who and where
+
+    def _wanted(self, application: Application) -> Destinations:
+        return where.destinations(application, self._fleets.get, self._clusters.get)
+
+    def _owner(self, application: Application, place: Place) -> Owner:
+        return Owner(self._state.hub, application.key, place.policy)
+
+    def _target(self, application: Application, cluster: str) -> Target | str:
+        """The cluster, or why it cannot be used."""
+        key = f"{application.metadata.namespace}/{cluster}"
+        if self._clusters.get(key) is None:
+            return f"there is no AttachedCluster {key}"
+        member = self._members(key)
+        view = self._state.views.get(cluster)
+        if member is None or view is None or not view.reachable:
+            why = member.error if member is not None else ""
+            return f"the cluster is not reachable{f': {why}' if why else ''}"
+        connected = self._connected.get(key)
+        if connected is None or connected[0] is not member:
+            connected = self._connected[key] = (member, self._targets(member, self._clock))
+        return connected[1]
+
+    def _prunes(self, application: Application, place: Place) -> bool:
+        """A policy that is gone from the Application takes its objects with it."""
+        for index, policy in enumerate(application.spec.sync_policies or ()):
+            if where.policy_name(application, index) == place.policy:
+                return where.prunes(policy)
+        return True
+
+    def _around(self, obj: Object) -> Iterable[str]:
+        return [each.key for each in self._applications.items() if each.metadata.namespace == obj.metadata.namespace]
+
+
+def _differs(event_type: str, new: AttachedCluster | Fleet, old: AttachedCluster | Fleet | None) -> bool:
+    """Labels and existence matter here, not the status that changes with every probe."""
+    return old is None or event_type == "DELETED" or new.metadata.labels != old.metadata.labels
+
+
+def _late(known: _Known, place: Place, why: str) -> Result:
+    """Not in step; what the cluster had before it still has."""
+    old = known.results.get(place)
+    return Result(False, old.objects if old is not None else 0, why)
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {str(key): str(each) for key, each in value.items()} if isinstance(value, Mapping) else {}

@@ -1,0 +1,103 @@
+"""Runs the programs that read sources for Applications: ``helm``, ``git``, ``kubectl``; bounded, with few variables."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from unisono.errors import ConfigError
+
+LONGEST_SECONDS: Final = 600.0
+MOST_OUTPUT: Final = 32 * 1024**2
+"""Bytes that a program may print."""
+# What a program of this kind needs of the hub's own environment: where programs are, and the way to the network.
+_PASSED = ("PATH", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE")
+
+Run = Callable[[Sequence[str], Path, float], Awaitable[bytes]]
+"""Runs a program in a folder for so many seconds at most and answers what it prints; raises ``ConfigError``."""
+
+
+def find(*names: str) -> str | None:
+    """The first of these programs that is installed."""
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+async def run(command: Sequence[str], folder: Path, seconds: float) -> bytes:
+    """Run a program; see `Run`.
+
+    Raises:
+        ConfigError: it failed, took too long or printed too much; with the last lines that it printed.
+
+    """
+    name = Path(command[0]).name
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env=_environment(folder),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+
+    def kill() -> None:
+        # Children too: git and helm start others.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    # A process counts as ended when its pipes are read to their ends, also by a reader that has had enough.
+    reading = [asyncio.ensure_future(_read(stream, kill)) for stream in (process.stdout, process.stderr)]
+    try:
+        _, late = await asyncio.wait(reading, timeout=min(seconds, LONGEST_SECONDS))
+    finally:
+        kill()
+    printed, told = await asyncio.gather(*reading)
+    code = await process.wait()
+    if late:
+        raise ConfigError(f"{name} did not end within {seconds:g} seconds")
+    if printed is None or told is None:
+        raise ConfigError(f"{name} printed more than {MOST_OUTPUT // 1024**2} MiB")
+    if code:
+        lines = [line for line in told.decode(errors="replace").splitlines() if line.strip()]
+        raise ConfigError(f"{name} failed: {' '.join(lines[-3:])[:500] or f'it ended with {code}'}")
+    return printed
+
+
+async def _read(stream: asyncio.StreamReader, kill: Callable[[], None]) -> bytes | None:
+    """All that comes; None, and an end of the program, where it is too much."""
+    parts: list[bytes] = []
+    size = 0
+    while part := await stream.read(65536):
+        size += len(part)
+        if size > MOST_OUTPUT:
+            kill()
+            parts.clear()
+        else:
+            parts.append(part)
+    return None if size > MOST_OUTPUT else b"".join(parts)
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    """No credentials and settings of the hub's own user; git takes HTTPS alone, and asks nothing."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    home = str(folder)
+    return {
+        **passed,
+        "HOME": home,
+        "XDG_CACHE_HOME": home,
+        "XDG_CONFIG_HOME": home,
+        "XDG_DATA_HOME": home,
+        "KUBECONFIG": "/dev/null",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": "https",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+    }

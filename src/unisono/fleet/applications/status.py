@@ -1,0 +1,95 @@
+"""The status of an Application from what came of it in each cluster (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from unisono.api.application import Application, ApplicationStatus, ClusterSyncStatus
+from unisono.api.meta import Condition
+from unisono.fleet.applications.destinations import Destinations, Place
+
+READY: Final = "Ready"
+_LONGEST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy in one cluster.
+
+    Attributes:
+        synced: the cluster has everything.
+        objects: how many objects it has.
+        message: why it lacks some, or a remark.
+
+    """
+
+    synced: bool
+    objects: int = 0
+    message: str = ""
+
+
+def status_of(
+    application: Application,
+    wanted: Destinations,
+    results: Mapping[Place, Result],
+    leaving: Mapping[Place, Result],
+    now: str,
+) -> ApplicationStatus:
+    """The status to write.
+
+    Args:
+        application: as it is stored.
+        wanted: where its policies go.
+        results: what came of them so far.
+        leaving: what they brought to clusters that they no longer go to, and why it is still there.
+        now: the time, for conditions that change.
+
+    """
+    if wanted.problem:
+        # What was brought stays as it is, and so does what is known of it.
+        clusters = application.status.clusters
+        return _status(application, clusters, False, "NoDestination", wanted.problem, now)
+    rows = [_row(place, results.get(place, Result(False, 0, "not looked at yet"))) for place in wanted.places]
+    rows += [_row(place, leaving[place]) for place in sorted(leaving)]
+    late = [row for row in rows if not row.synced]
+    if not late:
+        return _status(application, rows, True, "Synced", "", now)
+    first = late[0]
+    more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+    return _status(application, rows, False, "NotSynced", f"{first.cluster}/{first.policy}: {first.message}{more}", now)
+
+
+def brought(application: Application) -> list[Place]:
+    """The policies in clusters that the status names: they may have objects there."""
+    return [Place(row.cluster or "", row.policy or "") for row in application.status.clusters or ()]
+
+
+def _row(place: Place, result: Result) -> ClusterSyncStatus:
+    return ClusterSyncStatus(
+        cluster=place.cluster,
+        policy=place.policy,
+        synced=result.synced,
+        objects=result.objects,
+        message=result.message[:_LONGEST] or None,
+    )
+
+
+def _status(
+    application: Application, clusters: list[ClusterSyncStatus] | None, ready: bool, reason: str, message: str, now: str
+) -> ApplicationStatus:
+    old = application.status
+    before = next((each for each in old.conditions or () if each.type == READY), None)
+    status = "True" if ready else "False"
+    since = before.last_transition_time if before is not None and before.status == status else now
+    condition = Condition(
+        type=READY, status=status, reason=reason, message=message[:_LONGEST] or None, last_transition_time=since
+    )
+    return ApplicationStatus(
+        conditions=[condition],
+        clusters=clusters or None,
+        source_status=old.source_status,
+        sync_status=old.sync_status,
+        observed_generation=application.metadata.generation,
+    )

@@ -1,0 +1,172 @@
+"""Brings the objects of one policy to one cluster, and takes away what the policy no longer has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from unisono.api.annotations import APPLICATION
+from unisono.errors import ApiError, ConfigError, Invalid, NotFound
+from unisono.fleet.applications import inventory
+from unisono.fleet.applications.bundle import Ref, belongs_to
+from unisono.fleet.applications.target import Target
+from unisono.kube.discovery import UnknownKind
+
+_TOLD: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose objects they are.
+
+    Attributes:
+        hub: identity of the hub.
+        application: ``NAMESPACE/NAME``.
+        policy: name of the policy.
+
+    """
+
+    hub: str
+    application: str
+    policy: str
+
+    @property
+    def record(self) -> Ref:
+        """Where a cluster keeps the record of the policy's objects."""
+        return inventory.record_ref(self.hub, self.application, self.policy)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one policy in one cluster.
+
+    Attributes:
+        objects: how many of its objects are in the cluster.
+        problems: what hinders the others, one sentence each.
+
+    """
+
+    objects: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def message(self) -> str:
+        """The first problems in one line; empty without any."""
+        more = len(self.problems) - _TOLD
+        return "; ".join(self.problems[:_TOLD]) + (f"; and {more} more" if more > 0 else "")
+
+
+async def sync(
+    target: Target, objects: Sequence[Mapping[str, Any]], owner: Owner, *, namespace: str, prune: bool, force: bool
+) -> Outcome:
+    """Apply what the policy has and delete what it had.
+
+    One object that the cluster refuses is told; the others go on.
+
+    Args:
+        target: the cluster.
+        objects: made by ``bundle``.
+        owner: whose they are.
+        namespace: for objects of namespaced kinds that say none.
+        prune: whether objects that are no longer wanted are deleted.
+        force: whether an object that cannot be changed is deleted, to be made again.
+
+    Raises:
+        ApiError: the cluster does not answer, or the record cannot be read or written.
+
+    """
+    outcome = Outcome()
+    located: list[tuple[Ref, Mapping[str, Any]]] = []
+    for manifest in objects:
+        try:
+            located.append((await target.locate(manifest, namespace), manifest))
+        except UnknownKind as error:
+            outcome.problems.append(str(error))
+    wanted = {ref for ref, _ in located}
+    before = await _recorded(target, owner)
+    await _record(target, owner, before, before | wanted)
+    for name in sorted({ref.namespace for ref in wanted if ref.namespace} - _namespaces(wanted)):
+        await target.need_namespace(name)
+    for ref, manifest in located:
+        try:
+            await _apply(target, ref, manifest, owner, force=force)
+        except (ConfigError, ApiError, UnknownKind) as error:
+            if isinstance(error, ApiError) and error.code >= 500:
+                raise
+            outcome.problems.append(f"{ref}: {error}")
+        else:
+            outcome.objects += 1
+    # A kind that is not served may be that of an object of before: nothing goes before all is known.
+    if len(located) == len(objects):
+        kept = await _delete(target, inventory.to_delete(before, wanted), owner) if prune else set()
+        await _record(target, owner, before | wanted, wanted | kept)
+    return outcome
+
+
+async def remove(target: Target, owner: Owner, *, prune: bool = True) -> bool:
+    """Take everything that the policy brought out of a cluster; answers whether all of it is gone.
+
+    Raises:
+        ApiError: the cluster does not answer, or refuses.
+
+    """
+    before = await _recorded(target, owner)
+    kept = await _delete(target, inventory.to_delete(before, ()), owner) if prune else set()
+    if kept:
+        return False
+    record = await target.get(owner.record)
+    if record is not None:
+        await target.delete(owner.record, record["metadata"].get("uid", ""))
+    return True
+
+
+async def _apply(target: Target, ref: Ref, manifest: Mapping[str, Any], owner: Owner, *, force: bool) -> None:
+    live = await target.get(ref)
+    if live is not None and not belongs_to(live, owner.application, owner.hub):
+        other = (live.get("metadata", {}).get("annotations") or {}).get(APPLICATION)
+        whose = f"belongs to the Application {other}" if other else "exists already, and no Application brought it"
+        raise ConfigError(f"{whose}; to hand it over, annotate it with {APPLICATION}={owner.application}")
+    try:
+        await target.apply(ref, manifest)
+    except Invalid:
+        if not force or live is None:
+            raise
+        await target.delete(ref, live["metadata"].get("uid", ""))
+        await target.apply(ref, manifest)
+
+
+async def _delete(target: Target, refs: Iterable[Ref], owner: Owner) -> set[Ref]:
+    """Delete objects that are the owner's; answers those that stay because the cluster refuses."""
+    kept: set[Ref] = set()
+    for ref in refs:
+        try:
+            live = await target.get(ref)
+            if live is not None and belongs_to(live, owner.application, owner.hub):
+                await target.delete(ref, live["metadata"].get("uid", ""))
+        except UnknownKind:
+            continue  # its kind is gone, and all objects of it
+        except ApiError as error:
+            if error.code >= 500:
+                raise
+            kept.add(ref)
+    return kept
+
+
+async def _recorded(target: Target, owner: Owner) -> set[Ref]:
+    try:
+        return inventory.recorded(await target.get(owner.record))
+    except NotFound:
+        return set()
+
+
+async def _record(target: Target, owner: Owner, before: set[Ref], refs: set[Ref]) -> None:
+    if refs == before:
+        return
+    await target.need_namespace(inventory.NAMESPACE)
+    record = inventory.record(owner.record, refs, hub=owner.hub, application=owner.application, policy=owner.policy)
+    await target.apply(owner.record, record)
+
+
+def _namespaces(refs: Iterable[Ref]) -> set[str]:
+    return {ref.name for ref in refs if ref.kind == "Namespace" and ref.api_version == "v1"}
