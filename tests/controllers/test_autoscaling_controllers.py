@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from workload_world import LABELS, WorkloadWorld, build, template, workload
 
 from unisono.api.inference_kinds import KNATIVE_SERVICES, SCALED_OBJECTS
 from unisono.api.kinds import PODS, SERVICES
+from unisono.api.resource_metrics import POD_METRICS, PodMetrics
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.controllers.builtin import builtin_controllers
@@ -257,3 +259,33 @@ async def test_servers_of_one_namespace_that_never_answer_delay_nothing_in_anoth
         await world.make(SCALED_OBJECTS, scaled(minReplicaCount=1))
         await world.look(60)
         assert world.replicas() == 3
+
+
+def measured(pod: Any, **usage: str) -> Any:
+    containers = [{"name": each.name, "usage": usage} for each in pod.spec.containers]
+    value = {"metadata": {"name": pod.metadata.name, "namespace": "default", "labels": pod.metadata.labels}}
+    return msgspec.convert({**value, "containers": containers}, PodMetrics)
+
+
+async def test_an_autoscaler_follows_what_the_pods_use() -> None:
+    async with World() as world:
+        shape = template()
+        shape["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "200m", "memory": "1Gi"}}
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=2, template=shape))
+        target = {"type": "Utilization", "averageUtilization": 50}
+        metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        spec = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 10, "metrics": [metric]}
+        await world.make(HORIZONTAL_POD_AUTOSCALERS, build(HORIZONTAL_POD_AUTOSCALERS, "web", **spec))
+        await world.look()
+        states = world.states(HORIZONTAL_POD_AUTOSCALERS, "web")
+        assert states["ScalingActive"] == ("False", "FailedGetResourceMetric"), "nothing is measured yet"
+        assert world.replicas() == 2
+        await world.ready()
+        for pod in world.client.objects(PODS):
+            await world.make(POD_METRICS, measured(pod, cpu="150m", memory="1Gi"))
+        await world.look()
+        assert world.replicas() == 3, "75 % of the requests where 50 % are wanted"
+        status = world.one(HORIZONTAL_POD_AUTOSCALERS, "web").status
+        current = status.current_metrics[0].resource.current
+        assert (current.average_utilization, current.average_value) == (75, "150m")

@@ -23,9 +23,11 @@ from unisono.api.quantity import parse_quantity
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.times import rfc3339
 from unisono.controllers.autoscaling import targets
+from unisono.controllers.autoscaling.pod_use import read_use
 from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, metric_name
 from unisono.controllers.autoscaling.recommend import Measured, Memory, advise, propose
 from unisono.controllers.autoscaling.targets import Target
+from unisono.controllers.autoscaling.use import Used
 from unisono.controllers.metrics import MetricError
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
@@ -99,7 +101,7 @@ class AutoscalerController(Controller):
         elif current < least:
             wanted, why = least, "current number of replicas below Spec.MinReplicas"
         else:
-            wanted, why = await self._by_metrics(autoscaler, current, status, found)
+            wanted, why = await self._by_metrics(autoscaler, target, status, found)
         if wanted != current:
             await self._scale(autoscaler, target, wanted, why, status, found)
         status.desired_replicas = wanted
@@ -108,18 +110,19 @@ class AutoscalerController(Controller):
     async def _by_metrics(
         self,
         autoscaler: HorizontalPodAutoscaler,
-        current: int,
+        target: Target,
         status: HorizontalPodAutoscalerStatus,
         found: Conditions,
     ) -> tuple[int, str]:
         """Replicas that the metrics want, and why."""
-        measured: list[Measured | None] = []
+        current = target.replicas
+        measured: list[Measured | Used | None] = []
         shown: list[MetricStatus] = []
         trouble: tuple[str, str] | None = None
         unknown = False
         for metric in autoscaler.spec.metrics or ():
             try:
-                one, told = await self._measure(autoscaler, metric, current)
+                one, told = await self._measure(autoscaler, metric, target)
             except NotKnownYet:
                 unknown = True
             except MetricError as error:
@@ -147,12 +150,16 @@ class AutoscalerController(Controller):
         return advice.replicas, f"{_names(shown)} {'above' if advice.replicas > current else 'below'} target"
 
     async def _measure(
-        self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, current: int
-    ) -> tuple[Measured, MetricStatus]:
+        self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, target: Target
+    ) -> tuple[Measured | Used, MetricStatus]:
         if metric.type == "External" and metric.external is not None:
-            return await self._external(autoscaler, metric.external, current)
-        what = metric.resource.name if metric.resource is not None else metric.type
-        raise MetricError(f"there is no source for the metric {what}: metrics.k8s.io is not served here")
+            return await self._external(autoscaler, metric.external, target.replicas)
+        source = metric.resource if metric.type == "Resource" else None
+        container = metric.container_resource if metric.type == "ContainerResource" else None
+        if source is None and container is None:
+            raise MetricError(f"there is no source for metrics of type {metric.type} here")
+        namespace = autoscaler.metadata.namespace or ""
+        return await read_use(self._client, namespace, target, source, container)
 
     async def _external(
         self, autoscaler: HorizontalPodAutoscaler, source: ExternalMetricSource, current: int
@@ -219,7 +226,8 @@ def _condition(
 
 
 def _names(shown: Sequence[MetricStatus]) -> str:
-    return ", ".join(each.external.metric.name for each in shown if each.external is not None) or "metrics"
+    named = (each.external.metric if each.external else each.resource or each.container_resource for each in shown)
+    return ", ".join(each.name for each in named if each is not None) or "metrics"
 
 
 def _text(value: float) -> str:

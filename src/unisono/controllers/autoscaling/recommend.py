@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from unisono.api.autoscaling import HorizontalPodAutoscalerSpec, HPAScalingPolicy, HPAScalingRules
 from unisono.api.quantity import parse_quantity
+from unisono.controllers.autoscaling.use import Used, proposal_by_use
 
 TOLERANCE = 0.1
 DOWN_SECONDS = 300.0
@@ -93,13 +94,19 @@ def proposal(current: int, metric: Measured, up: float = TOLERANCE, down: float 
     return math.ceil(round(wanted, 6))
 
 
-def propose(current: int, metrics: Sequence[Measured | None], spec: HorizontalPodAutoscalerSpec) -> int | None:
+def propose(current: int, metrics: Sequence[Measured | Used | None], spec: HorizontalPodAutoscalerSpec) -> int | None:
     """The largest proposal; None where no metric is known.
 
     Where one is not known (None), the others may add replicas and take none away.
     """
     up, down = (_tolerance(rules) for rules in _given(spec))
-    found = [proposal(current, metric, up, down) for metric in metrics if metric is not None]
+    found = [
+        proposal(current, metric, up, down)
+        if isinstance(metric, Measured)
+        else proposal_by_use(current, metric, up, down)
+        for metric in metrics
+        if metric is not None
+    ]
     if not found:
         return None
     return max(found) if None not in metrics else max(*found, current)

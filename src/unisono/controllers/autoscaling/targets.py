@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from unisono.api import kinds
 from unisono.api.base import Object
 from unisono.api.kind import Kind
+from unisono.api.meta import LabelSelector
+from unisono.api.selecting import selector_text
 from unisono.controllers.patching import to_json
 from unisono.errors import NotFound
 from unisono.kube.client import Client
@@ -69,6 +73,18 @@ async def scale(client: Client, target: Target, replicas: int) -> None:
         at = at.setdefault(part, {})
     at[last] = replicas
     await client.patch(target.kind, meta.name, patch, namespace=meta.namespace)
+
+
+def selector_of(target: Target) -> str:
+    """The label selector of the pods of an object, as text; empty where its kind or its status names none."""
+    assert target.kind.scale is not None
+    found: Any = to_json(target.obj)
+    for part in target.kind.scale.selector.strip(".").split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        plain = not found.keys() <= {"matchLabels", "matchExpressions"}
+        return selector_text(msgspec.convert({"matchLabels": found} if plain else found, LabelSelector))
+    return found if isinstance(found, str) else ""
 
 
 def _at(value: Any, path: str) -> int | None:
