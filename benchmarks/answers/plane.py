@@ -128,9 +128,17 @@ class Plane:
 
     async def get(self, title: str) -> dict[str, Any]:
         """One object; NotFound where it does not exist."""
+        return (await self._found(title))[1]
+
+    async def _found(self, title: str) -> tuple[Resource, dict[str, Any]]:
+        """An object and its kind; where two kinds share the word, as `explain` looks for it."""
         resource, name, namespace = self.target(title)
-        found: dict[str, Any] = await request_json(self.client, "GET", resource.path(namespace, name))
-        return found
+        try:
+            return resource, await request_json(self.client, "GET", resource.path(namespace, name))
+        except NotFound:
+            for other in self.resources.also_called(resource) if title.partition("/")[0] == resource.singular else ():
+                return other, await request_json(self.client, "GET", other.path(namespace, name))
+            raise
 
     async def create(self, body: dict[str, Any]) -> None:
         """Create an object with strict validation; what a cluster has by itself is patched instead."""
@@ -199,8 +207,8 @@ class Plane:
 
     async def pods(self, question: str) -> list[dict[str, Any]]:
         """The pods of the object in question that have not failed and are not being deleted."""
-        resource, name, namespace = self.target(question)
-        item = await self.get(question)
+        _, name, namespace = self.target(question)
+        resource, item = await self._found(question)
         if resource.kind == "Pod":
             found = [item]
         else:
@@ -208,7 +216,12 @@ class Plane:
             found = listing["items"]
             if resource.kind == "PodGroup":
                 key = "scheduling.k8s.io/group-name"
-                found = [pod for pod in found if (pod["metadata"].get("annotations") or {}).get(key) == name]
+                found = [
+                    pod
+                    for pod in found
+                    if (pod["metadata"].get("annotations") or {}).get(key) == name
+                    or (pod["spec"].get("schedulingGroup") or {}).get("podGroupName") == name
+                ]
             else:
                 _, owner = object_of(resource, item)
                 uids = {pod.metadata.uid for pod in (await dependents(self.client, resource.name, owner)).pods}

@@ -37,10 +37,13 @@ QUICK = (
     "resource-typo",
     "scheduler-killed-later",
     "serviceaccount-missing-job",
+    "sts-old-pod-terminates",
     "topology-hard-cordoned",
     "topology-rack-busy",
     "trainjob-runtime-typo",
     "typo-and-full",
+    "workload-group-itself-queue-closed",
+    "workload-group-too-large",
 )
 
 

@@ -17,6 +17,7 @@ from unisono.sdk.explaining import (
     explain_owner,
     explain_pod,
     explain_queue,
+    explain_workload_group,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def _subject(told: Explanation, verdicts: Sequence[Verdict]) -> str:
     if len(verdicts) != 1 or told.kind == "Queue":
         return ""
     name = job_name(verdicts[0].job).rpartition("/")[2]
-    return f"{told.title} (its job {name})" if told.kind in _MAKES_JOBS else told.title
+    own = told.kind in _MAKES_JOBS and not name.startswith("podgroup-")  # that name tells users nothing
+    return f"{told.title} (its job {name})" if own else told.title
 
 
 def _with_gates(verdict: Verdict, gates: str) -> Verdict:
@@ -183,6 +185,8 @@ async def explain_item(client: HttpClient, resource: Resource, item: dict[str, A
             return await explain_queue(client, obj.metadata, item, title)
         case "scheduling.volcano.sh", "PodGroup":
             return await explain_group(client, obj.metadata, item, title)
+        case "scheduling.k8s.io", "PodGroup":
+            return await explain_workload_group(client, obj.metadata, item, title)
         case "", "Pod":
             return await explain_pod(client, obj, title)
     live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name
 from unisono.api.queue_enforcement import warnings_of
 from unisono.api.scheduling import QueueSpec
 from unisono.api.verdict import verdict_in
-from unisono.sdk.dependents import OWNERS, dependents
+from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.group_verdicts import gates_in_template, group_verdicts, verdicts_beside, verdicts_of
+from unisono.sdk.leaving_pods import FIXED_NAMES, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, not_begun, paused_by
 from unisono.sdk.offered_fixes import offer_fixes
@@ -26,7 +28,16 @@ from unisono.sdk.refusal_causes import with_meant, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
-from unisono.sdk.waiting import gates_text, suspended_by, waiting_containers, without_group
+from unisono.sdk.waiting import (
+    SERVED_NAMES,
+    gates_text,
+    is_unserved,
+    suspended_by,
+    unscheduled,
+    waiting_containers,
+    without_group,
+)
+from unisono.sdk.workload_groups import why_unscheduled
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
@@ -41,6 +52,7 @@ __all__ = [
     "explain_owner",
     "explain_pod",
     "explain_queue",
+    "explain_workload_group",
     "group_verdicts",
     "verdicts_of",
 ]
@@ -62,6 +74,16 @@ async def _completed(
     return told
 
 
+async def _without_scheduler(client: HttpClient, told: Explanation, item: Mapping[str, Any], found: Dependents) -> None:
+    """Whatever its PodGroup lacks: where no scheduler serves the name that its pods have, none would place them."""
+    name = scheduler_of(item, found)
+    if not told.verdicts or name in SERVED_NAMES or (await scheduler_health(client, name)).known:
+        return
+    told.verdicts = []
+    if not found.pods:
+        told.unseen = unscheduled(name)
+
+
 async def explain_queue(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
     """What is known of a queue: its state, and the verdicts of its PodGroups."""
     verdicts = await verdicts_of(client, QUEUES.kind, meta)
@@ -78,6 +100,27 @@ async def explain_group(client: HttpClient, meta: ObjectMeta, item: Mapping[str,
     verdicts = await verdicts_of(client, POD_GROUPS.kind, meta)
     told = Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts)
     return await _completed(client, told, None, {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version, **item})
+
+
+async def explain_workload_group(
+    client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str
+) -> Explanation:
+    """What is known of a PodGroup of ``scheduling.k8s.io``: of ours of the same name, or why there is none."""
+    live = {"apiVersion": WORKLOAD_POD_GROUPS.api_version, "kind": WORKLOAD_POD_GROUPS.kind, **item}
+    ours = await read(client, POD_GROUPS, meta.name, meta.namespace)
+    why = why_unscheduled(item)
+    told = Explanation(live["kind"], meta.name, title, "no pod of a scheduler that is known here names it")
+    if ours is not None:
+        phase = (ours.get("status") or {}).get("phase") or "Pending, the next cycle decides"
+        told.state = f"its phase is {phase}"
+        found = verdict_in((ours.get("metadata") or {}).get("annotations"))
+        told.verdicts = [found] if found is not None else []
+    elif why:
+        told.stalled, told.state = (
+            await with_meant(client, why, meta.namespace),
+            "no PodGroup of volcano.sh is there for it",
+        )
+    return await _completed(client, told, None, live)
 
 
 async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
@@ -129,7 +172,11 @@ async def explain_owner(
     if not known and not found.groups and not found.pods:
         raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
     waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
-    alone = [pod for pod in found.pods if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting]
+    alone = [
+        pod
+        for pod in found.pods
+        if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting or is_unserved(pod)
+    ]
     refused = [] if suspended_by(item) or is_over(item) else await refusals(client, [owner, *found.parts], found.pods)
     refused = [await with_names(client, each, owner.metadata.namespace) for each in refused]
     told = Explanation(
@@ -146,6 +193,7 @@ async def explain_owner(
         gates_text(found.pods),
         unseen(item, found),
     )
+    await _without_scheduler(client, told, item, found)
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))
     if known and not (found.pods or found.groups or told.suspended or is_over(item)):
@@ -154,4 +202,11 @@ async def explain_owner(
             now = await server_time(client)
             stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
             told.stalled = await with_meant(client, stalled, owner.metadata.namespace)
+    if _has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
+        told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     return await _completed(client, told, scheduler_of(item, found), item)
+
+
+def _has_fixed_names(item: Mapping[str, Any]) -> bool:
+    group = str(item.get("apiVersion", "")).partition("/")[0]
+    return item.get("kind") in FIXED_NAMES or f"{item.get('kind')}.{group}" in FIXED_NAMES

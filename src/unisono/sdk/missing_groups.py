@@ -11,10 +11,22 @@ from unisono.errors import ApiError
 from unisono.sdk.dependents import listed
 from unisono.sdk.refusal_causes import with_meant
 from unisono.sdk.waiting import UnboundPod, unbound_pods
+from unisono.sdk.workload_groups import read_workload_group, why_unscheduled
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
+
+
+async def _workload_group(client: HttpClient, pod: Pod, name: str) -> str | None:
+    """What is known of a PodGroup of ``scheduling.k8s.io`` that has none of ours; None where it is missing."""
+    if pod.spec.scheduling_group is None:
+        return None
+    found = await read_workload_group(client, name, pod.metadata.namespace)
+    if found is None:
+        return None
+    why = why_unscheduled(found) or "no controller has looked at it yet; see whether they run"
+    return f"PodGroup {name} of scheduling.k8s.io: {why}"
 
 
 async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundPod]:
@@ -35,6 +47,10 @@ async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundP
                 return unbound
             known[namespace] = sorted(group.metadata.name for group in groups)
         if name not in known[namespace]:
+            theirs = await _workload_group(client, pod, name)
+            if theirs is not None:
+                unbound[at] = UnboundPod(each.name, "PodGroupRefused", await with_meant(client, theirs, namespace))
+                continue
             text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, known[namespace])}"
             unbound[at] = UnboundPod(each.name, "PodGroupMissing", text)
     return unbound

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.kinds import QUEUES
 from unisono.api.verdict import Verdict
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import Reader
 from unisono.sdk.fixes.of_fields import for_fields
-from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, root_of
+from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
 from unisono.sdk.waiting import SERVED_NAMES
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_JOBS = 10
 _NO_GROUP = re.compile(r"PodGroup (\S+), which it names, does not exist(?: \(did you mean (\S+)\?\))?")
 _NO_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found(?: \(did you mean (\S+)\?\))?')
+_CLOSED_QUEUE = re.compile(r"with state `Open`, queue `([^`]+)` status is")
 _UNSERVED = re.compile(r"serves its schedulerName (\S+);")
 
 
@@ -43,7 +45,20 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         namespace = verdict.job.partition("/")[0]
         owner = root if root is not None and makes_pods(root) else await owner_of_group(client, verdict.job)
         found += await _of_verdict(Reader(client, owner, namespace), verdict)
-    return found + (list(_of_object(told, root)) if root is not None else [])
+    if root is None:
+        return found
+    return [*found, *_of_object(told, root), *await _of_closed_queue(client, told, root)]
+
+
+async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
+    """Of a PodGroup or job that the server refuses because its queue is closed."""
+    texts = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1]), told.stalled]
+    closed = next((match for text in texts if (match := _CLOSED_QUEUE.search(text))), None)
+    if closed is None:
+        return []
+    queue = await read(client, QUEUES, closed[1], None) or {}
+    uid = (queue.get("metadata") or {}).get("uid", "")
+    return [of_objects.reopened(closed[1], uid, root["metadata"].get("namespace", "default"))]
 
 
 def _needs_owner(told: Explanation) -> bool:
@@ -54,7 +69,8 @@ def _needs_owner(told: Explanation) -> bool:
 
 async def _of_verdict(reader: Reader, verdict: Verdict) -> list[Fix]:
     changes = [*([verdict.change] if verdict.change else []), *verdict.otherwise]
-    found = [await reader.fix(change, change_text(change)) for change in changes]
+    made = [await reader.fix(change, change_text(change)) for change in changes]
+    found = [fix for fix in made if not (fix.change["kind"] == "LowerMinAvailable" and fix.why_not)] or made
     if verdict.would_run_after and not verdict.would_run_after_count:
         change: dict[str, Any] = {"kind": "EvictPods", "pods": list(verdict.would_run_after)}
         found.append(await reader.fix(change, change_text(change)))
@@ -74,7 +90,7 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
         if _UNSERVED.search(text):
             yield of_objects.scheduled_by(root, SERVED_NAMES[0])
             break
-    refused = _NO_QUEUE.search(told.pods[0].message) if told.pods else None
+    refused = _NO_QUEUE.search(told.pods[0].message if told.pods else told.stalled)
     if refused is not None:
         yield of_objects.in_queue(root, refused[1], refused[2] or "")
     missing = _NO_GROUP.search(told.pods[0].message) if told.pods else None

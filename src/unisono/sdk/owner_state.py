@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import JOBS
 from unisono.sdk.dependents import Dependents
+from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.followed import workload_view
 from unisono.sdk.job_kinds import job_kind_of
 from unisono.sdk.waiting import pods_text, unscheduled
@@ -25,7 +26,11 @@ _OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Su
 def scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
     """``schedulerName`` of the pods that have no node, or of those that the object will have."""
     unbound = [pod.spec.scheduler_name or "default-scheduler" for pod in found.pods if not pod.spec.node_name]
-    return unbound[0] if unbound else (item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER
+    if unbound:
+        return unbound[0]
+    stated = (item.get("spec") or {}).get("schedulerName")
+    names = {spec.get("schedulerName") or DEFAULT_SCHEDULER for spec in pod_specs(dict(item))} if not stated else set()
+    return stated or (names.pop() if len(names) == 1 else DEFAULT_SCHEDULER)
 
 
 def unseen(item: Mapping[str, Any], found: Dependents) -> str:

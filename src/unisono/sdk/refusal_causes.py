@@ -11,6 +11,7 @@ import msgspec
 
 from unisono.api.flow_kinds import JOB_TEMPLATES
 from unisono.api.kinds import (
+    LIMIT_RANGES,
     PERSISTENT_VOLUME_CLAIMS,
     PRIORITY_CLASSES,
     QUEUES,
@@ -38,13 +39,34 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
     (re.compile(r"job template \S+/(\S+) is not there"), JOB_TEMPLATES),
 )
+ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
+"""A container requests more than its limit, which a LimitRange may have set."""
 _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _LONGEST = 4000
 
 
 async def with_names(client: HttpClient, refusal: Refusal, namespace: str | None) -> Refusal:
     """The refusal, with the account, class or queue that exists and was probably meant."""
-    return replace(refusal, message=await with_meant(client, refusal.message, namespace))
+    message = await with_meant(client, refusal.message, namespace)
+    above = ABOVE_LIMIT.search(message[:_LONGEST])
+    if above is not None:
+        message += await _limit_range(client, above[1], above[2], namespace)
+    return replace(refusal, message=message)
+
+
+async def _limit_range(client: HttpClient, name: str, amount: str, namespace: str | None) -> str:
+    """`` (LimitRange small sets this limit)`` where one of the namespace has this limit for containers."""
+    try:
+        ranges = (await client.list(LIMIT_RANGES, namespace)).items
+        wanted = to_units(name, amount)
+    except (ApiError, UnisonoError):
+        return ""
+    for one in ranges:
+        for item in one.spec.limits or ():
+            given = (getattr(item, "default", None) or {}).get(name, (item.max or {}).get(name))
+            if item.type == "Container" and given is not None and to_units(name, given) == wanted:
+                return f" (LimitRange {one.metadata.name} sets this limit)"
+    return ""
 
 
 async def with_meant(client: HttpClient, message: str, namespace: str | None) -> str:

@@ -42,6 +42,11 @@ class SchedulerHealth:
         """Whether a scheduler has told of itself lately."""
         return bool(self.annotations)
 
+    @property
+    def known(self) -> bool:
+        """Whether a scheduler of this name has ever told of itself."""
+        return bool(self.annotations or self.silent)
+
 
 class _Leases(msgspec.Struct):
     items: list[Lease] = []

@@ -101,6 +101,16 @@ def unscheduled(scheduler: str | None) -> str:
     )
 
 
+def is_unserved(pod: Pod) -> bool:
+    """Whether a pod without a node names a scheduler that has looked at none of its like."""
+    served = (pod.spec.scheduler_name or SERVED_NAMES[-1]) in SERVED_NAMES
+    return (
+        not served
+        and not pod.spec.node_name
+        and not any(each.type == "PodScheduled" for each in pod.status.conditions or ())
+    )
+
+
 def without_group(pod: UnboundPod) -> UnboundPod:
     """A pod that no scheduler has looked at although one is alive: no controller has made a PodGroup for it."""
     if not pod.message.startswith(_UNSEEN):

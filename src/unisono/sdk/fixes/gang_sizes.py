@@ -28,7 +28,9 @@ def lower(manifest: Manifest, to: int) -> None:
 
     """
     spec, kind = manifest["spec"], manifest["kind"]
-    if kind == "PodGroup":
+    if _is_workload_group(manifest):
+        spec["schedulingPolicy"] = {"gang": {"minCount": to}}
+    elif kind == "PodGroup":
         spec["minMember"] = to
         spec["minTaskMember"] = {name: min(number, to) for name, number in (spec.get("minTaskMember") or {}).items()}
         if not spec["minTaskMember"]:
@@ -78,6 +80,9 @@ def allow_tier(manifest: Manifest, tier: int) -> None:
 def use_queue(manifest: Manifest, queue: str) -> None:
     """Wait in another queue."""
     spec, kind = manifest["spec"], manifest["kind"]
+    if _is_workload_group(manifest):
+        manifest["metadata"]["annotations"] = (manifest["metadata"].get("annotations") or {}) | {POD_QUEUE: queue}
+        return
     if kind == "PodGroup" or _is_volcano_job(manifest):
         spec["queue"] = queue
         return
@@ -101,6 +106,10 @@ def use_priority(manifest: Manifest, name: str) -> None:
     for pod in pod_specs(manifest):
         pod["priorityClassName"] = name
         pod.pop("priority", None)
+
+
+def _is_workload_group(manifest: Manifest) -> bool:
+    return bool(manifest["kind"] == "PodGroup" and manifest["apiVersion"].startswith("scheduling.k8s.io/"))
 
 
 def _is_volcano_job(manifest: Manifest) -> bool:

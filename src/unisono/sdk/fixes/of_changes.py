@@ -26,6 +26,7 @@ from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
 from unisono.sdk.fixes.json_diff import json_diff
 from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.workload_groups import group_named_in, is_workload_group
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -37,6 +38,8 @@ _ROLLED_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 _PATCHED = frozenset({"PodGroup"})
 # Changes of a PodGroup itself; others are changes of its pods.
 _OF_GROUPS = frozenset({"LowerMinAvailable", "AllowTier", "UseQueue", "UsePriority"})
+# Of these, those that a PodGroup of scheduling.k8s.io states.
+_OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 _MOST_PODS = 200
 # Labels by which a Job of batch/v1 knows its pods.
 _OF_ONE_JOB = (BATCH_JOB_NAME, "job-name", *JOB_UID_LABELS)
@@ -132,6 +135,9 @@ class Reader:
         edit = edits.get(change["kind"])
         if edit is None or self._owner is None:
             return []
+        named = await group_named_in(self._client, self._owner) if change["kind"] in _OF_WORKLOAD_GROUPS else None
+        if named is not None:  # it says how many start together, and in which queue
+            return changed(named, edit)
         above = next(
             (one for one in self._owner["metadata"].get("ownerReferences") or () if one.get("controller")), None
         )
@@ -279,7 +285,11 @@ def changed(owner: Raw, edit: Edit, *, at_once: bool = False) -> list[Operation]
         return []
     meta = owner["metadata"]
     paths = [one["path"] for one in patch]
-    if (owner["kind"] in _ROLLED_OUT and not at_once) or owner["kind"] in _PATCHED or _may_change(owner, paths):
+    if (
+        (owner["kind"] in _ROLLED_OUT and not at_once)
+        or (owner["kind"] in _PATCHED and not is_workload_group(owner))
+        or _may_change(owner, paths)
+    ):
         return [Operation("patch", kind, meta["name"], meta.get("namespace", ""), patch, "json")]
     return [
         Operation("replace", kind, meta["name"], meta.get("namespace", ""), json_diff(owner, _unmarked(new)), "json")

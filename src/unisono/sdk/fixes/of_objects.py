@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api import kinds
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import UnisonoError
@@ -14,6 +15,8 @@ from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.of_changes import changed, command, create
 from unisono.sdk.fixes.owners import Raw
+from unisono.sdk.refusal_causes import ABOVE_LIMIT, missing_pods
+from unisono.sdk.workload_groups import named_in
 
 _ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
 _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
@@ -78,8 +81,20 @@ def with_group(owner: Raw, name: str, near: str) -> Fix:
 
         change = {"kind": "UsePodGroup", "name": name, "instead": near}
         return Fix(f"name PodGroup {near} in the pod", False, change, tuple(changed(owner, edit)))
+    if named_in(owner) == name:
+        pods = max(missing_pods(owner, 0), 1)
+        spec = {"schedulingPolicy": {"gang": {"minCount": pods}}}
+        made = create(WORKLOAD_POD_GROUPS, name, meta.get("namespace", "default"), spec=spec)
+        text = f"create PodGroup {name} of scheduling.k8s.io with minCount {pods}"
+        return Fix(text, False, {"kind": "CreatePodGroup", "name": name}, (made,))
     made = create(POD_GROUPS, name, meta.get("namespace", "default"), spec={"minMember": 1})
     return Fix(f"create PodGroup {name}", False, {"kind": "CreatePodGroup", "name": name}, (made,))
+
+
+def reopened(name: str, uid: str, namespace: str) -> Fix:
+    """Of an object that a closed queue refuses."""
+    one = command(QUEUES, name, uid, "OpenQueue", namespace)
+    return Fix(f"open queue {name}", False, {"kind": "OpenQueue", "queue": name}, (one,))
 
 
 def allowed(owner: Raw, message: str) -> Iterator[Fix]:
@@ -97,6 +112,8 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
         amounts = {one[1]: one[3] for one in most}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
         yield _resized(owner, f"ask for at most {told} per {most[0][2].lower()}", amounts, max_=True)
+    elif above := ABOVE_LIMIT.search(text):
+        yield _resized(owner, f"ask for at most {above[1]} {above[2]} per container", {above[1]: above[2]}, max_=True)
     elif least := list(_LEAST.finditer(text)):
         amounts = {one[1]: one[3] for one in least}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())

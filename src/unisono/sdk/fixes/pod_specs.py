@@ -41,6 +41,8 @@ def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
 def request_at_most(spec: Manifest, most: Mapping[str, int]) -> None:
     """Let the pod request no more than ``most`` (engine units): the largest of its containers gives way first."""
     for name, limit in most.items():
+        if _asked(spec, name) > limit:  # of the pod as a whole
+            _set(spec, name, limit)
         for container in spec.get("initContainers") or ():
             if _asked(container, name) > limit:
                 _set(container, name, limit)

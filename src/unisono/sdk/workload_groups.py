@@ -1,0 +1,45 @@
+"""PodGroups of ``scheduling.k8s.io``: what their status says, and which one the pods of an object name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.workload import SCHEDULED
+from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.fixes.pod_specs import pod_specs
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+
+
+def is_workload_group(item: Mapping[str, Any]) -> bool:
+    """Whether the object is such a PodGroup."""
+    return item.get("kind") == "PodGroup" and str(item.get("apiVersion", "")).startswith("scheduling.k8s.io/")
+
+
+def why_unscheduled(group: Mapping[str, Any]) -> str:
+    """What its condition says while it waits; empty where that is nothing."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    told: Mapping[str, Any] = next(
+        (one for one in conditions if one.get("type") == SCHEDULED and one.get("status") != "True"), {}
+    )
+    return str(told.get("message") or "")
+
+
+async def read_workload_group(client: HttpClient, name: str, namespace: str | None) -> Raw | None:
+    """The PodGroup as the server sends it; None where there is none of that name."""
+    return await read(client, WORKLOAD_POD_GROUPS, name, namespace)
+
+
+def named_in(owner: Raw) -> str:
+    """The name that ``schedulingGroup`` of the pods of an object gives; empty without one."""
+    groups = (spec.get("schedulingGroup") or {} for spec in pod_specs(owner))
+    return next((str(group["podGroupName"]) for group in groups if group.get("podGroupName")), "")
+
+
+async def group_named_in(client: HttpClient, owner: Raw) -> Raw | None:
+    """The PodGroup that the pods of an object name; None where they name none, or it does not exist."""
+    name = named_in(owner)
+    return await read_workload_group(client, name, owner["metadata"].get("namespace")) if name else None
