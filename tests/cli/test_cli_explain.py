@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
-from unisono.cli import connection, resources
+from unisono.cli import connection
 from unisono.cli.commands.explain import command
 from unisono.errors import NotFound
+from unisono.kube import discovery
 from unisono.kube.discovery import Resource, ResourceMap
 from unisono.sdk.explaining import explain_pod
 
@@ -110,8 +111,8 @@ def test_explain_pod(monkeypatch: pytest.MonkeyPatch, item: dict[str, Any], line
 
     monkeypatch.setattr(connection, "connect", connect)
     monkeypatch.setattr(connection, "namespace_of", lambda _: "default")
-    monkeypatch.setattr(resources, "discover", discover)
-    monkeypatch.setattr(resources, "request_json", request_json)
+    monkeypatch.setattr(discovery, "discover", discover)
+    monkeypatch.setattr(discovery, "request_json", request_json)
     assert CliRunner().invoke(command, ["pod/second"], catch_exceptions=False).output == line
     found = json.loads(CliRunner().invoke(command, ["pod/second", "-o", "json"], catch_exceptions=False).output)
     told = [c["reason"] for c in found["waiting_containers"]]

@@ -18,6 +18,7 @@ from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
+from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.group_verdicts import gates_in_template, group_verdicts, verdicts_beside, verdicts_of
 from unisono.sdk.leaving_pods import FIXED_NAMES, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
@@ -37,7 +38,6 @@ from unisono.sdk.waiting import (
     waiting_containers,
     without_group,
 )
-from unisono.sdk.workload_groups import why_unscheduled
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta

@@ -9,9 +9,9 @@ from unisono.api.membership import pod_group_name
 from unisono.api.near_names import did_you_mean
 from unisono.errors import ApiError
 from unisono.sdk.dependents import listed
+from unisono.sdk.fixes.workload_groups import read_workload_group, why_unscheduled
 from unisono.sdk.refusal_causes import with_meant
 from unisono.sdk.waiting import UnboundPod, unbound_pods
-from unisono.sdk.workload_groups import read_workload_group, why_unscheduled
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod

@@ -26,7 +26,7 @@ from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
 from unisono.sdk.fixes.json_diff import json_diff
 from unisono.sdk.fixes.owners import Raw, read
-from unisono.sdk.workload_groups import group_named_in, is_workload_group
+from unisono.sdk.fixes.workload_groups import group_named_in, is_workload_group
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient

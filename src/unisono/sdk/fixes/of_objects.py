@@ -15,8 +15,8 @@ from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.of_changes import changed, command, create
 from unisono.sdk.fixes.owners import Raw
+from unisono.sdk.fixes.workload_groups import named_in
 from unisono.sdk.refusal_causes import ABOVE_LIMIT, missing_pods
-from unisono.sdk.workload_groups import named_in
 
 _ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
 _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
