@@ -9,6 +9,7 @@ import pytest
 from support.build import cluster, config, flatten, gang, group, node, nodes, pod, queue, schedule
 from unisono.api import kinds
 from unisono.cluster.state import ClusterState
+from unisono.engine.closing.messages import without_numbers
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict
@@ -148,17 +149,45 @@ def test_the_condition_has_volcanos_text_and_what_would_help() -> None:
     assert condition.message == (
         "3/6 tasks in gang unschedulable: pod group is not ready, 6 Pending, 6 minAvailable; "
         "Pending: 3 Schedulable, 3 Unschedulable. Origin reason is j-w-3: "
-        "0/3 nodes are unavailable: 3 Insufficient cpu; to start it: lower minAvailable to 3, or add 3 nodes like n000"
+        "0/3 nodes are unavailable: 3 Insufficient cpu: "
+        "only 3 of 6 pods fit on the usable nodes even if they were empty: cpu 6 is asked for, "
+        "and they have cpu 3; to start it: lower minAvailable to 3, or add 3 nodes like n000"
     )
     assert update.events[-1][2].startswith("6/6 tasks in gang unschedulable: pod group is not ready, 6 Pending")
 
 
 def test_pod_conditions_say_where_each_pod_stands() -> None:
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2)))
+    why = "only 1 of 2 pods fit on the usable nodes even if they were empty: cpu 2 is asked for, and they have cpu 1"
+    waits = "Pod ns/j-w-0 can possibly be assigned to n000, once minAvailable is satisfied"
     assert [(c.pod, c.reason, c.message) for c in decisions.pod_conditions] == [
-        ("j-w-0", "Unschedulable", "Pod ns/j-w-0 can possibly be assigned to n000, once minAvailable is satisfied"),
-        ("j-w-1", "Unschedulable", "0/1 nodes are unavailable: 1 Insufficient cpu."),
+        ("j-w-0", "Unschedulable", f"{waits}: {why}"),
+        ("j-w-1", "Unschedulable", f"0/1 nodes are unavailable: 1 Insufficient cpu: {why}"),
     ]
+
+
+def test_a_pod_that_was_not_tried_gets_no_reason_of_another_one() -> None:
+    """The gang is given up at its first pod, which selects a label; the other one selects nothing."""
+    first = pod("j-a-0", "j", cpu=1, role="a", selector={"disk": "ssd"})
+    state = cluster(nodes(1, cpu=4), group("j", 2), [first, pod("j-b-0", "j", cpu=1, role="b")])
+    told = {one.pod: one.message for one in schedule(state).pod_conditions}
+    assert told["j-a-0"].startswith(("0/1 nodes are unavailable: 1 node(s) didn't match", "1 of 2 tasks can be placed"))
+    assert not told["j-b-0"].startswith("0/1 nodes")
+    assert all("disk=ssd" in message for message in told.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("cpu 4 is asked for, and cpu 1 of 8 is free", "cpu 4 is asked for, and cpu 2.5 of 8 is free", True),
+        ("memory 4Gi is asked for", "memory 16Gi is asked for", True),
+        ("default/hog holds cpu 4", "default/hog-2 holds cpu 4", False),
+        ("1 of 2 nodes is cordoned (n-1)", "1 of 2 nodes is cordoned (n-2)", False),
+        ("queue a has capability cpu 4", "queue b has capability cpu 4", False),
+    ],
+)
+def test_amounts_alone_are_no_news_for_every_pod(before: str, after: str, same: bool) -> None:
+    assert (without_numbers(before) == without_numbers(after)) is same
 
 
 def _nodes_that_come(state: ClusterState, decisions: Decisions, cpu: int) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Verdict
 
+_NUMBERS = re.compile(r"(?<![\w-])\d[\d.]*[a-zA-Z]{0,2}(?![\w-])")
 _LABELS = [status.label for status in TaskStatus]
 SCHEDULED_REASON = "tasks in gang are ready to be scheduled"
 
@@ -40,19 +44,34 @@ def condition_message(job: JobState, report: JobReport | None) -> str:
 
 
 def with_verdict(message: str, verdict: Verdict | None) -> str:
-    """Volcano's text, and behind it what it does not say: the refusal of a queue, and what would help."""
+    """Volcano's text, and behind it the verdict, as every other place words it, and what would help."""
     if verdict is None:
         return message
-    if not verdict.reasons and verdict.cause is not Cause.NOT_TRIED:
+    if verdict.cause is not Cause.NOT_TRIED:
         message = f"{message.rstrip('.')}: {verdict.message}"
     if verdict.spared:
         message = f"{message.rstrip('.')}; no pod is evicted for it: {verdict.spared}"
     return f"{message.rstrip('.')}; to start it: {verdict.suggestion}" if verdict.suggestion else message
 
 
-def event_message(job: JobState, report: JobReport | None) -> str:
-    """The same with the number of pending pods, for the event."""
-    return f"{job.counts[TaskStatus.PENDING]}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+def event_message(job: JobState, report: JobReport | None, verdict: Verdict | None) -> str:
+    """The same with the number of pending pods, for the event, which does not say what would help."""
+    text = f"{job.counts[TaskStatus.PENDING]}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+    return f"{text.rstrip('.')}: {verdict.message}" if verdict is not None else text
+
+
+def pod_message(own: str, verdict: Verdict | None) -> str:
+    """Why a pod has no node: what the nodes say of it, and the verdict on its gang."""
+    if verdict is None or verdict.cause is Cause.NOT_TRIED:
+        return own
+    told = own.rstrip(".")
+    return verdict.message if told in verdict.message else f"{told}: {verdict.message}"
+
+
+@lru_cache(maxsize=4096)
+def without_numbers(message: str) -> str:
+    """What stays of a message while amounts change, which are no reason to tell every pod again."""
+    return _NUMBERS.sub("", message)
 
 
 def pod_waits_for_gang(namespace: str, name: str, node: str) -> str:

@@ -33,7 +33,7 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
         try:
             _close_job(cycle, job, report, verdicts.get(job.key), known)
             if job.counts[TaskStatus.PENDING] or job.key in held:
-                _close_pods(cycle, job, report, held.get(job.key, []))
+                _close_pods(cycle, job, report, verdicts.get(job.key), held.get(job.key, []))
         except Exception as error:  # one job's status does not keep others from being written
             cycle.fail(f"status of PodGroup {job.key}", error)
     _close_queues(cycle)
@@ -146,7 +146,7 @@ def _events(
     if phase not in _WAITING_PHASES:
         events.append(("Normal", "Scheduled", "pod group is ready"))
     elif verdict is not None:
-        events.append(("Warning", "Unschedulable", messages.event_message(job, report)))
+        events.append(("Warning", "Unschedulable", messages.event_message(job, report, verdict)))
     return tuple(events)
 
 
@@ -166,7 +166,7 @@ def _close_held(cycle: Cycle, job: JobState, held: Held, names: Sequence[str]) -
             _condition(cycle, task, "Schedulable", text, "")
 
 
-def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Held) -> None:
+def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verdict | None, held: Held) -> None:
     names = cycle.session.snapshot.nodes.names
     _close_held(cycle, job, held, names)
     if not job.counts[TaskStatus.PENDING]:
@@ -176,21 +176,35 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Hel
     # Node autoscalers act on Unschedulable alone, and try those on the free nodes first. Where a gang lacks nodes, all
     # of it must take part: else the pods without a place seem to fit where the others are to go, and no node comes.
     waits = "Unschedulable" if fit else "Schedulable"
-    general = messages.job_fit_text(job, report if fit == "" else None)
+    stuck = report.task.pod_class if report is not None and report.task is not None else None
+    of_stuck = messages.pod_message(fit, verdict)  # only of pods like the one that found no node
+    whole = messages.job_fit_text(job, report)
+    general = messages.pod_message(whole, verdict)
     for _, task in sorted(job.record.pending.items()):
         if task.gated or not task.owned or task.key in job.places:
             continue
         place = last.get(task.key)
         if place is None:
-            _condition(cycle, task, "Unschedulable", fit or general, "")
+            own, text = (fit, of_stuck) if fit and task.pod_class is stuck else (whole, general)
+            if not _is_told(task, "Unschedulable", own, text):
+                _condition(cycle, task, "Unschedulable", text, "")
             continue
         status, column = place
         if status is TaskStatus.PIPELINED:
             text = messages.pod_waits_for_release(task.namespace, task.name, names[column])
             _condition(cycle, task, "Unschedulable", text, "")
         else:
-            text = messages.pod_waits_for_gang(task.namespace, task.name, names[column])
-            _condition(cycle, task, waits, text, "")
+            own = messages.pod_waits_for_gang(task.namespace, task.name, names[column])
+            text = messages.pod_message(own, verdict)
+            if not _is_told(task, waits, own, text):
+                _condition(cycle, task, waits, text, "")
+
+
+def _is_told(task: Task, reason: str, own: str, text: str) -> bool:
+    """Whether the pod says the same already, but for amounts in the verdict on its gang."""
+    before, said = task.told
+    same = before == reason and own.rstrip(".") in said
+    return same and messages.without_numbers(said) == messages.without_numbers(text)
 
 
 def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str) -> None:
