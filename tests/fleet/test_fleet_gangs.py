@@ -186,6 +186,31 @@ async def test_a_lost_part_that_never_restarts_has_failed():
         assert world.copies()["b"] == []
 
 
+async def test_parts_find_each_other_by_their_environment():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 6)])
+        world.start()
+        await world.hyper("llm", {"name": "ps", "pods": 3, "clusters": ["a"]}, {"name": "w", "pods": 5})
+        await world.job("alone", 1)
+        await world.run(30)
+        copied = world.members["b"].find(JOBS, "default/llm-w-0")
+        variables = {each.name: each.value for each in copied.spec.tasks[0].template.spec.containers[0].env}
+        assert variables == {
+            "HYPERJOB_NAME": "llm",
+            "HYPERJOB_PART": "llm-w-0",
+            "HYPERJOB_PART_INDEX": "1",
+            "HYPERJOB_PART_COUNT": "2",
+            "HYPERJOB_WORLD_SIZE": "8",
+            "HYPERJOB_RANK_OFFSET": "3",
+            "HYPERJOB_PARTS": "llm-ps-0,llm-w-0",
+            "HYPERJOB_CLUSTERS": "a,b",
+            "HYPERJOB_HOSTS": "llm-ps-0-w-0.llm-ps-0,llm-w-0-w-0.llm-w-0",
+        }
+        alone = world.members[world.where()["alone"]].find(JOBS, "default/alone")
+        assert not alone.spec.tasks[0].template.spec.containers[0].env
+
+
 async def test_a_hub_that_starts_again_goes_on_with_a_reservation():
     async with fleet("a", "b") as world:
         world.join("a", [node("n1", 4)])

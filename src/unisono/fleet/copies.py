@@ -14,6 +14,7 @@ from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.controllers.patching import merge_diff, to_json
+from unisono.fleet.environment import with_environment
 from unisono.fleet.following import held_back
 
 _DEEPEST = 40
@@ -97,7 +98,16 @@ def copy_of(cluster: str, kind: Kind[Any], obj: Object) -> Copy | None:
     )
 
 
-def copy_to_write(kind: Kind[Any], job: Object, hub: str, generation: int, group: str, *, held: bool = False) -> Object:
+def copy_to_write(
+    kind: Kind[Any],
+    job: Object,
+    hub: str,
+    generation: int,
+    group: str,
+    *,
+    held: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Object:
     """The object that a member gets: the job without its status, marked, and with marks for its pods.
 
     Args:
@@ -107,6 +117,7 @@ def copy_to_write(kind: Kind[Any], job: Object, hub: str, generation: int, group
         generation: of this dispatch.
         group: name of the PodGroup that stands for the job on the hub.
         held: of a part of a gang: it gets no pods yet.
+        environment: of a part of a gang: variables of its containers.
 
     """
     value = to_json(job)
@@ -117,6 +128,8 @@ def copy_to_write(kind: Kind[Any], job: Object, hub: str, generation: int, group
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
     value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}
     value["spec"] = _marked(value.get("spec", {}), marks, {ORIGIN_GROUP: group}, 0)
+    if environment:
+        value["spec"] = with_environment(value["spec"], environment)
     if held:
         value["spec"] = held_back(value["spec"])
     copied: Object = msgspec.convert(value, kind.struct)

@@ -242,7 +242,10 @@ class DispatchController(Controller):
         if member is None or (held and not can_be_held(job)):
             return
         group = work.group.metadata.name
-        copied = copy_to_write(self.kind, job, self._state.hub, placement.generation, group, held=held)
+        environment = self._gangs.environment(job) if self._gangs is not None else None
+        copied = copy_to_write(
+            self.kind, job, self._state.hub, placement.generation, group, held=held, environment=environment
+        )
         try:
             async with member.writing() as client:
                 await self._write_copy(client, copied)

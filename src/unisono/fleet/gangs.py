@@ -44,6 +44,7 @@ from unisono.fleet.gang_decide import (
 from unisono.fleet.gang_record import GangRecord, record_of
 from unisono.fleet.gang_work import GangError, clusters_of, gang_group, gang_name
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.rendezvous import part_environment
 from unisono.fleet.work import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
@@ -154,6 +155,15 @@ class GangController(Controller):
             gang_name(hyper_job),
             clusters_of(hyper_job).get(_replicated(job), ()),
         )
+
+    def environment(self, job: Object) -> dict[str, str] | None:
+        """Variables by which a part finds the others; None for a job that stands alone."""
+        hyper_job = self.of_part(job)
+        if hyper_job is None:
+            return None
+        live, _ = self.parts(hyper_job)
+        found = part_environment(job.metadata.name, live, self.record(hyper_job)) if job.metadata.name in live else {}
+        return {"HYPERJOB_NAME": hyper_job.metadata.name, **found}
 
     def record(self, hyper_job: HyperJob) -> GangRecord:
         """Where its parts are."""
