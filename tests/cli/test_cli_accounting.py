@@ -95,6 +95,14 @@ def test_use_is_told_where_the_capacity_is_known() -> None:
     assert "GPUS USED" not in report_lines(report(capacity={"cpu": 1.0}))[2]
 
 
+def test_a_day_is_compared_with_what_there_was_on_it() -> None:
+    days = [Row("2026-11-01", gpu_hours=12.0, capacity={"nvidia.com/gpu": 24.0}), Row("2026-11-02", gpu_hours=1.0)]
+    lines = report_lines(report(by="day", rows=days, sizes=[]))
+    assert "50.0 %" in lines[3]
+    assert "%" not in lines[4]
+    assert "25.0 %" in lines[5]
+
+
 def test_csv_has_every_resource_and_no_formulas() -> None:
     rows = list(csv.DictReader(io.StringIO(report_csv(report()))))
     assert rows[0]["queue"] == "research"

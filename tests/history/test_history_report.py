@@ -133,6 +133,15 @@ def test_capacity_holds_until_it_changes() -> None:
         assert counting.report(0).capacity.get("nvidia.com/gpu", 0) == expected
 
 
+def test_each_day_has_the_capacity_of_that_day() -> None:
+    counting = Counting(window(12, 60), "day")
+    counting.interval(held(20, 50), job())
+    counting.capacity([Share(T0, "", "nvidia.com/gpu", capacity=8000), Share(T0 + DAY, "", "nvidia.com/gpu")])
+    report = counting.report(0)
+    assert [row.capacity.get("nvidia.com/gpu") for row in report.rows] == [96, 0, 0]
+    assert report.capacity == {"nvidia.com/gpu": 96}
+
+
 def test_of_an_hour_at_the_edge_the_part_within_counts() -> None:
     hour = Hour(T0, "q", "ns", "jobs.batch.volcano.sh", "", "nvidia.com/gpu")
     counting = Counting(window(0.5, 9), "user")

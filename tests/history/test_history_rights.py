@@ -123,6 +123,8 @@ async def test_rows_of_each_user(tmp_path: Path, user: str) -> None:
                 assert report["total"].get("gpu_hours", 0) == pytest.approx(len(SEEN[user]))
                 # How large the cluster is concerns who may see its nodes.
                 assert bool(report.get("capacity")) is (user in ("", "root"))
+                of_days = any(row.get("capacity") for row in report["rows"])
+                assert of_days is (by == "day" and user in ("", "root"))
                 if by == "namespace":
                     assert {row["key"] for row in report["rows"]} == {JOBS_OF[name][0] for name in SEEN[user]}
 

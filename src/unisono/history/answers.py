@@ -42,6 +42,7 @@ class Row(msgspec.Struct, omit_defaults=True):
         evictions: pods that had to go.
         failures: pods that failed.
         kind: of a job.
+        capacity: of the cluster on a day, as of the report; of days alone.
 
     """
 
@@ -54,6 +55,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     evictions: int = 0
     failures: int = 0
     kind: str = ""
+    capacity: dict[str, float] = {}
 
 
 class SizeRow(msgspec.Struct, omit_defaults=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from unisono.api.resources import is_bytes
@@ -83,6 +83,7 @@ class Counting:
         self._total = _Sum()
         self._sizes: dict[tuple[str, int, str], list[int]] = {}
         self._capacity: Counter[str] = Counter()
+        self._of_day: dict[str, Counter[str]] = {}
         self._summed = False
 
     def job(self, job: JobRecord) -> None:
@@ -134,8 +135,11 @@ class Counting:
         """The cluster's capacity of one resource, in the order of time; each holds until the next."""
         for share, following in zip(shares, [*shares[1:], None], strict=True):
             start, end = self._window.clip(share.at, following.at if following else 0)
-            if end > start:
-                self._capacity[share.resource] += share.capacity * (end - start)
+            for begin, low, high in pieces(start, end, _DAY):
+                amount = share.capacity * (high - low)
+                self._capacity[share.resource] += amount
+                if self._by == "day":
+                    self._of_day.setdefault(_day(begin), Counter())[share.resource] += amount
 
     def report(self, since: int) -> Report:
         """All of it.
@@ -145,6 +149,8 @@ class Counting:
 
         """
         rows = [each.row(key) for key, each in self._rows.items()]
+        for row in rows:
+            row.capacity = _in_hours(self._of_day.get(row.key, {}))
         if self._by == "day":
             rows.sort(key=lambda row: row.key)
         else:
@@ -157,7 +163,7 @@ class Counting:
             rows[:MOST_ROWS],
             self._total.row("total"),
             sizes[:MOST_ROWS],
-            {name: amount / HOUR / unit(name) for name, amount in sorted(self._capacity.items())},
+            _in_hours(self._capacity),
             self._summed,
             len(rows) > MOST_ROWS,
             since / 1000,
@@ -180,7 +186,7 @@ class Counting:
             case "user":
                 return job.user or NOBODY
             case "day":
-                return rfc3339(moment / 1000)[:10]
+                return _day(moment)
         return f"{job.namespace}/{job.name}" if job.name else "(older jobs)"
 
 
@@ -240,6 +246,14 @@ def size_of(job: JobRecord) -> tuple[int, str]:
         if job.gpus <= most * 1000:
             return number, name
     return len(_SIZES) + 1, "more than 512 GPUs"
+
+
+def _day(moment: int) -> str:
+    return rfc3339(moment / 1000)[:10]
+
+
+def _in_hours(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {name: amount / HOUR / unit(name) for name, amount in sorted(amounts.items())}
 
 
 def unit(name: str) -> int:

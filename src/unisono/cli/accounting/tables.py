@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.times import rfc3339
@@ -143,7 +143,7 @@ def _cells(report: Report, row: Row) -> list[str]:
     use = [
         "" if values[name] == "" else f"{100 * values[name]:.1f} %"
         for name in ("gpu_use", "cpu_use")
-        if _capacity(report, name)
+        if _capacity(report.capacity, name)
     ]
     waits = [duration_text(values[name]) if row.waiting.jobs else "" for name in ("wait_p50", "wait_p95", "wait_max")]
     hours = [f"{row.gpu_hours:.2f}", f"{row.cpu_hours:.2f}"]
@@ -156,10 +156,9 @@ def _values(report: Report, row: Row) -> list[Any]:
     good, bad = (row.ended.get(name, 0) for name in _OUTCOMES)
     parts = []
     for name, hours in (("gpu_use", row.gpu_hours), ("cpu_use", row.cpu_hours)):
-        capacity = _capacity(report, name)
-        # The capacity of one day is not that of the whole time.
-        shown = capacity and (report.by != "day" or row.key == "total")
-        parts.append(round(hours / capacity, 6) if shown else "")
+        # Of a day, what the cluster had on that day.
+        capacity = _capacity(row.capacity if report.by == "day" and row is not report.total else report.capacity, name)
+        parts.append(round(hours / capacity, 6) if capacity else "")
     return [
         ended,
         good,
@@ -177,17 +176,17 @@ def _values(report: Report, row: Row) -> list[Any]:
     ]
 
 
-def _capacity(report: Report, use: str) -> float:
+def _capacity(hours_of: Mapping[str, float], use: str) -> float:
     """Hours that the cluster had of cards or of CPUs; 0 where that is not known."""
     from unisono.history.records import is_gpu
 
-    return sum(
-        hours for name, hours in report.capacity.items() if (is_gpu(name) if use == "gpu_use" else name == "cpu")
-    )
+    return sum(hours for name, hours in hours_of.items() if (is_gpu(name) if use == "gpu_use" else name == "cpu"))
 
 
 def _use_headers(report: Report) -> list[str]:
-    return [text for name, text in (("gpu_use", "gpus used"), ("cpu_use", "cpus used")) if _capacity(report, name)]
+    return [
+        text for name, text in (("gpu_use", "gpus used"), ("cpu_use", "cpus used")) if _capacity(report.capacity, name)
+    ]
 
 
 def _size(row: Any) -> Sequence[Any]:
