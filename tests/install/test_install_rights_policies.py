@@ -109,3 +109,42 @@ def test_policies_about_rights_fail_closed_and_look_at_objects_on_their_way_out(
         assert "matchConditions" not in spec
         assert {each["reason"] for each in spec["validations"]} == {"Forbidden"}
         assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE"]
+
+
+AUTHORS = [
+    ("names no one", None, None, "CREATE", set(), True),
+    ("names its author", "alice", None, "CREATE", set(), True),
+    ("names another user", "bob", None, "CREATE", set(), False),
+    ("made for a user", "bob", None, "CREATE", {"act-for"}, True),
+    ("keeps the name, changed by another", "bob", "bob", "UPDATE", set(), True),
+    ("another name later", "alice", "bob", "UPDATE", set(), False),
+    ("no name any more", None, "bob", "UPDATE", set(), False),
+    ("a name later", "alice", None, "UPDATE", set(), False),
+    ("changed for a user", "bob", None, "UPDATE", {"act-for"}, True),
+]
+
+
+@pytest.mark.parametrize("kind", ["job", "podgroup", "pytorchjob"])
+@pytest.mark.parametrize(
+    ("what", "name", "before", "operation", "may", "expected"), AUTHORS, ids=[each[0] for each in AUTHORS]
+)
+def test_whose_object_it_is_cannot_be_chosen(
+    kind: str, what: str, name: str | None, before: str | None, operation: str, may: set[str], expected: bool
+) -> None:
+    def noted(user: str | None) -> dict[str, Any]:
+        notes = {"annotations": {"unisono.io/user": user}} if user else {}
+        return {"metadata": {"name": "x", "namespace": "a", **notes}}
+
+    values = {
+        "object": noted(name),
+        "oldObject": noted(before) if operation == "UPDATE" else None,
+        "authorizer": Authorizer(
+            lambda asked: asked.verb in may and (asked.group, asked.resource) == (QUEUE, "queues")
+        ),
+        "request": {"operation": operation, "userInfo": {"username": "alice"}},
+    }
+    found = [
+        compile_expression(rule.expression(), frozenset(values)).evaluate(values, Budget()) is True
+        for rule in rules(f"{kind}-user")
+    ]
+    assert all(found) is expected

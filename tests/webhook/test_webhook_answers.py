@@ -256,3 +256,54 @@ def test_what_scale_writes_and_the_task_get_one_number(replicas: int, scaled: in
         new["spec"]["replicas"] = old["spec"]["replicas"] = scaled
     after = patched(new, mutate(ask(new, old, "UPDATE"), view(queue("default"))))
     assert (after["spec"]["replicas"], after["spec"]["tasks"][0]["replicas"]) == (number, number)
+
+
+ALICE = {"username": "alice", "groups": ["ml"]}
+
+
+@pytest.mark.parametrize(
+    ("users", "may", "allowed"),
+    [("alice", False, True), ("group:ml", False, True), ("bob", False, False), ("bob", True, True)],
+)
+def test_a_queue_is_for_the_users_that_it_names_and_those_with_the_verb(users: str, may: bool, allowed: bool) -> None:
+    gold = queue("gold")
+    gold.metadata.annotations = {"unisono.io/users": users}
+    for value in (job(queue="gold"), training("gold")):
+        question = ask(value, userInfo=ALICE)
+        answer = check(question, view(gold), may_use=lambda _request, name: may and name == "gold")
+        assert answer["response"]["allowed"] is allowed
+        if not allowed:
+            assert 'queue gold is not for user "alice"' in answer["response"]["status"]["message"]
+
+
+def training(name: str) -> dict[str, Any]:
+    worker = {"replicas": 1, "template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}}
+    policy = {"schedulingPolicy": {"queue": name}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "t", "namespace": "ns"},
+        "spec": {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("author", "given", "owned", "noted"),
+    [
+        (ALICE, None, False, "alice"),
+        (ALICE, "bob", False, "alice"),
+        ({"username": "system:serviceaccount:kubeflow:operator"}, None, True, None),
+        ({"username": "root", "groups": ["system:masters"]}, "bob", False, "bob"),
+    ],
+    ids=["written down", "not another's", "made by an operator", "masters act for others"],
+)
+def test_who_submits_a_job_is_written_down(
+    author: dict[str, Any], given: str | None, owned: bool, noted: str | None
+) -> None:
+    value = job()
+    value["metadata"]["annotations"] = {"unisono.io/user": given} if given else {}
+    if owned:
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "t", "uid": "u", "controller": True}
+        value["metadata"]["ownerReferences"] = [owner]
+    after = patched(value, mutate(ask(value, userInfo=author), view(queue("default"))))
+    assert after["metadata"]["annotations"].get("unisono.io/user") == noted

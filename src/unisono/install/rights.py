@@ -15,6 +15,7 @@ from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
+from unisono.api.policies.rights import ACT_FOR
 from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
@@ -101,6 +102,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create", JOB_SETS, RAY_CLUSTERS),
     *_on("get list watch create patch delete", k.JOBS, k.PODS, k.POD_GROUPS),
     *_on("get list watch create patch", k.QUEUES),
+    # What is made of a user's object carries the user's name.
+    Right(k.QUEUES.group, k.QUEUES.plural, (ACT_FOR,)),
     *_on("get list watch create delete", k.COMMANDS),
     *_on("get list watch create patch delete", k.SERVICES),
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
@@ -134,6 +137,8 @@ CONTROLLERS: tuple[Right, ...] = (
 
 WEBHOOK: tuple[Right, ...] = (
     *_on("list watch", k.QUEUES, k.NAMESPACES),
+    # Whether the author of a job may use its queue.
+    Right("authorization.k8s.io", "subjectaccessreviews", ("create",)),
     *(Right("admissionregistration.k8s.io", hooks, ("get", "patch"), ("unisono",)) for hooks in _HOOKS),
 )
 

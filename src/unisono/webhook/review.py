@@ -22,6 +22,7 @@ from unisono.api.validation import validate
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import Operation, Request, Settings
 from unisono.apiserver.admission.request import Clocked
+from unisono.apiserver.admission.tenants import MayUse
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
 from unisono.webhook.json_patch import json_patch, overlaid
@@ -56,6 +57,7 @@ class Question:
     raw: dict[str, Any] | None
     old_raw: dict[str, Any] | None
     user: str
+    groups: tuple[str, ...] = ()
 
     @property
     def leaving(self) -> bool:
@@ -86,6 +88,7 @@ def read(body: bytes) -> Question:
             raw=request.get("object"),
             old_raw=request.get("oldObject"),
             user=str((request.get("userInfo") or {}).get("username") or ""),
+            groups=tuple(map(str, (request.get("userInfo") or {}).get("groups") or ())),
         )
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise BadReview(f"this is no AdmissionReview: {error}") from error
@@ -123,6 +126,7 @@ def check(
     view: Clocked,
     settings: Settings = _SETTINGS,
     advise: Callable[[ConfigMap], list[str]] = lambda _map: [],
+    may_use: MayUse = lambda _request, _queue: True,
 ) -> dict[str, Any]:
     """Yes, perhaps with warnings, or no with the Status that the client gets.
 
@@ -131,6 +135,7 @@ def check(
         view: other objects.
         settings: of the rules.
         advise: says what to tell the writer of a ConfigMap.
+        may_use: whether roles let the user use the queue of a name.
 
     """
     kind = question.kind
@@ -148,7 +153,7 @@ def check(
                 raise invalid(kind, question.name, problems)
         before = old.obj if old is not None and question.operation == "UPDATE" else None
         request = _request(question, kind, new.obj, before)
-        for rule in checking(kind, settings):
+        for rule in checking(kind, settings, may_use):
             rule(request, view)
         if question.operation != "DELETE":
             warnings = [*object_warnings(kind, new.obj), *(advise(new.obj) if isinstance(new.obj, ConfigMap) else ())]
@@ -189,7 +194,17 @@ def _decoded(kind: Kind[Any], raw: dict[str, Any] | None) -> Decoded[Object] | N
 def _request(question: Question, kind: Kind[Any], obj: Object, old: Object | None) -> Request:
     operation: Operation = question.operation  # type: ignore[assignment]
     name = question.name or obj.metadata.name
-    return Request(operation, kind, question.namespace or None, name, obj, old, question.subresource, question.user)
+    return Request(
+        operation,
+        kind,
+        question.namespace or None,
+        name,
+        obj,
+        old,
+        question.subresource,
+        question.user,
+        question.groups,
+    )
 
 
 def _answer(question: Question, error: ApiError | None = None) -> dict[str, Any]:

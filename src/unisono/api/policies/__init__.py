@@ -10,9 +10,10 @@ from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLAT
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
 from unisono.api.policies.pod import HAS_BUDGET, budget_rules
-from unisono.api.policies.rights import command_rules, priority_rules
+from unisono.api.policies.rights import command_rules, priority_rules, user_rules
 from unisono.api.policies.rule import Policy
 from unisono.api.policies.scheduling import QUEUE_VARIABLES, pod_group_rules, queue_removal_rules, queue_rules
+from unisono.api.training_kinds import KUBEFLOW_KINDS
 
 POLICIES: tuple[Policy, ...] = (
     Policy(kinds.JOBS, "jobs", {"spec": "object.spec"}, job_rules("spec")),
@@ -35,6 +36,8 @@ POLICIES: tuple[Policy, ...] = (
 RIGHTS: tuple[Policy, ...] = (
     Policy(kinds.COMMANDS, "commands", {}, command_rules()),
     Policy(kinds.POD_GROUPS, "podgroup-priority", {}, priority_rules()),
+    *(Policy(kind, f"{kind.kind.lower()}-user", {}, user_rules()) for kind in (kinds.JOBS, kinds.POD_GROUPS)),
+    *(Policy(kind, f"{kind.kind.lower()}-user", {}, user_rules()) for kind in KUBEFLOW_KINDS),
 )
 """Rules about who asks: they refuse with Forbidden, and hold for objects on their way out too."""
 

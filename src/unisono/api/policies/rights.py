@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.annotations import USER
 from unisono.api.commands import TARGETS
 from unisono.api.kind import Kind
 from unisono.api.policies.rule import Rule, given, text
 
 _TARGET = "object.target"
+ACT_FOR = "act-for"
+"""The verb, on queues, of those who say for which user an object is."""
+QUEUE_GROUP = "scheduling.volcano.sh"
 VERBS = ("update", "patch")
 """Either lets a user change the target, which is what a command does."""
 
@@ -45,6 +49,27 @@ def priority_rules() -> tuple[Rule, ...]:
             text("spec.priorityClassName: priority classes of the system are for kube-system only"),
         ),
     )
+
+
+def user_rules() -> tuple[Rule, ...]:
+    """Whose job it is, on which limits and shares of users rest, is not for its author to choose.
+
+    A new object names its author or no one; later the name stays. Components that act for others have the verb.
+    """
+    queues = f"authorizer.group('{QUEUE_GROUP}').resource('queues')"
+    own = f"{_noted('object')} == '' || {_noted('object')} == request.userInfo.username"
+    kept = f"{_noted('object')} == {_noted('oldObject')}"
+    return (
+        Rule(
+            f"(request.operation == 'UPDATE' ? ({kept}) : ({own})) || {queues}.check('{ACT_FOR}').allowed()",
+            text(f"metadata.annotations[{USER}]: it names who submits the object, and cannot be chosen or changed"),
+        ),
+    )
+
+
+def _noted(obj: str) -> str:
+    notes = f"{obj}.metadata.annotations"
+    return f"(has({notes}) && '{USER}' in {notes} ? {notes}['{USER}'] : '')"
 
 
 def _authorizer(kind: Kind[Any]) -> str:
