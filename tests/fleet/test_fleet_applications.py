@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from support.examples import examples
 from unisono.api.annotations import APPLICATION
 from unisono.api.application import Application
-from unisono.api.decode import decode
+from unisono.api.decode import decode, encode
 from unisono.api.fleet import AttachedCluster, Fleet
 from unisono.api.fleet_kinds import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.errors import ConfigError, Unavailable
 from unisono.fleet.applications.bundle import bundle
 from unisono.fleet.applications.destinations import Place, destinations, interval, prunes, suspended, waits_for
+from unisono.fleet.applications.status import Result, status_of
 from unisono.fleet.applications.sync import Owner, remove, sync
 
 OWNER = Owner("the-hub", "fleets/policies", "policies-0")
@@ -225,6 +226,17 @@ def test_a_fleet_that_is_not_there_is_told() -> None:
     found = destinations(app, fleets("a").get, {}.get)
     assert not found.places
     assert found.problem == 'there is no Fleet "g" in the namespace fleets'
+
+
+def test_an_application_of_too_many_places_is_told_and_its_status_stays_small() -> None:
+    many = [f"cluster-{number}" for number in range(1000)]
+    app = application(destination={"fleet": "f"}, syncPolicies=[{}] * 5)
+    found = destinations(app, fleets(*many).get, {}.get)
+    assert found.problem == "its policies go to 5000 places, more than 4000: divide it"
+    app = application(destination={"fleet": "f"}, syncPolicies=[{}] * 4)
+    found = destinations(app, fleets(*many).get, {}.get)
+    results = dict.fromkeys(found.places, Result(False, 0, "x" * 5000))
+    assert len(encode(status_of(app, found, results, {}, "2026-01-01T00:00:00Z"))) < 1_500_000
 
 
 @pytest.mark.parametrize(

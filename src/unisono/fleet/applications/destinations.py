@@ -13,6 +13,8 @@ from unisono.api.times import duration_or_none
 DEFAULT_INTERVAL: Final = 600.0
 """Seconds between two looks at what a policy brought, where the policy names no interval."""
 SHORTEST_INTERVAL: Final = 10.0
+MOST_PLACES: Final = 4000
+"""Policies times clusters of one Application: its status names each."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,6 +74,8 @@ def destinations(
         labels = (destination.cluster_selector.match_labels if destination.cluster_selector else None) or {}
         for cluster in _chosen(fleet, labels, clusters):
             places.setdefault(Place(cluster, policy_name(application, index)), index)
+    if len(places) > MOST_PLACES:
+        return Destinations(problem=f"its policies go to {len(places)} places, more than {MOST_PLACES}: divide it")
     return Destinations(places)
 
 

@@ -12,6 +12,8 @@ from unisono.fleet.applications.destinations import Destinations, Place
 
 READY: Final = "Ready"
 _LONGEST = 1024
+# A status names each place. With more than a few places messages are shorter: it stays below the largest object.
+_FEW_PLACES, _SHORT = 200, 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class Result:
     synced: bool
     objects: int = 0
     message: str = ""
+
+
+_UNSEEN: Final = Result(False, 0, "not looked at yet")
 
 
 def status_of(
@@ -51,8 +56,9 @@ def status_of(
         # What was brought stays as it is, and so does what is known of it.
         clusters = application.status.clusters
         return _status(application, clusters, False, "NoDestination", wanted.problem, now)
-    rows = [_row(place, results.get(place, Result(False, 0, "not looked at yet"))) for place in wanted.places]
-    rows += [_row(place, leaving[place]) for place in sorted(leaving)]
+    longest = _LONGEST if len(wanted.places) + len(leaving) <= _FEW_PLACES else _SHORT
+    rows = [_row(place, results.get(place, _UNSEEN), longest) for place in wanted.places]
+    rows += [_row(place, leaving[place], longest) for place in sorted(leaving)]
     late = [row for row in rows if not row.synced]
     if not late:
         return _status(application, rows, True, "Synced", "", now)
@@ -66,13 +72,13 @@ def brought(application: Application) -> list[Place]:
     return [Place(row.cluster or "", row.policy or "") for row in application.status.clusters or ()]
 
 
-def _row(place: Place, result: Result) -> ClusterSyncStatus:
+def _row(place: Place, result: Result, longest: int) -> ClusterSyncStatus:
     return ClusterSyncStatus(
         cluster=place.cluster,
         policy=place.policy,
         synced=result.synced,
         objects=result.objects,
-        message=result.message[:_LONGEST] or None,
+        message=result.message[:longest] or None,
     )
 
 
