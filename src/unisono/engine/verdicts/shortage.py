@@ -142,6 +142,20 @@ class Shortages:
             parts.append(f"{promised} is promised to jobs that were admitted before it")
         return Lack("; ".join(parts), _of(free, short)), short[0]
 
+    def find_room(self, job: JobState, kinds: list[Kind], masks: list[BoolArray]) -> int:
+        """How many of a gang's pods have a place or would find one now, at most its minimum.
+
+        Args:
+            job: waits.
+            kinds: what its pods ask for.
+            masks: ``[N]`` for each of them, the nodes that it may use.
+
+        """
+        orders = (1, -1) if len(kinds) > 1 else (1,)
+        idle = self.cycle.session.nodes.idle
+        found = max((sum(_placed(kinds[::way], idle, masks[::way])) for way in orders), default=0)
+        return min(found + job.ready_count, max(job.min_member, 1))
+
     def fitting_roles(self, kinds: list[Kind]) -> str:
         """``each of 4 pods of role worker would fit``: roles that some node could hold, beside one that none could."""
         nodes = self.cycle.session.nodes
@@ -207,11 +221,13 @@ class Shortages:
         return told
 
 
-def _placed(kinds: list[Kind], amounts: Matrix) -> list[int]:
-    """How many pods of each kind find room one after the other, on the fullest nodes first."""
+def _placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = None) -> list[int]:
+    """How many pods of each kind find room one after the other, on the fullest nodes first, where ``masks`` let it."""
     free, placed = np.maximum(amounts, 0), []
-    for kind in kinds:
+    for at, kind in enumerate(kinds):
         room = (free[kind.rows] // kind.amounts[:, None]).min(axis=0)
+        if masks is not None:
+            room = np.where(masks[at], room, 0)
         if kind.port:
             room = np.minimum(room, 1)
         order = np.argsort(room, kind="stable")

@@ -57,9 +57,17 @@ def _verdict(
         message,
         need=dict(refusal.need),
         have=dict(free) or dict(refusal.have),
-        tasks_placeable=waiting.placeable,
+        tasks_placeable=max(waiting.placeable, _would_fit(waiting)),
         holders=holders,
     )
+
+
+def _would_fit(waiting: Waiting) -> int:
+    """Pods that would find a place if admission let them try, as far as labels, taints and amounts tell."""
+    tools, usable = waiting.tools, waiting.cycle.session.nodes.table
+    everywhere = usable.ready & ~usable.unschedulable
+    masks = [tools.capacity.allowed(kind.pod_class) if kind.pod_class else everywhere for kind in waiting.kinds]
+    return tools.shortages.find_room(waiting.job, waiting.kinds, masks)
 
 
 def share(waiting: Waiting) -> Draft | None:
