@@ -9,7 +9,7 @@ from fleet_world import fleet, node
 
 from unisono.api.annotations import MEMBER_REASONS, RESERVE_TIMEOUT, RESTART_POLICY, START_TIMEOUT, WORKER_LOST_TIMEOUT
 from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.kinds import JOBS
+from unisono.api.kinds import JOBS, NODES
 from unisono.errors import Unavailable
 
 STAGE = {"name": "stage", "pods": 4, "replicas": 2}
@@ -238,6 +238,25 @@ async def test_a_deleted_hyper_job_leaves_nothing():
         world.hub_client.collect_garbage()
         await world.run(20)
         assert world.copies() == {"a": [], "b": []}
+
+
+async def test_a_split_policy_that_becomes_wrong_keeps_its_gang_waiting_and_no_one_else():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 2)])
+        world.start()
+        await world.hyper("llm", STAGE)
+        await world.run(20)
+        # One card cannot be shared over two parts; then there is room for the gang.
+        wrong = {"mode": "static", "accelerators": 1, "acceleratorType": "nvidia.com/gpu"}
+        patch = [{"op": "add", "path": "/spec/replicatedJobs/0/splitPolicy", "value": wrong}]
+        await world.hub_client.patch(HYPER_JOBS, "llm", patch, namespace="default", patch_type="json")
+        world.members["b"].put(NODES, node("n2", 8))
+        await world.job("other", 2)
+        await world.run(60)
+        places = world.where()
+        assert places.pop("other")
+        assert set(places.values()) == {""}
 
 
 async def test_parts_in_different_queues_wait_and_other_jobs_go_on():

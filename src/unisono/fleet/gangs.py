@@ -161,9 +161,13 @@ class GangController(Controller):
         hyper_job = self.of_part(job)
         if hyper_job is None:
             return None
-        live, _ = self.parts(hyper_job)
-        found = part_environment(job.metadata.name, live, self.record(hyper_job)) if job.metadata.name in live else {}
-        return {"HYPERJOB_NAME": hyper_job.metadata.name, **found}
+        own = {"HYPERJOB_NAME": hyper_job.metadata.name}
+        try:
+            live, _ = self.parts(hyper_job)
+        except SplitError:
+            return own
+        name = job.metadata.name
+        return {**own, **part_environment(name, live, self.record(hyper_job))} if name in live else own
 
     def record(self, hyper_job: HyperJob) -> GangRecord:
         """Where its parts are."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
 from unisono.api.keys import JOB_NAME
+from unisono.controllers.hyperjob.split import SplitError
 from unisono.controllers.job.view import JobView
 from unisono.controllers.owners import controller_of
 from unisono.engine.decisions import Bind
@@ -200,7 +201,10 @@ class TargetFinder:
             hyper_job = self._gangs.hyper_job(key)
             if hyper_job is None or hyper_job.metadata.uid != owner.uid:
                 return None
-            return GangTarget(self._gangs, self._feed, hyper_job)
+            try:
+                return GangTarget(self._gangs, self._feed, hyper_job)
+            except SplitError:
+                return None  # its parts run on as they are until the policy can be followed
         controller = self._by_kind.get(owner.kind)
         job = controller.job(key) if controller is not None else None
         if controller is None or job is None or job.metadata.uid != owner.uid:
