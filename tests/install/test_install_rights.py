@@ -124,6 +124,7 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(create|get) podtemplates|(create|get) provisioningrequests.*": "machines by the cluster autoscaler",
         r"patch (machines|machinedeployments).*": "machines by Cluster API",
         r"create pods/eviction|patch nodes": "the same: machines that are given back",
+        r"act-for queues.*": "the policy about users of jobs, which a cluster asks by its own authorizer",
         r"(create|get|patch) queues.*": "root and default that are missing, and states of queues",
         rf"delete ({KINDS})\..*": "jobs whose time after their end is over",
         rf"patch ({KINDS})\..*": "jobs that are suspended or resumed by their owner, and conditions of runtimes",
@@ -142,6 +143,7 @@ UNUSED: dict[str, dict[str, str]] = {
     "webhook": {
         r"patch (mutating|validating)webhookconfigurations.*": "the trust in its authority (tests/integration)",
         r"patch secrets": "certificates that are renewed",
+        r"create subjectaccessreviews.*": "queues that are for the users that they name (tests/webhook)",
     },
     "agent": {
         r"delete pods": "pods with a grace period",
