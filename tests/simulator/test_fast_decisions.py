@@ -17,8 +17,10 @@ from support.examples import examples
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.podclass import PodClass
 from unisono.engine.config_file.reader import load_config
+from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
 from unisono.engine.plugins.reservation.plan import Endings
 from unisono.simulator.clusters.model import Cluster, make_node, make_queue
@@ -61,6 +63,8 @@ def plainly() -> Iterator[None]:
         patch.setattr(JobBook, "refresh", _forgetting(JobBook.refresh))
         patch.setattr(EquivalenceBatches, "skip", lambda *_: False)
         patch.setattr(EquivalenceBatches, "fail", lambda *_: False)
+        patch.setattr(Evictions, "known_to_fail", lambda *_: False)
+        patch.setattr(EvictionGuardPlugin, "moved_by_evictions", False)
         patch.setattr(plan, "_is_room", lambda *given: plan._dealt(*given) is not None)
         yield
 

@@ -28,7 +28,9 @@ def run(cycle: Cycle) -> None:
         jobs = cycle.orders.jobs(by_queue[queue.name])
         while len(jobs):
             job = jobs.pop()
-            place_starving(cycle, evictions_of(cycle), job, cycle.pending(job), between_jobs)
+            evictions = evictions_of(cycle)
+            if not evictions.known_to_fail(job, job.record.pending.values(), between_jobs):
+                place_starving(cycle, evictions, job, cycle.pending(job), between_jobs)
         for job in by_queue[queue.name]:
             _within(cycle, job, within_job)
 
@@ -50,8 +52,8 @@ def _rules(cycle: Cycle) -> tuple[Rule, Rule]:
 
 def _within(cycle: Cycle, job: JobState, rule: Rule) -> None:
     """Better tasks of a job take the places of worse ones until one finds none."""
-    if len({task.priority for task in job.record.tasks.values()}) < 2:
-        return
+    if job.shape or len({task.priority for task in job.record.tasks.values()}) < 2:
+        return  # the waiting pods of a job with a shape are all it has, and equal
     for task in cycle.pending(job):
         if not cycle.hooks.starving(job):
             return

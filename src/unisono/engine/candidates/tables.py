@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Tables:
         asked = _asked(hooks)
         self.scope = max((plugin.scope for plugin in asked), default=Scope.CLASS)
         self._by_subject = list(dict.fromkeys(plugin for plugin in asked if plugin.scope is Scope.JOB))
+        self._answers: list[Callable[..., Any]] | None = None
         self._pipelining = session.pipelining
 
     def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
@@ -75,7 +77,9 @@ class Tables:
             return subject.queue.name
         if not self._by_subject or self.hooks.guard.failures:
             return subject.key
-        parts = [self.hooks.query(plugin, "answers_alike", pod_class) for plugin in self._by_subject]
+        if self._answers is None:
+            self._answers = [self.hooks.question(plugin, "answers_alike") for plugin in self._by_subject]
+        parts = [answer(pod_class) for answer in self._answers]
         return subject.key if None in parts else f"{subject.queue.name}/{'/'.join(parts)}"
 
 

@@ -72,12 +72,15 @@ class AcceleratedHooks:
         static_by_kin: ``static_filter`` and ``static_score`` look at nothing of a class that its kin (``PodClass.kin``)
             has not in common: not at what it requests, its ports, volumes and devices. False is always right, and
             slower where pods request many different amounts.
+        moved_by_evictions: ``moved`` does nothing unless RELEASING is one of the states. Then the engine may place jobs
+            of one shape together, and pass over those that would fail like the one before. False is always right.
 
     """
 
     pure: ClassVar[bool]
     by_shape: ClassVar[bool] = False
     static_by_kin: ClassVar[bool] = False
+    moved_by_evictions: ClassVar[bool] = False
 
     # ---- what it says of itself
 

@@ -83,6 +83,7 @@ class Cycle:
         self.jobs = self.session.active
         self.strays = [] if len(self.jobs) == len(snapshot.active) else _strays(self.session)
         self._valid: dict[str | int, Any] = {}
+        self._set_back = bool(snapshot.setbacks)
 
     def report(self, job: JobState) -> JobReport:
         """The job's report, new if it had none."""
@@ -93,6 +94,10 @@ class Cycle:
 
     def valid(self, job: JobState) -> bool:
         """Whether the job may be placed at all; asked once per cycle."""
+        if job.shape and not (job.places or self._set_back or self.hooks.guard.out or job.key in self._valid):
+            found = self._valid.get(job.shape, _UNKNOWN)
+            if found is None:
+                return True  # as another one of its shape; jobs are mostly valid
         setback = self.session.snapshot.setbacks.get(job.key)
         if setback is not None and setback.waiting:
             self.report(job).setback = setback

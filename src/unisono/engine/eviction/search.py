@@ -6,7 +6,7 @@ those nodes only, best first. Everything happens in the transaction and can be t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ class Evictions:
 
     # ---- jobs of the same shape
 
-    def known_to_fail(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> bool:
+    def known_to_fail(self, job: JobState, tasks: Iterable[Task], rule: Rule) -> bool:
         """A job of the same shape, better placed in the order, has got nothing since the last commit."""
         shape = self._shape(job, tasks, rule)
         return shape is not None and self._failed.get(shape) == self._commits()
@@ -87,7 +87,7 @@ class Evictions:
         if shape is not None:
             self._failed[shape] = self._commits()
 
-    def _shape(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> tuple[Any, ...] | None:
+    def _shape(self, job: JobState, tasks: Iterable[Task], rule: Rule) -> tuple[Any, ...] | None:
         if not job.shape or job.places or any(task.never_preempts for task in tasks):
             return None
         if not self.cycle.hooks.by_shape("job_key", "starving", "pipelined", "victims", "preemptive"):

@@ -36,17 +36,19 @@ class EquivalenceBatches:
     def _shared(self) -> bool:
         """Whether plug-ins answer by shape all that the placing of a job depends on, but for nodes."""
         hooks = self.cycle.hooks
-        return hooks.by_shape("ready", "missing", "pipelined") and not hooks.has("moved") and not hooks.hosted("placed")
+        by_shape = hooks.by_shape("ready", "missing", "pipelined")
+        return by_shape and not hooks.hears_placements() and not hooks.hosted("placed")
 
     def _like(self, job: JobState) -> tuple[int, str] | None:
         """Its shape, and what tells it apart where plug-ins look at the job itself; None: it is like no other."""
-        if not job.shape or not job.record.pending:
+        shape, cycle = job.shape, self.cycle
+        if not shape or not job.record.pending:
             return None
-        if self.cycle.tables.scope is not Scope.JOB:
-            return job.shape, ""
-        self.cycle.session.subject = job
-        alike = self.cycle.tables.alike(next(iter(job.record.pending.values())).pod_class)
-        return None if alike == job.key else (job.shape, alike)
+        if cycle.tables.scope is not Scope.JOB:
+            return shape, ""
+        cycle.session.subject = job
+        alike = cycle.tables.alike(next(iter(job.record.pending.values())).pod_class)
+        return None if alike == job.key else (shape, alike)
 
     def _fresh(self, job: JobState) -> bool:
         """It has a shape, and nothing has happened to it in this session."""
@@ -133,7 +135,21 @@ class EquivalenceBatches:
         hooks = self.cycle.hooks
         if not self._failed or queue.record.fifo or hooks.guard.failures or hooks.hosted("overused"):
             return False
-        return jobs.take_while(self.fail) > 0
+        if self._failed_in != self.state():
+            return False
+        silent = not self._asks and not self.cycle.fits.reasons
+        return jobs.take_while(self._fail_silently if silent else self.fail) > 0
+
+    def _fail_silently(self, job: JobState) -> bool:
+        """As `fail` in the state in which others have failed, where nothing is asked and no reason is told."""
+        if job.places or job.key in self.cycle.reports:
+            return False
+        like = self._like(job)
+        report = self._failed.get(like) if like is not None else None
+        if report is None:
+            return False
+        self.cycle.reports[job.key] = JobReport(quota=report.quota)
+        return True
 
     def fail(self, job: JobState) -> bool:
         """Report what became of a job of the same shape, when nothing has been placed since then."""
@@ -144,9 +160,6 @@ class EquivalenceBatches:
         if report is None:
             return False
         cycle = self.cycle
-        if not self._asks and not cycle.fits.reasons:
-            cycle.reports[job.key] = JobReport(quota=report.quota)
-            return True
         tasks = cycle.orders.tasks(list(job.record.pending.values()))
         if self._asks and cycle.hooks.prefilter(tasks[0]) is not None:
             return False

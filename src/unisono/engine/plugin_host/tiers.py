@@ -160,6 +160,10 @@ class PluginTiers:
             known = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
         return known
 
+    def hears_placements(self) -> bool:
+        """Whether a plug-in wants to hear of each pod that is placed."""
+        return any(not plugin.moved_by_evictions for plugin, _ in self.flat["moved"])
+
     # ---- failures
 
     def failure_of(self, job: JobState) -> Failure | None:

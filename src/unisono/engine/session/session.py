@@ -207,7 +207,15 @@ class Session:
     @cached_property
     def active(self) -> list[JobState]:
         """Jobs with pending tasks or not yet running, in order of their keys."""
-        return [state for key in sorted(self.snapshot.active) if (state := self.job(key)) is not None]
+        known, jobs, found = self._jobs, self.snapshot.jobs, list[JobState]()
+        for key in sorted(self.snapshot.active):
+            record = jobs.get(key)
+            queue = self.queues.get(record.queue) if record is not None and record.known else None
+            if record is not None and queue is not None:
+                state = known.get(key) or JobState(record, queue, self.snapshot.priority_of(record))
+                known[key] = state
+                found.append(state)
+        return found
 
     def opened(self) -> Mapping[str, JobState]:
         """Jobs that have been asked for in this session."""

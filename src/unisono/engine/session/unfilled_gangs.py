@@ -41,7 +41,11 @@ def note_unfilled(snapshot: Snapshot, now: float) -> None:
     """Follow which gangs get no pods, from cycle to cycle."""
     book = snapshot.memo.of(UnfilledGangs, UnfilledGangs)
     found: dict[str, tuple[float, int]] = {}
+    jobs = snapshot.jobs
     for key in snapshot.active:
+        job = jobs.get(key)
+        if job is None or len(job.tasks) >= job.min_member:
+            continue  # nearly all
         number = _unfilled(snapshot, key)
         if number is not None:
             since, before = book.seen.get(key, (now, number))

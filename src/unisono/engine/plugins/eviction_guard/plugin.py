@@ -47,6 +47,7 @@ class EvictionGuardPlugin(Plugin):
     """Minimum run time, eviction rate and least lost work."""
 
     name = _NAME
+    moved_by_evictions = True
     known_arguments = (_RUN, _RUN_QUEUES, _RUN_CLASSES, _PER_CYCLE, _PER_WINDOW, _PER_QUEUE, _WINDOW, _LEAST)
 
     def __init__(self, config: PluginConfig) -> None:

@@ -110,12 +110,11 @@ class ReservationPlugin(Plugin):
         return plans
 
     def _follow(self, job: JobState) -> None:
-        """When a gang has started for which room was kept, room is kept for the next one, before others are served."""
+        """Gangs have started for which room was kept: it is kept for the next ones, before others are served."""
         left = [plan for plan in self.plans if not plan.job.is_ready]
-        if len(left) < len(self.plans):
-            first = next((one for one, _ in self.starved if not one.is_ready), None)
-            if first is not job or left:  # nothing is kept from the first in line, which is about to be served
-                self.plans = self._planned(left)
+        first = next((one for one, _ in self.starved if not one.is_ready), None)
+        if first is not job or left:  # nothing is kept from the first in line, which is about to be served
+            self.plans = self._planned(left)
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Only while room is kept."""
@@ -128,18 +127,30 @@ class ReservationPlugin(Plugin):
     def answers_alike(self, pod_class: PodClass) -> str | None:
         """Which of the plans concern the subject; the queue is told apart anyway."""
         job = self.session.subject
-        return None if job is None else ",".join([plan.job.key for plan in self._heeded(job, pod_class)])
+        if job is None:
+            return None
+        heeded = self._heeded(job, pod_class)
+        return ",".join([plan.job.key for plan in heeded]) if heeded else ""
 
     def _heeded(self, job: JobState, pod_class: PodClass) -> list[Plan]:
         """Plans from which pods of the class may take nothing when they are the job's."""
-        self._follow(job)
-        heeded: list[Plan] = []
         for plan in self.plans:
-            if job is plan.job:
+            if plan.job.is_ready:
+                self._follow(job)
+                break
+        heeded: list[Plan] = []
+        longest = -1.0
+        for plan in self.plans:
+            other = plan.job
+            if job is other:
                 break  # those behind it in line may not keep anything from it
-            ahead = job.priority > plan.job.priority or job.broken
-            if not (ahead or plan.job.is_ready or self._ends_in_time(job, pod_class, plan)):
-                heeded.append(plan)
+            if job.priority > other.priority or job.broken or other.is_ready:
+                continue
+            if plan.start < inf:
+                longest = self._longest_run(job, pod_class) if longest < 0 else longest
+                if longest and self.session.now + longest <= plan.start:
+                    continue  # its pods have ended when the gang can start
+            heeded.append(plan)
         return heeded
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
@@ -155,11 +166,6 @@ class ReservationPlugin(Plugin):
             refused = ~plan.leaves(pod_class, nodes.columns, nodes.used + nodes.pipelined)
             vetoes.append(Veto(refused, Reason(f"node(s) were kept for PodGroup {plan.job.key}", cause=Cause.RESERVED)))
         return vetoes
-
-    def _ends_in_time(self, job: JobState, pod_class: PodClass, plan: Plan) -> bool:
-        """Whether pods of the class that start now are known to have ended when the gang could start."""
-        longest = self._longest_run(job, pod_class) if plan.start < inf else 0.0
-        return bool(longest) and self.session.now + longest <= plan.start
 
     def _longest_run(self, job: JobState, pod_class: PodClass) -> float:
         """Seconds that the job's waiting pods of the class run at most; 0.0 where that is not known of one."""

@@ -49,6 +49,8 @@ class RunEstimates:
         One that is beyond what is stated is expected to end at once; one that is beyond what earlier runs show, a step
         later than it has been so far.
         """
+        if not self.learned:
+            return self._stated_end(task)
         now, began = self.session.now, task.since or task.created
         seconds = self.seconds(task)
         if not seconds:
@@ -58,11 +60,20 @@ class RunEstimates:
         stated = self.stated(task)
         if stated and began + stated <= now:
             return now
-        if not self.learned:
-            return now
         over = now - began - seconds
         later = began + seconds + next((step for step in _STEPS if step > over), over + _STEPS[-1])
         return min(later, began + stated) if stated else later
+
+    def _stated_end(self, task: Task) -> float:
+        """As `end`, by what is stated alone: the same moment from cycle to cycle, until that has come."""
+        job = self.session.snapshot.jobs.get(task.job)
+        end: float | None = job.derived.get(task) if job is not None else None
+        if end is None:
+            seconds = self.stated(task)
+            end = (task.since or task.created) + seconds if seconds else 0.0
+            if job is not None:
+                job.derived[task] = end
+        return max(end, self.session.now) if end else 0.0
 
 
 def _seconds(text: str) -> float:
