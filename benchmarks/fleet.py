@@ -21,8 +21,8 @@ from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config_file.reader import default_config
 from unisono.fleet.config import for_hub
-from unisono.fleet.copies import Placement
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.jobs.copies import Placement
 from unisono.gc_pauses import collector_paused
 from unisono.scheduler.feed import Feed
 

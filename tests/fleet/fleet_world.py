@@ -26,9 +26,9 @@ from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import Invalid, Unavailable
-from unisono.fleet.copies import placement_of
-from unisono.fleet.gang_record import GangRecord, record_of
 from unisono.fleet.hub import Hub
+from unisono.fleet.hyper_jobs.record import GangRecord, record_of
+from unisono.fleet.jobs.copies import placement_of
 from unisono.kube.controller import Manager
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.scheduler.settings import FixedConfig

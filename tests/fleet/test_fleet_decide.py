@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from unisono.api.kinds import JOBS
-from unisono.fleet.copies import Copy, Placement
-from unisono.fleet.decide import JobView, MemberView, decide, is_trusted, may_take_work
+from unisono.fleet.jobs.copies import Copy, Placement
+from unisono.fleet.jobs.decide import JobView, MemberView, decide, is_trusted, may_take_work
 
 UP, DOWN, LOST = MemberView(True), MemberView(False, 60.0), MemberView(False, 1000.0)
 BOTH = {"a": UP, "b": UP}

@@ -14,7 +14,7 @@ from unisono.api.decode import decode
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.api.training_kinds import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.controllers.patching import to_json
-from unisono.fleet.following import can_be_held, changes, held_back, is_held
+from unisono.fleet.jobs.following import can_be_held, changes, held_back, is_held
 from unisono.sdk.commands import job_command
 
 

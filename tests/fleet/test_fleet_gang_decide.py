@@ -8,10 +8,10 @@ from unisono.api.annotations import GANG
 from unisono.api.base import ObjectMeta
 from unisono.api.hyper_job import HyperJob
 from unisono.api.kinds import JOBS
-from unisono.fleet.copies import Copy, Placement
-from unisono.fleet.decide import MemberView
-from unisono.fleet.gang_decide import GangView, PartView, RestartPolicy, decide_gang
-from unisono.fleet.gang_record import GangRecord, Place, record_of
+from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
+from unisono.fleet.hyper_jobs.record import GangRecord, Place, record_of
+from unisono.fleet.jobs.copies import Copy, Placement
+from unisono.fleet.jobs.decide import MemberView
 
 UP, SILENT, LOST = MemberView(True), MemberView(False, 60.0), MemberView(False, 1000.0)
 BOTH = {"a": UP, "b": UP}

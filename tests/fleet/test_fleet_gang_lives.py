@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.api.kinds import JOBS
-from unisono.fleet.copies import Copy, Placement
-from unisono.fleet.decide import JobView, MemberView, decide, is_trusted
-from unisono.fleet.gang_decide import GangView, PartView, RestartPolicy, decide_gang
-from unisono.fleet.gang_record import GangRecord
+from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
+from unisono.fleet.hyper_jobs.record import GangRecord
+from unisono.fleet.jobs.copies import Copy, Placement
+from unisono.fleet.jobs.decide import JobView, MemberView, decide, is_trusted
 
 MEMBERS = ("a", "b", "c")
 PARTS = ("x", "y", "z")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.api.kinds import JOBS
-from unisono.fleet.copies import Copy, Placement
-from unisono.fleet.decide import JobView, MemberView, decide, is_trusted
+from unisono.fleet.jobs.copies import Copy, Placement
+from unisono.fleet.jobs.decide import JobView, MemberView, decide, is_trusted
 
 NAMES = ("a", "b", "c")
 TIMEOUT = 100.0

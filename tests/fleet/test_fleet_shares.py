@@ -8,7 +8,7 @@ from fleet_world import World, fleet, node
 
 from unisono.api.annotations import WORKER_LOST_TIMEOUT
 from unisono.api.kinds import JOBS
-from unisono.fleet.copies import placement_of
+from unisono.fleet.jobs.copies import placement_of
 
 SHARES = """
 actions: "enqueue, allocate, reclaim"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodSpec
-from unisono.fleet.copies import Placement
-from unisono.fleet.stand_ins import StandIns
-from unisono.fleet.translation import Origin
+from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.stand_ins import StandIns
+from unisono.fleet.jobs.translation import Origin
 
 A, B = Origin("hub", "a"), Origin("hub", "b")
 HOME = Placement("a", 1)

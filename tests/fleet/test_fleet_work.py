@@ -13,10 +13,10 @@ from unisono.api.keys import GROUP_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
 from unisono.api.training_kinds import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
-from unisono.fleet import translation
-from unisono.fleet.copies import Placement, copy_of, copy_to_write, placement_of, status_patch
-from unisono.fleet.translation import Origin
-from unisono.fleet.work import has_ended, work_of
+from unisono.fleet.jobs import translation
+from unisono.fleet.jobs.copies import Placement, copy_of, copy_to_write, placement_of, status_patch
+from unisono.fleet.jobs.translation import Origin
+from unisono.fleet.jobs.work import has_ended, work_of
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
 TORCH = {"spec": {"containers": [{"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}

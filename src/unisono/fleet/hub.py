@@ -25,17 +25,17 @@ from unisono.fleet.applications.builtin import BuiltIn, Manifests
 from unisono.fleet.applications.controller import ApplicationsController
 from unisono.fleet.applications.target import HttpTarget, Targets
 from unisono.fleet.config import HubConfig
-from unisono.fleet.copies import Placement
-from unisono.fleet.dispatch import DispatchController
-from unisono.fleet.gangs import GangController
+from unisono.fleet.dispatch.controller import DispatchController
+from unisono.fleet.dispatch.orders import OrdersController
+from unisono.fleet.dispatch.placing import Dispatching, TakingBack
+from unisono.fleet.dispatch.targets import TargetFinder
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.members import Connect, FleetsController, MembersController, connect
-from unisono.fleet.orders import OrdersController
-from unisono.fleet.placing import Dispatching, TakingBack
+from unisono.fleet.hyper_jobs.controller import GangController
+from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.work import KINDS
+from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
-from unisono.fleet.targets import TargetFinder
-from unisono.fleet.work import KINDS
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager

@@ -14,11 +14,11 @@ from unisono.api.core import Node, Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, NODES, PODS
 from unisono.api.topology import HyperNode
-from unisono.fleet import translation
-from unisono.fleet.copies import Copy, Placement, copy_of
-from unisono.fleet.decide import MemberView
-from unisono.fleet.stand_ins import Change, StandIns
-from unisono.fleet.translation import Origin
+from unisono.fleet.jobs import translation
+from unisono.fleet.jobs.copies import Copy, Placement, copy_of
+from unisono.fleet.jobs.decide import MemberView
+from unisono.fleet.jobs.stand_ins import Change, StandIns
+from unisono.fleet.jobs.translation import Origin
 from unisono.kube.client import EventType
 from unisono.scheduler.feed import Feed
 

@@ -19,7 +19,7 @@ from unisono.controllers.patching import merge_diff, to_json
 from unisono.controllers.queue.decide import ROOT
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.member import Member
+from unisono.fleet.members.member import Member
 from unisono.kube.controller import Context, Controller
 
 _log = structlog.get_logger(__name__)

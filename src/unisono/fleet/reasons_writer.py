@@ -12,8 +12,8 @@ from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.status import READY_STATES, count
-from unisono.fleet.gangs import WaitingParts
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.hyper_jobs.controller import WaitingParts
 from unisono.fleet.reasons import by_member, by_part
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock

@@ -8,7 +8,7 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.errors import ConfigError, NotFound
-from unisono.fleet.work import KINDS
+from unisono.fleet.jobs.work import KINDS
 
 if TYPE_CHECKING:
     from unisono.kube.client import Client

@@ -17,7 +17,7 @@ from unisono.cli.connection import connect
 from unisono.cli.fleet.processes import stop
 from unisono.cli.options import Where
 from unisono.errors import ApiError, ConfigError, NotFound, UnisonoError
-from unisono.fleet import joining
+from unisono.fleet.members import joining
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient

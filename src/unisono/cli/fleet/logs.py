@@ -11,8 +11,8 @@ from unisono.cli.connection import connect
 from unisono.cli.fleet.jobs import job_of
 from unisono.cli.options import Where
 from unisono.errors import NotFound, UnisonoError
-from unisono.fleet.copies import placement_of
-from unisono.fleet.credentials import member_config
+from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.members.credentials import member_config
 from unisono.kube.kubeconfig import ClusterConfig
 
 

@@ -10,8 +10,8 @@ from unisono.cli.connection import connect
 from unisono.cli.fleet.jobs import all_jobs
 from unisono.cli.options import Where
 from unisono.errors import Conflict, NotFound
-from unisono.fleet.copies import placement_of
-from unisono.fleet.work import has_ended
+from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.work import has_ended
 from unisono.kube.client import Client
 
 _TRIES = 5

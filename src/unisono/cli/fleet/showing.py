@@ -21,8 +21,8 @@ from unisono.cli.fleet.jobs import all_jobs, job_of
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
 from unisono.controllers.owners import controller_of
-from unisono.fleet.copies import placement_of
-from unisono.fleet.work import has_ended
+from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.work import has_ended
 
 _MAIN = ("cpu", "memory")
 

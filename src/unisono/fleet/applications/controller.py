@@ -28,7 +28,7 @@ from unisono.fleet.applications.status import Result, brought, status_of
 from unisono.fleet.applications.sync import Owner, remove, sync
 from unisono.fleet.applications.target import HttpTarget, Target, Targets
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.member import Member
+from unisono.fleet.members.member import Member
 from unisono.kube.controller import Context, Controller
 from unisono.kube.discovery import UnknownKind
 

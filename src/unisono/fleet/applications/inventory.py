@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from unisono.api.annotations import APPLICATION, HUB
 from unisono.fleet.applications.bundle import Ref, rank
-from unisono.fleet.joining import ACCOUNT_NAMESPACE
+from unisono.fleet.members.joining import ACCOUNT_NAMESPACE
 
 NAMESPACE: Final = ACCOUNT_NAMESPACE
 _OBJECTS = "objects"

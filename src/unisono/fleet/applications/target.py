@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from unisono.errors import AlreadyExists, NotFound
 from unisono.fleet.applications.bundle import Ref
-from unisono.fleet.member import Member
+from unisono.fleet.members.member import Member
 from unisono.kube.clock import Clock
 from unisono.kube.discovery import Resource, ResourceMap, UnknownKind, discover, request_json
 

@@ -15,11 +15,11 @@ from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import owned_by
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, NotFound
-from unisono.fleet.copies import Copy
-from unisono.fleet.dispatch import DispatchController, Members
-from unisono.fleet.following import is_held
+from unisono.fleet.dispatch.controller import DispatchController, Members
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.member import Busy
+from unisono.fleet.jobs.copies import Copy
+from unisono.fleet.jobs.following import is_held
+from unisono.fleet.members.member import Busy
 from unisono.kube.controller import Context, Controller
 
 _WAIT_SECONDS: Final = 2.0

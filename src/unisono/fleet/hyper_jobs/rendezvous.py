@@ -7,7 +7,7 @@ from typing import Final
 
 from unisono.api.batch import Job
 from unisono.controllers.job.view import JobView
-from unisono.fleet.gang_record import GangRecord
+from unisono.fleet.hyper_jobs.record import GangRecord
 
 MOST_PARTS: Final = 256
 """Gangs of more parts get no lists of them: every container would carry the lists."""

@@ -16,9 +16,9 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, NODES, PODS
 from unisono.api.topology import HyperNode
 from unisono.errors import ApiError, Unavailable
-from unisono.fleet.decide import MemberView
 from unisono.fleet.hub_state import HubState, lean_node
-from unisono.fleet.sinks import MemberSink
+from unisono.fleet.jobs.decide import MemberView
+from unisono.fleet.members.sinks import MemberSink
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
 from unisono.kube.reflector import Reflector

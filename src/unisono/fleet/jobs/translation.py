@@ -16,7 +16,7 @@ from unisono.api.core import Node, Pod
 from unisono.api.keys import GROUP_NAME, REGION_BETA, TOPOLOGY_REGION
 from unisono.api.meta import LabelSelector
 from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
-from unisono.fleet.naming import (
+from unisono.fleet.jobs.naming import (
     CLUSTER_TIER,
     CLUSTER_TIER_NAME,
     REGION_TIER,

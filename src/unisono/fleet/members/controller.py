@@ -30,13 +30,13 @@ from unisono.api.times import rfc3339
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import write_status
 from unisono.errors import ConfigError, NotFound
-from unisono.fleet.copies import Placement
-from unisono.fleet.credentials import member_config
-from unisono.fleet.decide import MemberView, may_take_work
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.member import Member, Probe
-from unisono.fleet.summary import MemberSummary, summaries
-from unisono.fleet.work import KINDS
+from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.decide import MemberView, may_take_work
+from unisono.fleet.jobs.work import KINDS
+from unisono.fleet.members.credentials import member_config
+from unisono.fleet.members.member import Member, Probe
+from unisono.fleet.members.summary import MemberSummary, summaries
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
 from unisono.kube.http import HttpClient

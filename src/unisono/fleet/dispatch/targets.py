@@ -13,10 +13,10 @@ from unisono.controllers.hyperjob.split import SplitError
 from unisono.controllers.job.view import JobView
 from unisono.controllers.owners import controller_of
 from unisono.engine.decisions import Bind
-from unisono.fleet.copies import placement_of
-from unisono.fleet.dispatch import DispatchController
-from unisono.fleet.gangs import GangController
-from unisono.fleet.naming import cluster_of
+from unisono.fleet.dispatch.controller import DispatchController
+from unisono.fleet.hyper_jobs.controller import GangController
+from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.naming import cluster_of
 from unisono.scheduler.feed import Feed
 
 

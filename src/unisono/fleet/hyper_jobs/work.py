@@ -33,8 +33,8 @@ from unisono.controllers.job.pod_group import pod_group_for, smallest_gang
 from unisono.controllers.job.view import JobView
 from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
 from unisono.errors import UnisonoError
-from unisono.fleet.naming import CLUSTER_TIER_NAME
-from unisono.fleet.work import Work
+from unisono.fleet.jobs.naming import CLUSTER_TIER_NAME
+from unisono.fleet.jobs.work import Work
 
 Priorities = Callable[[str | None], int]
 _CLUSTER_BOUND = NetworkTopologySpec(mode="hard", highest_tier_name=CLUSTER_TIER_NAME)

@@ -13,10 +13,10 @@ import msgspec
 
 from unisono.api.annotations import CLUSTER, DISPATCH, ORIGIN_UID
 from unisono.api.core import Pod
-from unisono.fleet import translation
-from unisono.fleet.copies import Placement
-from unisono.fleet.naming import cluster_of, within
-from unisono.fleet.translation import Origin
+from unisono.fleet.jobs import translation
+from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.naming import cluster_of, within
+from unisono.fleet.jobs.translation import Origin
 from unisono.kube.client import EventType
 
 Change = tuple[EventType, Pod]

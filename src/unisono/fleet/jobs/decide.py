@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from unisono.fleet.copies import Copy, Placement
+from unisono.fleet.jobs.copies import Copy, Placement
 
 WORKER_LOST_TIMEOUT: Final = 900.0
 """Seconds that a member may be lost before its jobs go elsewhere."""

@@ -14,8 +14,8 @@ from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.controllers.patching import merge_diff, to_json
-from unisono.fleet.environment import with_environment
-from unisono.fleet.following import held_back
+from unisono.fleet.jobs.environment import with_environment
+from unisono.fleet.jobs.following import held_back
 
 _DEEPEST = 40
 # Written by the hub's API server alone.

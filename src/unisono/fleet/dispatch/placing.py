@@ -14,9 +14,9 @@ from unisono.cluster.bind_failures import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.engine.decisions import Bind
 from unisono.errors import UnisonoError
+from unisono.fleet.dispatch.targets import Target, TargetFinder
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.naming import cluster_of
-from unisono.fleet.targets import Target, TargetFinder
+from unisono.fleet.jobs.naming import cluster_of
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
 

@@ -15,7 +15,7 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
 from unisono.errors import ConfigError
-from unisono.fleet.work import KINDS
+from unisono.fleet.jobs.work import KINDS
 from unisono.kube.kubeconfig import ClusterConfig
 
 ACCOUNT = "unisono-hub"

@@ -15,7 +15,7 @@ import msgspec
 
 from unisono.api.annotations import GANG
 from unisono.api.base import Object
-from unisono.fleet.copies import Placement
+from unisono.fleet.jobs.copies import Placement
 
 _MOST_NUMBER = 10**9
 

@@ -21,15 +21,15 @@ from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
-from unisono.fleet.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
-from unisono.fleet.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
-from unisono.fleet.decide import JobView, Steps, decide, is_trusted
-from unisono.fleet.following import can_be_held, changes, is_held
-from unisono.fleet.gang_work import part_work
-from unisono.fleet.gangs import OWNER_INDEX, GangController, Part
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.member import Busy, Member
-from unisono.fleet.work import Work, has_ended, work_of
+from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
+from unisono.fleet.hyper_jobs.work import part_work
+from unisono.fleet.jobs.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
+from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
+from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
+from unisono.fleet.jobs.following import can_be_held, changes, is_held
+from unisono.fleet.jobs.work import Work, has_ended, work_of
+from unisono.fleet.members.member import Busy, Member
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from unisono.fleet.copies import Copy, Placement
-from unisono.fleet.decide import WORKER_LOST_TIMEOUT, MemberView
-from unisono.fleet.gang_record import GangRecord, Place
+from unisono.fleet.hyper_jobs.record import GangRecord, Place
+from unisono.fleet.jobs.copies import Copy, Placement
+from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT, MemberView
 
 RESERVE_SECONDS: Final = 300.0
 """Seconds in which every member must have accepted its part."""

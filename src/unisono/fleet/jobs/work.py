@@ -31,7 +31,7 @@ from unisono.controllers.training.kubeflow.decide import decide as decide_traini
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray.cluster import decide as decide_ray
-from unisono.fleet.naming import CLUSTER_TIER_NAME
+from unisono.fleet.jobs.naming import CLUSTER_TIER_NAME
 
 Decide = Callable[[Seen[Any], float], Plan]
 Priorities = Callable[[str | None], int]

@@ -28,11 +28,8 @@ from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, Conflict, NotFound
-from unisono.fleet.copies import Copy, Placement, placement_of
-from unisono.fleet.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
-from unisono.fleet.decide import is_trusted
-from unisono.fleet.following import can_be_held, is_held
-from unisono.fleet.gang_decide import (
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.hyper_jobs.decide import (
     RESERVE_SECONDS,
     START_SECONDS,
     GangSteps,
@@ -41,11 +38,14 @@ from unisono.fleet.gang_decide import (
     RestartPolicy,
     decide_gang,
 )
-from unisono.fleet.gang_record import GangRecord, record_of
-from unisono.fleet.gang_work import GangError, clusters_of, gang_group, gang_name
-from unisono.fleet.hub_state import HubState
-from unisono.fleet.rendezvous import part_environment
-from unisono.fleet.work import has_ended
+from unisono.fleet.hyper_jobs.record import GangRecord, record_of
+from unisono.fleet.hyper_jobs.rendezvous import part_environment
+from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name
+from unisono.fleet.jobs.copies import Copy, Placement, placement_of
+from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
+from unisono.fleet.jobs.decide import is_trusted
+from unisono.fleet.jobs.following import can_be_held, is_held
+from unisono.fleet.jobs.work import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 

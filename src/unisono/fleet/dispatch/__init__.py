@@ -1,0 +1,1 @@
+"""Carries out where jobs go: placements, copies in members, their status back, and orders to them."""

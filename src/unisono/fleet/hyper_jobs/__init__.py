@@ -1,0 +1,1 @@
+"""HyperJobs of a hub: parts in several members that start together or not at all."""
