@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +21,13 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 _LEADS = ("resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators")
 MOST_FILES: Final = 2000
 LARGEST_FILE: Final = 8 * 1024**2
-_OBJECTS, _WRAPPER = "unisono-objects.json", ".unisono-wrapper"
+MOST_BYTES: Final = 32 * 1024**2
+"""Size of all manifests of a folder."""
+_OBJECTS = "objects.json"
+# Fields by which kustomize reads files, or fetches them where they are URLs.
+_READS = ("path", "paths", "files", "envs", "env", "patchesstrategicmerge")
+# Their files and folders are read as further settings of kustomize.
+_PLUGINS = ("generators", "transformers", "validators")
 
 
 def inside(root: Path, path: str) -> Path:
@@ -39,6 +48,8 @@ def inside(root: Path, path: str) -> Path:
 async def build(root: Path, policy: KustomizationPolicy, run: programs.Run, seconds: float) -> list[Mapping[str, Any]]:
     """The objects of a folder, with the policy's ``components``, ``patches`` and ``images``.
 
+    Nothing is written into the source: its links may lead anywhere. What is made for it is made beside ``root``.
+
     Raises:
         ConfigError: the folder cannot be built, or would fetch from elsewhere.
 
@@ -47,25 +58,37 @@ async def build(root: Path, policy: KustomizationPolicy, run: programs.Run, seco
     if kustomization(folder) is None:
         if policy.components:
             raise ConfigError("kustomization.components: the folder needs a kustomization.yaml for components")
-        objects = [each for file in _files(folder) for each in _read(file)]
-        return await transformed(objects, policy, root, run, seconds)
+        objects = await asyncio.to_thread(lambda: [each for file in _files(folder) for each in _read(file)])
+        return await transformed(objects, policy, root.parent, run, seconds)
     components = _components(root, folder, policy)
     for each in (folder, *components):
-        _check(each, root)
-    if not (policy.patches or policy.images or components):
-        return _parsed(await run([*_builder(), str(folder)], root, seconds))
-    return _parsed(await run([*_builder(), str(_wrap(root, folder, components, policy))], root, seconds))
+        await asyncio.to_thread(_check, each, root)
+    _check_reads(policy.patches, "kustomization.patches")
+    if policy.patches or policy.images or components:
+        folder = _wrap(root, folder, components, policy)
+    return _parsed(await run([*_builder(), str(folder)], root.parent, seconds))
 
 
 async def transformed(
     objects: Sequence[Mapping[str, Any]], policy: KustomizationPolicy, folder: Path, run: programs.Run, seconds: float
 ) -> list[Mapping[str, Any]]:
-    """Objects with the policy's ``patches`` and ``images``; untouched without them."""
+    """Objects with the policy's ``patches`` and ``images``; untouched without them.
+
+    Args:
+        objects: to change.
+        policy: how.
+        folder: below which files for kustomize may be made.
+        run: how programs are run.
+        seconds: for how long at most.
+
+    """
     if not (policy.patches or policy.images):
         return list(objects)
-    (folder / _OBJECTS).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
-    (folder / _NAMES[0]).write_text(json.dumps(_wrapped(policy, [_OBJECTS], [])))
-    return _parsed(await run([*_builder(), str(folder)], folder, seconds))
+    _check_reads(policy.patches, "kustomization.patches")
+    made = _fresh(folder)
+    (made / _OBJECTS).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    (made / _NAMES[0]).write_text(json.dumps(_wrapped(policy, [_OBJECTS], [])))
+    return _parsed(await run([*_builder(), str(made)], folder, seconds))
 
 
 def kustomization(folder: Path) -> Path | None:
@@ -79,12 +102,15 @@ def _components(root: Path, folder: Path, policy: KustomizationPolicy) -> list[P
 
 
 def _wrap(root: Path, folder: Path, components: Sequence[Path], policy: KustomizationPolicy) -> Path:
-    """A kustomization of its own around the source's, which stays as it is."""
-    wrapper = root / _WRAPPER
-    wrapper.mkdir(exist_ok=True)
-    paths = [str(Path("..") / each.relative_to(root.resolve())) for each in (folder, *components)]
+    """A kustomization of its own for the source's, which stays as it is."""
+    wrapper = _fresh(root.parent)
+    paths = [os.path.relpath(each, wrapper) for each in (folder, *components)]
     (wrapper / _NAMES[0]).write_text(json.dumps(_wrapped(policy, paths[:1], paths[1:])))
     return wrapper
+
+
+def _fresh(folder: Path) -> Path:
+    return Path(tempfile.mkdtemp(prefix="made-", dir=folder)).resolve()
 
 
 def _wrapped(policy: KustomizationPolicy, resources: list[str], components: list[str]) -> dict[str, Any]:
@@ -107,37 +133,86 @@ def _builder() -> list[str]:
 
 def _check(folder: Path, root: Path) -> None:
     """Refuse what kustomize would fetch: all that a kustomization leads to is in the source."""
-    waiting, seen = [folder], set()
+    root = root.resolve()
+    waiting, seen = [(folder, False)], set()
     while waiting:
-        current = waiting.pop()
-        if current in seen:
+        current, plugin = waiting.pop()
+        if (current, plugin) in seen:
             continue
-        seen.add(current)
+        seen.add((current, plugin))
         file = kustomization(current)
         if file is None:
             continue
+        shown = str(file.relative_to(root))
+        if not file.resolve().is_relative_to(root):
+            raise ConfigError(f"{shown} leads out of the source")
         for value in _read(file):
-            for lead in _leads(value):
-                target = (current / lead).resolve()
-                if "://" in lead or not target.exists() or not target.is_relative_to(root.resolve()):
-                    shown = file.relative_to(root.resolve())
-                    raise ConfigError(f'{shown}: "{lead}" is not in the source, and nothing is fetched from elsewhere')
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{shown} is no kustomization")
+            # kustomize takes its fields in any case.
+            fields = {str(key).lower(): each for key, each in value.items()}
+            _check_reads(fields, shown)
+            for field, lead in _leads(fields, shown):
+                target = _target(current, lead)
+                if target is None or not target.is_relative_to(root):
+                    raise _fetched(shown, lead)
+                as_plugin = plugin or field in _PLUGINS
                 if target.is_dir():
-                    waiting.append(target)
+                    waiting.append((target, as_plugin))
+                elif as_plugin:
+                    for each in _read(target):
+                        _check_reads(each, str(target.relative_to(root)))
 
 
-def _leads(value: Mapping[str, Any]) -> Iterator[str]:
+def _target(folder: Path, lead: str) -> Path | None:
+    if "://" in lead:
+        return None
+    try:
+        found = (folder / lead).resolve()
+        return found if found.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, with a zero byte, or a link to itself
+        return None
+
+
+def _fetched(where: str, lead: str) -> ConfigError:
+    return ConfigError(f'{where}: "{lead[:200]}" is not in the source, and nothing is fetched from elsewhere')
+
+
+def _leads(fields: Mapping[str, Any], shown: str) -> Iterator[tuple[str, str]]:
     for field in _LEADS:
-        for each in value.get(field) or ():
+        listed = fields.get(field) or ()
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
+            raise ConfigError(f"{shown}: {field} must be a list")
+        for each in listed:
+            if not isinstance(each, str):
+                continue
             # Generators and transformers may be written in place.
-            if isinstance(each, str) and "\n" not in each:
-                yield each
+            if "\n" not in each:
+                yield field, each
+            elif field in _PLUGINS:
+                for value in _parsed(each.encode(), shown):
+                    _check_reads(value, shown)
     for field in ("helmCharts", "helmChartInflationGenerator"):
-        if value.get(field):
+        if fields.get(field.lower()):
             raise ConfigError(f"{field}: charts within a kustomization are not built; use a policy with helm")
-    openapi = value.get("openapi")
-    if isinstance(openapi, Mapping) and isinstance(openapi.get("path"), str):
-        yield openapi["path"]
+    openapi = fields.get("openapi")
+    if isinstance(openapi, Mapping):
+        for key, each in openapi.items():
+            if str(key).lower() == "path" and isinstance(each, str):
+                yield "openapi", each
+
+
+def _check_reads(value: Any, shown: str) -> None:
+    """Refuse URLs where kustomize reads files; a patch that is written in place is no file."""
+    waiting = [(value, False)]
+    while waiting:
+        current, is_read = waiting.pop()
+        if isinstance(current, Mapping):
+            waiting += [(each, str(key).lower() in _READS) for key, each in current.items()]
+        elif isinstance(current, list):
+            waiting += [(each, is_read) for each in current]
+        elif is_read and isinstance(current, str) and "://" in current and "\n" not in current:
+            raise _fetched(shown, current)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -150,6 +225,8 @@ def _files(folder: Path) -> list[Path]:
         raise ConfigError(
             f"the folder has {len(found)} manifests, and {MOST_FILES} are read at most: name a smaller path"
         )
+    if sum(path.stat().st_size for path in found) > MOST_BYTES:
+        raise ConfigError(f"the folder has more than {MOST_BYTES // 1024**2} MiB of manifests: name a smaller path")
     return found
 
 

@@ -19,6 +19,10 @@ MOST_OUTPUT: Final = 32 * 1024**2
 # What a program of this kind needs of the hub's own environment: where programs are, and the way to the network.
 _PASSED = ("PATH", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE")
 
+NO_WAY: Final = "http://127.0.0.1:9"
+"""A proxy that is none, for programs that have nothing to fetch."""
+_LOCAL = ("kustomize", "kubectl")
+
 Run = Callable[[Sequence[str], Path, float], Awaitable[bytes]]
 """Runs a program in a folder for so many seconds at most and answers what it prints; raises ``ConfigError``."""
 
@@ -39,7 +43,7 @@ async def run(command: Sequence[str], folder: Path, seconds: float) -> bytes:
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,
-        env=_environment(folder),
+        env=environment(name, folder),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -85,9 +89,19 @@ async def _read(stream: asyncio.StreamReader, kill: Callable[[], None]) -> bytes
     return None if size > MOST_OUTPUT else b"".join(parts)
 
 
-def _environment(folder: Path) -> Mapping[str, str]:
-    """No credentials and settings of the hub's own user; git takes HTTPS alone, and asks nothing."""
+def environment(program: str, folder: Path) -> Mapping[str, str]:
+    """The variables of a program: no credentials and settings of the hub's own user, and the network where it needs it.
+
+    Args:
+        program: its name; git takes HTTPS alone, and asks nothing; kustomize fetches nothing.
+        folder: its home.
+
+    """
+    fetches = program not in _LOCAL
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    if not fetches:
+        passed |= {name: NO_WAY for name in _PASSED if name.lower() in ("https_proxy", "http_proxy")}
+        passed |= {"NO_PROXY": "", "no_proxy": ""}
     home = str(folder)
     return {
         **passed,
@@ -97,7 +111,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
         "XDG_DATA_HOME": home,
         "KUBECONFIG": "/dev/null",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": "https",
+        "GIT_ALLOW_PROTOCOL": "https" if fetches else "none",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
     }
