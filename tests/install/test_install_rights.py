@@ -22,6 +22,7 @@ from unisono.api import kinds
 from unisono.api.kinds import ALL_KINDS, LEASES, find
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.provisioning import PROVISIONING_REQUESTS
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES
 from unisono.api.yaml import load_all
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
@@ -222,6 +223,8 @@ async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_nee
     name = OPTIONS.namespace
     await ensure(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     specs = parse_specs([{"name": name, "count": 4, "capacity": {"cpu": 8, "memory": "64Gi"}}])
+    # A cluster keeps the runtimes that other controllers made; the right to make them is needed where there are none.
+    assert (await send(admin, "DELETE", CLUSTER_TRAINING_RUNTIMES.path(None)))[0] == 200
     # One is there already: its labels and status are brought up to date.
     there = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": next(iter(specs[0].node_names()))}}
     assert (await send(admin, "POST", kinds.NODES.path(None), there))[0] == 201
