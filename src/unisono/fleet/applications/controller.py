@@ -38,8 +38,19 @@ FINALIZER: Final = "apps.kurator.dev"
 # A cluster with problems is looked at again after so long (seconds), and twice as long each time.
 _AGAIN, _LATEST = 5.0, 300.0
 _AT = "@"
+# A source that takes longer (seconds) is waited for by no worker; so many of a namespace are read at a time.
+_PATIENCE: Final = 2.0
+MOST_READ: Final = 4
 
 Render = Callable[[Application, int], Awaitable[Sequence[Mapping[str, Any]]]]
+
+
+class _BeingRead(Exception):
+    """A source is not read yet, or ``again``; its policy is looked at when it is."""
+
+    def __init__(self, *, again: bool) -> None:
+        super().__init__("its source is being read")
+        self.again = again
 
 
 @dataclass(slots=True)
@@ -49,6 +60,7 @@ class _Rendered:
     generation: int
     until: float
     task: asyncio.Task[Sequence[Mapping[str, Any]]]
+    again: bool
 
 
 @dataclass(slots=True)
@@ -83,6 +95,7 @@ class ApplicationsController(Controller):
         self._targets, self._render, self._built_in = targets, render, built_in or BuiltIn()
         self._known: dict[str, _Known] = {}
         self._connected: dict[str, tuple[Member, Target]] = {}
+        self._turns: dict[str, asyncio.Semaphore] = {}
 
     def setup(self, context: Context) -> None:
         """Watch Applications, and the Fleets and AttachedClusters of their namespaces."""
@@ -102,10 +115,11 @@ class ApplicationsController(Controller):
         name, _, cluster = key.partition(_AT)
         application = self._applications.get(name)
         if application is None:
-            self._known.pop(name, None)
+            self._forget(name)
             return None
         known = self._known.get(name)
         if known is None or known.uid != application.metadata.uid:
+            self._forget(name)
             known = self._known[name] = _Known(application.metadata.uid or "")
         if not cluster:
             await self._look(application, known)
@@ -113,6 +127,11 @@ class ApplicationsController(Controller):
         again = await self._bring(application, known, cluster)
         self._context.enqueue(name)
         return again
+
+    def _forget(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        for each in known.rendered.values() if known is not None else ():
+            each.task.cancel()
 
     # ---- the whole
 
@@ -214,7 +233,7 @@ class ApplicationsController(Controller):
         try:
             remark, objects = self._built_in.objects(policy, target)
             if objects is None:
-                objects = await self._objects(application, known, index)
+                objects = await self._objects(application, known, place, index)
             made = bundle(
                 objects,
                 hub=self._state.hub,
@@ -231,24 +250,55 @@ class ApplicationsController(Controller):
                 prune=where.prunes(policy),
                 force=part is not None and part.force is True,
             )
+        except _BeingRead as reading:
+            old = known.results.get(place)
+            return old if old is not None and reading.again else _late(known, place, str(reading))
         except (ConfigError, ApiError, UnknownKind, OSError) as error:
             return _late(known, place, str(error) or type(error).__name__)
         return Result(not outcome.problems, outcome.objects, outcome.message or remark)
 
-    async def _objects(self, application: Application, known: _Known, index: int) -> Sequence[Mapping[str, Any]]:
-        """What a policy has, read once for all clusters until its interval is over."""
+    async def _objects(
+        self, application: Application, known: _Known, place: Place, index: int
+    ) -> Sequence[Mapping[str, Any]]:
+        """What a policy has, read once for all clusters until its interval is over.
+
+        Raises:
+            ConfigError: it cannot be read.
+            _BeingRead: it takes long.
+
+        """
         now, generation = self._clock.monotonic(), application.metadata.generation or 0
         found = known.rendered.get(index)
         if found is None or found.generation != generation or (found.task.done() and now >= found.until):
+            again = found is not None and found.generation == generation
+            if found is not None:
+                found.task.cancel()
             policy = (application.spec.sync_policies or [])[index]
-            task = asyncio.ensure_future(self._render(application, index))
-            found = known.rendered[index] = _Rendered(generation, now + where.interval(policy), task)
-        try:
+            task = asyncio.ensure_future(self._read(application, index))
+            found = known.rendered[index] = _Rendered(generation, now + where.interval(policy), task, again)
+        if not found.task.done():
             # One that is cancelled while it waits leaves the reading to the others.
-            return await asyncio.shield(found.task)
+            patience = asyncio.ensure_future(self._clock.sleep(_PATIENCE))
+            try:
+                await asyncio.wait((found.task, patience), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                patience.cancel()
+        if not found.task.done():
+            found.task.add_done_callback(lambda _: self._enqueue(application, (place,)))
+            raise _BeingRead(again=found.again)
+        if found.task.cancelled():
+            raise _BeingRead(again=False)  # for the Application has changed, and is looked at again
+        try:
+            return found.task.result()
         except ConfigError:
             found.until = min(found.until, now + _AGAIN)
             raise
+
+    async def _read(self, application: Application, index: int) -> Sequence[Mapping[str, Any]]:
+        """Slow sources of one namespace make those of others wait for nothing."""
+        turn = self._turns.setdefault(application.metadata.namespace or "", asyncio.Semaphore(MOST_READ))
+        async with turn:
+            return await self._render(application, index)
 
     # ---- who and where
 
