@@ -40,6 +40,8 @@ from unisono.kube.controller import Context, Controller
 _log = structlog.get_logger(__name__)
 _KEY = "elastic"
 _LOOK_AGAIN = 10.0
+# A part whose change the server refused is left as it is for so long (seconds): others get the room, or make it.
+_REFUSED = 300.0
 _OWNER_INDEX = "pods-of-owner"
 
 
@@ -63,6 +65,7 @@ class ElasticController(Controller):
     def __init__(self, recorder: Recorder) -> None:
         """``recorder`` records events on the jobs."""
         self._recorder = recorder
+        self._refused: dict[str, float] = {}
 
     def setup(self, context: Context) -> None:
         """Watch jobs that may be elastic, and queues that make theirs so; gangs, pods and nodes are looked up."""
@@ -87,7 +90,8 @@ class ElasticController(Controller):
         ):
             return None
         found = [each async for each in self._found(queues)]
-        jobs = {each.elastic.key: each.elastic for each in found}
+        self._refused = {name: at for name, at in self._refused.items() if now - at < _REFUSED}
+        jobs = {each.elastic.key: each.elastic for each in found if each.elastic.key not in self._refused}
         gangs = self._waiting(now)
         if jobs:
             answer = plan(list(jobs.values()), gangs, self._rooms(found), now)
@@ -186,6 +190,7 @@ class ElasticController(Controller):
                 continue  # what changed is on its way here, and is looked at then
             except ApiError as error:
                 self._recorder.event(obj, "Warning", "FailedElasticScale", str(error))
+                self._refused |= {each.elastic.key: now for each in parts}
                 continue
             for each in parts:
                 key = each.elastic.key
