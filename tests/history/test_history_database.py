@@ -14,6 +14,7 @@ from support.histories import KIND_OF, ZERO, Story, a_job, a_pod, uid_of
 from support.pod_lives import LIVES, Life, counted, events_of
 from unisono.api.base import Object
 from unisono.api.kinds import JOBS
+from unisono.history import schema
 from unisono.history.database import Bounds, Database, HistoryError
 from unisono.history.ledger import Ledger
 from unisono.history.reading import Filter, Reader
@@ -269,3 +270,24 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
         KIND_OF[type(obj)].resource: changes.versions[KIND_OF[type(obj)].resource]
         for _, obj, _ in events_of(lives_of_two_jobs())
     }
+
+
+def test_rows_that_a_viewer_may_not_see_are_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Filed(tmp_path / "history.db")
+    story.tell(0, a_job("j"))
+    story.tell(61, a_pod("a", phase="Succeeded", ended=60))
+    story.save()
+    reader, read = Reader(story.database.path), list[object]()
+    whole = schema.job_of
+    monkeypatch.setattr(schema, "job_of", lambda row: read.append(row) or whole(row))
+    ((namespace, resource), *_) = reader.places()
+    for shown, wanted, expected in (
+        ([], Filter(), False),
+        ([("elsewhere", resource), (namespace, "others.example.com")], Filter(), False),
+        ([(namespace, resource)], Filter(namespace="elsewhere"), False),
+        ([(namespace, resource)], Filter(), True),
+    ):
+        read.clear()
+        reader.report(window(0, 100), "queue", wanted, shown, capacity=False)
+        reader.jobs(window(0, 100), wanted, shown)
+        assert bool(read) is expected

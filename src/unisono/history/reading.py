@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from unisono.history.report import MOST_ROWS, Counting, Window, accounts
 Place = tuple[str, str]
 """A namespace, and the resource of a kind of job (``plural.group``): rights are asked for by it."""
 
+# Rows of places that the viewer may not see are left out by SQLite, beside the interpreter: they cost others nothing.
+_SHOWN = "IN (SELECT value FROM json_each(:places))"
+_JOB_SHOWN = f"j.namespace || '/' || j.resource {_SHOWN}"
 _JOBS = ", ".join(f"j.{name}" for name in schema.JOB_FIELDS)
 _THERE = 'i.start < :end AND (i."end" = 0 OR i."end" > :start)'
 # Ended jobs whose last pod went later have intervals beyond their own end.
@@ -79,19 +83,21 @@ class Reader:
         """
         shown = frozenset(shown)
         counting = Counting(window, by)
-        times = {"start": window.start, "end": window.end}
+        times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
         with self._open() as connection:
-            for row in connection.execute(f"{_INTERVALS} WHERE {_THERE}", times):
+            for row in connection.execute(f"{_INTERVALS} WHERE {_JOB_SHOWN} AND {_THERE}", times):
                 job = schema.job_of(row[14:])
                 if _fits(wanted, shown, job, row[5]):
                     counting.interval(schema.interval_of(row[:14]), job)
-            jobs = f"SELECT {_JOBS} FROM jobs j WHERE ended BETWEEN :start AND :end OR started BETWEEN :start AND :end"  # noqa: S608  # nosec B608 # names
+            moved = "(ended BETWEEN :start AND :end OR started BETWEEN :start AND :end)"
+            jobs = f"SELECT {_JOBS} FROM jobs j WHERE {_JOB_SHOWN} AND {moved}"  # noqa: S608  # nosec B608 # names
             for row in connection.execute(jobs, times):
                 job = schema.job_of(row)
                 if _fits(wanted, shown, job, job.queue):
                     counting.job(job)
             if not wanted.name:
-                hours = "SELECT * FROM hours WHERE hour > :start - :hour AND hour < :end"
+                of_places = f"namespace || '/' || resource {_SHOWN}"
+                hours = f"SELECT * FROM hours WHERE hour > :start - :hour AND hour < :end AND {of_places}"  # noqa: S608  # nosec B608 # names
                 for *key, amount in connection.execute(hours, {**times, "hour": HOUR}):
                     hour = Hour(*key)
                     place = hour.namespace, hour.resource
@@ -112,10 +118,10 @@ class Reader:
 
         """
         shown = frozenset(shown)
-        times = {"start": window.start, "end": window.end}
+        times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
         found: list[JobRecord] = []
         with self._open() as connection:
-            newest = f"SELECT {_JOBS} FROM jobs j WHERE {_JOB_THERE} ORDER BY created DESC, uid"  # noqa: S608  # nosec B608 # names
+            newest = f"SELECT {_JOBS} FROM jobs j WHERE {_JOB_SHOWN} AND {_JOB_THERE} ORDER BY created DESC, uid"  # noqa: S608  # nosec B608 # names
             for row in connection.execute(newest, times):
                 job = schema.job_of(row)
                 if not _fits(wanted, shown, job, job.queue):
@@ -154,6 +160,10 @@ class Reader:
             yield connection
         finally:
             connection.close()
+
+
+def _json(shown: Collection[Place], wanted: Filter) -> str:
+    return json.dumps(["/".join(place) for place in shown if wanted.namespace in ("", place[0])])
 
 
 def _nothing() -> NotFound:
