@@ -58,7 +58,7 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         (["--apply", "1", "--yes"], [(OPEN.text, False)], "Done."),
         (["--apply", "2", "--yes"], [(AGAIN.text, False)], "Done."),
         (["--apply", "2", "--dry-run"], [(AGAIN.text, True)], "nothing was changed"),
-        (["--apply", "3", "--yes"], [], "It has 2 fixes for job/train"),
+        (["--apply", "3", "--yes"], [], "2 fixes are known for job/train"),
         (["--apply", "1"], [], "say --yes"),
         (["--yes"], [], "go with --apply N"),
         ([], [], "apply a fix with: unisono explain job/train --apply N"),

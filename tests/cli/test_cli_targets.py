@@ -146,3 +146,10 @@ def test_cells_of_the_server_are_blank_where_they_are_empty() -> None:
 @pytest.mark.parametrize("annotations", [None, {}, {"unisono.io/verdict": "{"}, {"unisono.io/verdict": "[]"}])
 def test_an_annotation_that_is_no_verdict_counts_as_none(annotations: dict[str, str] | None) -> None:
     assert verdict_in(annotations) is None
+
+
+def test_a_name_without_its_kind_is_told_how_to_write_it() -> None:
+    with pytest.raises(BadTarget, match=r"no kind 'large'.* such as job/large"):
+        one(["large"], MAP)
+    with pytest.raises(UnknownKind):
+        one(["large", "x"], MAP)

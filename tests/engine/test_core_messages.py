@@ -158,7 +158,7 @@ def test_the_condition_has_volcanos_text_and_what_would_help() -> None:
 
 def test_pod_conditions_say_where_each_pod_stands() -> None:
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2)))
-    why = "only 1 of 2 pods fit on the usable nodes even if they were empty: cpu 2 is asked for, and they have cpu 1"
+    why = "only 1 of 2 pods fits on the usable nodes even if they were empty: cpu 2 is asked for, and they have cpu 1"
     waits = "Pod ns/j-w-0 can possibly be assigned to n000, once minAvailable is satisfied"
     assert [(c.pod, c.reason, c.message) for c in decisions.pod_conditions] == [
         ("j-w-0", "Unschedulable", f"{waits}: {why}"),

@@ -31,7 +31,7 @@ def test_nodes_out_of_sight_come_first() -> None:
     away = [node("a", cpu=8, unschedulable=True), node("b", cpu=8, ready=False), node("c", cpu=8)]
     assert said(away, waiting(3, 8)).message == (
         "1 of 3 nodes is not ready (b); 1 of 3 nodes is cordoned (a); "
-        "only 1 of 3 pods fit on the usable nodes even if they were empty: cpu 24 is asked for, and they have cpu 8"
+        "only 1 of 3 pods fits on the usable nodes even if they were empty: cpu 24 is asked for, and they have cpu 8"
     )
 
 

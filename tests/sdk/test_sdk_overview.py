@@ -21,11 +21,11 @@ def node(name: str, ready: bool = True, cordoned: bool = False, **amounts: str) 
     return decode(NODES, {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status}).obj
 
 
-def pod(name: str, on: str | None, group: str, gpus: int, phase: str = "Running") -> Any:
+def pod(name: str, on: str | None, group: str, gpus: int, phase: str = "Running", minute: int = 59) -> Any:
     meta = {"name": name, "namespace": "default", "annotations": {"scheduling.k8s.io/group-name": group}}
     requests = {"cpu": "2", GPU: str(gpus)}
     spec = {"nodeName": on, "containers": [{"name": "c", "resources": {"requests": requests}}]}
-    status = {"phase": phase, "startTime": "2026-01-01T00:59:00Z"}
+    status = {"phase": phase, "startTime": f"2026-01-01T00:{minute}:00Z"}
     return decode(PODS, {"metadata": meta, "spec": spec, "status": status}).obj
 
 
@@ -105,7 +105,7 @@ def test_jobs_that_wait_and_run() -> None:
     assert (running.title, running.pods, running.gang, running.seconds) == ("job/r", 1, 2, 60)
     lines = overview_lines(found)
     assert "  job/w in queue research, for 1 h" in lines
-    assert any(line.split() == ["job/r", "research", "1", "pods", "60", "s"] for line in lines)
+    assert any(line.split() == ["job/r", "research", "1", "pod", "60", "s"] for line in lines)
 
 
 def test_which_parts_are_alive() -> None:
@@ -156,3 +156,9 @@ def test_the_overview_as_json_is_made_of_plain_values() -> None:
 
     found = look(nodes=[node("a")], queues=[queue("q")], groups=[group("w", "Inqueue")])
     assert set(json.loads(json.dumps(found.json()))) >= {"components", "nodes", "resources", "queues", "waiting"}
+
+
+def test_a_job_runs_since_its_first_pod_even_if_that_has_ended() -> None:
+    pods = [pod("p", "a", "train-1", 1, "Succeeded", 30), pod("q", "a", "train-1", 1)]
+    (line,) = look(nodes=[node("a")], pods=pods, groups=[group("train", "Running")]).running
+    assert (line.pods, line.seconds) == (1, 1800.0)

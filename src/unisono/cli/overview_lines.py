@@ -110,7 +110,10 @@ def _waiting_lines(found: Sequence[JobLine]) -> list[str]:
 
 
 def _running_lines(found: Sequence[JobLine]) -> list[str]:
-    rows = [[_title(job), job.queue, f"{job.pods} pods", duration_text(job.seconds)] for job in found]
+    rows = [
+        [_title(job), job.queue, f"{job.pods} pod{'' if job.pods == 1 else 's'}", duration_text(job.seconds)]
+        for job in found
+    ]
     return columns(["job", "queue", "running", "age"], rows) if rows else []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unisono.errors import UnisonoError
-from unisono.kube.discovery import Resource, ResourceMap
+from unisono.kube.discovery import Resource, ResourceMap, UnknownKind
 
 
 class BadTarget(UnisonoError):
@@ -48,10 +48,15 @@ def one(words: Sequence[str], resources: ResourceMap) -> Target:
     """Exactly one named object.
 
     Raises:
-        BadTarget: none or several are named.
+        BadTarget: none or several are named, or a name without its kind.
 
     """
-    targets = parse(words, resources)
+    try:
+        targets = parse(words, resources)
+    except UnknownKind as error:
+        if len(words) > 1 or "/" in words[0]:
+            raise
+        raise BadTarget(f"{error} Name an object with its kind, such as job/{words[0]}.") from None
     if len(targets) != 1 or targets[0].name is None:
         raise BadTarget("Name one object, such as job/hello.")
     return targets[0]

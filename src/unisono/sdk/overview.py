@@ -145,7 +145,7 @@ def overview(found: Found, now: float) -> Overview:
     open_nodes = [node for node in ready if not node.spec.unschedulable]
     pods = [pod for pod in found.pods if pod.status.phase not in _ENDED]
     by_group: dict[str, list[Pod]] = defaultdict(list)
-    for pod in pods:
+    for pod in found.pods:
         if key := pod_group_of(pod):
             by_group[key].append(pod)
     lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
@@ -179,7 +179,7 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
     owner = next((each for each in meta.owner_references or () if each.controller), None)
     title = f"{owner.kind.lower()}/{owner.name}" if owner else f"podgroup/{meta.name}"
     running = [pod for pod in pods if pod.status.phase == "Running"]
-    since = [_seconds(pod.status.start_time) for pod in running if pod.status.start_time]
+    since = [_seconds(pod.status.start_time) for pod in pods if pod.status.start_time]
     begun = min(since) if since and not _waits(group) else _seconds(meta.creation_timestamp)
     return JobLine(
         title,

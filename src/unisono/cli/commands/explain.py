@@ -72,8 +72,8 @@ async def _apply(where: Where, what: tuple[str, ...], number: int, *, yes: bool,
 def _chosen(explanation: Explanation, number: int) -> Fix:
     if number > len(explanation.fixes):
         count = len(explanation.fixes)
-        known = f"It has {count} fix{'es' if count != 1 else ''}" if count else "No fix is known"
-        raise click.UsageError(f"{known} for {explanation.title}; ask again without --apply.")
+        known = f"{count} fix{'es are' if count != 1 else ' is'}" if count else "No fix is"
+        raise click.UsageError(f"{known} known for {explanation.title}; ask again without --apply.")
     return explanation.fixes[number - 1]
 
 

@@ -240,7 +240,7 @@ def _placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = 
 
 
 def _fits(number: int, wanted: int) -> str:
-    who = f"only {number} of {wanted} pods fit" if number else f"none of {wanted} pods fits"
+    who = f"only {number} of {wanted} pods fit{'s' if number == 1 else ''}" if number else f"none of {wanted} pods fits"
     return f"{who if wanted > 1 else 'the pod does not fit'} on the usable nodes even if they were empty"
 
 
