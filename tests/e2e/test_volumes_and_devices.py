@@ -103,7 +103,7 @@ def test_pods_get_devices_and_the_one_too_many_hears_why_it_waits(start_plane: C
     plane.apply(TEMPLATE, *(POD.format(name=f"p{index}") for index in range(3)))
     wait_until("two run", lambda: len(plane.pods("Running")) == 2)
     why = "0/2 nodes are unavailable: 2 cannot allocate all claims."
-    wait_until("the third knows why it waits", lambda: [each for _, each in _waiting(plane) if each.startswith(why)])
+    wait_until("the third knows why it waits", lambda: [each for _, each in _waiting(plane) if why in each])
     ((name, _),) = _waiting(plane)
     allocated = [each for each in plane.objects("resourceclaims") if each["status"].get("allocation")]
     given = {
