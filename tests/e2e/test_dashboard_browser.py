@@ -266,6 +266,13 @@ def test_the_page_says_that_its_server_is_gone_and_goes_on_with_the_next(plane: 
             page.goto(dashboard.link)
             page.get_by_role("link", name="Jobs", exact=True).click()
             page.get_by_role("link", name="gang", exact=True).wait_for()
+            # What a server says while it stops is not what is shown once it is gone.
+            answers = [{"content_type": "text/event-stream", "body": 'event: problem\ndata: "it stops"\n\n'}]
+            page.route("**/api/views/**", lambda route: route.fulfill(**answers.pop()) if answers else route.abort())
+            page.reload()
+            page.get_by_text("The server does not answer").wait_for()
+            page.unroute("**/api/views/**")
+            page.get_by_role("link", name="gang", exact=True).wait_for()
             dashboard.stop()
             page.get_by_text("The server does not answer").wait_for()
             page.get_by_role("link", name="gang", exact=True).wait_for()

@@ -64,8 +64,10 @@ export async function follow(
     const stop = () => attempt.abort();
     signal.addEventListener("abort", stop);
     let silence = window.setTimeout(stop, SILENT_MS);
+    let answered = false;
     try {
       const answer = await fetch(path, { headers: { "X-Unisono-Key": key() }, signal: attempt.signal });
+      answered = true;
       if (!answer.ok || !answer.body) {
         const told = (await answer.json().catch(() => ({}))) as Partial<Refused>;
         if (answer.status === 401) forget();
@@ -92,7 +94,7 @@ export async function follow(
       signal.removeEventListener("abort", stop);
     }
     if (signal.aborted) return;
-    tell("lost", null);
+    tell("lost", answered);
     const pause = RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)] ?? 5000;
     await new Promise((done) => window.setTimeout(done, pause));
   }
@@ -108,7 +110,8 @@ export function useView<T>(path: string): Live<T> {
         if (event === "view") return { view: data as T, lost: false, problem: "" };
         if (event === "change") return { view: merged(old.view, data as Json) as T, lost: false, problem: "" };
         if (event === "problem") return { ...old, problem: data as string };
-        return { ...old, lost: true };
+        // What a server said last is no news any more when there is none, as when it said that it stops.
+        return { ...old, lost: true, problem: data ? old.problem : "" };
       }),
     );
     return () => ending.abort();
