@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,22 @@ from unisono.kube.client import Client
 MILLIS = round(NOW * 1000)
 
 
+class AtOnce(Executor):
+    """Runs each call where it is asked for: a virtual clock does not wait for a thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 @asynccontextmanager
 async def recording(backend: Backend, path: Path, clock: VirtualClock) -> AsyncIterator[None]:
     """A recorder that has taken up its work; at the end it stores what it has heard."""
-    recorder = Recorder(backend.client(), path, clock=clock)
+    recorder = Recorder(backend.client(), path, clock=clock, executor=AtOnce)
     task = asyncio.create_task(recorder.run())
     ready = asyncio.create_task(recorder.ready.wait())
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +37,11 @@ _REFUSED_SECONDS = 10.0
 _IDENTITY = "kube-system"
 
 
+def one_thread() -> Executor:
+    """A thread in which calls take turns."""
+    return ThreadPoolExecutor(1, thread_name_prefix="history")
+
+
 class Recorder:
     """Keeps the history of one cluster in one file.
 
@@ -45,13 +50,21 @@ class Recorder:
         path: the file.
         bounds: how much is kept.
         clock: the time.
+        executor: makes what runs SQLite's calls, one at a time.
 
     """
 
     def __init__(
-        self, client: Client, path: Path, *, bounds: Bounds | None = None, clock: Clock = SYSTEM_CLOCK
+        self,
+        client: Client,
+        path: Path,
+        *,
+        bounds: Bounds | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        executor: Callable[[], Executor] = one_thread,
     ) -> None:
         self._client, self._clock, self._bounds = client, clock, bounds or Bounds()
+        self._executor = executor
         self._database = Database(path)
         self._waiting: Changes | None = None
         self._told = ""
@@ -65,8 +78,7 @@ class Recorder:
             ApiError: the server cannot be asked which cluster it is.
 
         """
-        # SQLite's calls take turns in a thread of their own.
-        thread = ThreadPoolExecutor(1, thread_name_prefix="history")
+        thread = self._executor()
         try:
             await self._record(thread)
         finally:
@@ -74,7 +86,7 @@ class Recorder:
             await asyncio.get_running_loop().run_in_executor(thread, self._database.close)
             thread.shutdown()
 
-    async def _record(self, thread: ThreadPoolExecutor) -> None:
+    async def _record(self, thread: Executor) -> None:
         async def within(work: Callable[..., T], *arguments: Any) -> T:
             return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
