@@ -44,12 +44,13 @@ class Reader:
         value: dict[str, Any] = json.loads(self._read(f"{root}/namespaces/default/{plural}/{name}") or "{}")
         return value
 
-    def log(self, pod: dict[str, Any]) -> str:
-        """What all containers of the pod have said; of one that has been started again, since then."""
+    def log(self, pod: dict[str, Any], before: bool = False) -> str:
+        """What all containers of the pod have said since their last start; with ``before``, until then."""
         name, spec = pod["metadata"]["name"], pod["spec"]
         containers = [each["name"] for each in (*spec.get("initContainers", ()), *spec["containers"])]
+        previous = "&previous=true" if before else ""
         return "".join(
-            self._read(f"/api/v1/namespaces/default/pods/{name}/log?container={each}") for each in containers
+            self._read(f"/api/v1/namespaces/default/pods/{name}/log?container={each}{previous}") for each in containers
         )
 
     def create(self, value: dict[str, Any]) -> str:

@@ -130,9 +130,14 @@ class Jobs:
         try:
             return wait_until(what, condition, patience)
         except AssertionError as error:
-            told = [f"--- {name} ({pod['status'].get('phase')}):\n{self.log(name)[-3000:]}"
-                    for name, pod in self.pods(prefix.partition("/")[0]).items()]  # fmt: skip
+            told = [self._story(name, pod) for name, pod in self.pods(prefix.partition("/")[0]).items()]
             raise AssertionError("\n".join([str(error), *told])) from None
+
+    def _story(self, name: str, pod: dict[str, Any]) -> str:
+        """The end of a pod's log; of a container that was started again, why, and the log before as well."""
+        ended = [state["lastState"] for state in pod["status"].get("containerStatuses", ()) if state.get("lastState")]
+        before = f"--- {name}, ended before: {ended}\n{self.reader.log(pod, before=True)[-3000:]}\n" if ended else ""
+        return f"{before}--- {name} ({pod['status'].get('phase')}):\n{self.log(name)[-3000:]}"
 
 
 def in_workspace(template: dict[str, Any], folder: Path) -> None:
