@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 from train import load_digits
+from train_ddp import leave
 
 
 def main() -> None:
@@ -55,8 +56,7 @@ def main() -> None:
         accuracy = (network(test_images).argmax(dim=1) == test_labels).float().mean().item()
     if rank == 0:
         print(f"test accuracy {accuracy:.4f} on {len(test_labels)} images that were not trained on", flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 def keep(file: Path, epoch: int, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
