@@ -135,7 +135,7 @@ def _later(turn: Turn, gone: set[str]) -> Iterator[str]:
 
 
 def _needed(turn: Turn, gone: set[str]) -> Iterator[str]:
-    """A pod that is reclaimed makes room on its node; with rules between pods more than room may matter."""
+    """A pod that is reclaimed makes room on its node or in its queues; rules between pods may want more than room."""
     if any(_tied(pod) for pod in turn.facts.pods.values()):
         return
     for key, action, _ in turn.evictions:
@@ -144,8 +144,25 @@ def _needed(turn: Turn, gone: set[str]) -> Iterator[str]:
             continue
         allocatable = amounts(turn.facts.all("Node")[pod.node]["status"]["allocatable"])
         held, number = _held(turn, pod.node, gone - {key})
-        if all(value <= allocatable.get(name, 0) for name, value in held.items()) and number <= allocatable["pods"]:
+        fits = all(value <= allocatable.get(name, 0) for name, value in held.items()) and number <= allocatable["pods"]
+        if fits and not _over_capability(turn, pod, gone - {key}):
             yield f"pod {key} is reclaimed, and all would fit without that"
+
+
+def _over_capability(turn: Turn, pod: Pod, gone: set[str]) -> bool:
+    """Whether a queue above the pod would hold more than its capability once the promised pods have come."""
+    coming = [turn.facts.pods[key] for key in turn.promised]
+    staying = [other for other, _ in turn.after() if other.ours and other.group and other.key not in gone]
+    for name in turn.facts.lineage(turn.facts.queue_of(pod.group)):
+        queue = turn.facts.all("Queue").get(name)
+        held: Amounts = {}
+        for other in (*staying, *coming):
+            if name in turn.facts.lineage(turn.facts.queue_of(other.group)):
+                add(held, other.requests)
+        limits = amounts(queue["spec"].get("capability") if queue is not None else None)
+        if any(held.get(resource, 0) > limit for resource, limit in limits.items()):
+            return True
+    return False
 
 
 def _tied(pod: Pod) -> bool:
