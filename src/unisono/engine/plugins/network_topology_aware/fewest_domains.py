@@ -8,43 +8,113 @@ from typing import Any
 import numpy as np
 
 from unisono.cluster.hypertree import HyperNodeTree, Index
+from unisono.cluster.resources import Vector
 from unisono.engine.answers import FloatArray
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import SubGroup
 
 
-def fewest_domains(
-    session: Session, tree: HyperNodeTree, group: SubGroup, columns: Index, leaves: Sequence[int], codes: Index
-) -> FloatArray:
-    """``[leaves]`` points between 0 and 1 of the lowest HyperNodes of a domain for the next task of a sub-group.
+class FewestDomains:
+    """The lowest HyperNodes of a domain, in the order in which a sub-group had better fill them.
 
     Tier by tier from above: first the HyperNode that has tasks of it, then the one with room for most of those that
-    are left, and of several with room for all of them the one with least.
+    are left, and of several with room for all of them the one with least. The tasks count as if they were all alike.
 
     Args:
-        session: how things stand.
+        session: how things stand; nodes are looked at again when it says that they were touched.
         tree: the HyperNodes.
-        group: the sub-group; its tasks count as if they were all alike.
+        group: the sub-group, with tasks.
         columns: nodes of the domain.
         leaves: the lowest HyperNodes of these nodes.
         codes: which of ``leaves`` is each node's.
 
     """
-    rest = len(group.tasks) - sum(group.on.values())
-    if rest < 1:
-        return np.zeros(len(leaves), dtype=np.float64)
-    pod_class, nodes = group.tasks[0].pod_class, session.nodes
-    where = np.ix_(pod_class.rows, columns)
-    fitting = (nodes.allocatable[where] - nodes.used[where]) // np.maximum(pod_class.amounts, 1)[:, None]
-    each = fitting.min(axis=0, initial=rest).clip(min=0)
-    room = np.bincount(codes, weights=each, minlength=len(leaves))
-    own = np.array([group.on.get(leaf, 0) for leaf in leaves], dtype=np.float64)
-    first = np.unique(codes, return_index=True)[1]
-    keys: list[np.ndarray[Any, Any]] = []
-    for tier in tree.levels:  # np.lexsort takes the last key first
-        _, owner = np.unique(tree.at_tier[tier][columns[first]], return_inverse=True)
-        held, has = np.bincount(owner, weights=room)[owner], np.bincount(owner, weights=own)[owner]
-        keys += [held, -np.minimum(held, rest), -np.where(held > 0, has, 0.0)]
-    points: FloatArray = np.empty(len(leaves), dtype=np.float64)
-    points[np.lexsort(keys)] = 1.0 - np.arange(len(leaves)) / len(leaves)
-    return points * (1.0 - 1e-9)
+
+    def __init__(
+        self,
+        session: Session,
+        tree: HyperNodeTree,
+        group: SubGroup,
+        columns: Index,
+        leaves: Sequence[int],
+        codes: Index,
+    ) -> None:
+        self.group, self.columns = group, columns
+        self._session, self._tree, self._leaves, self._codes = session, tree, leaves, codes
+        pod_class = group.tasks[0].pod_class
+        self._rows, self._amounts = pod_class.rows[:, None], np.maximum(pod_class.amounts, 1)[:, None]
+        self._at = {column: position for position, column in enumerate(columns.tolist())}
+        first = np.unique(codes, return_index=True)[1]
+        self._owners = [
+            np.unique(tree.at_tier[tier][columns[first]], return_inverse=True)[1].reshape(-1) for tier in tree.levels
+        ]
+        self._seen = len(session.touched)
+        self._fits = self._fitting(columns)
+        self._points: FloatArray | None = None
+
+    def points(self) -> FloatArray:
+        """``[leaves]`` 1 for the first HyperNode in the order, less for each that follows, and never 0; read only."""
+        group = self.group
+        rest = len(group.tasks) - sum(group.on.values())
+        if rest < 1:
+            return np.zeros(len(self._leaves), dtype=np.float64)
+        moved = self._follow()
+        if self._points is None or not self._keeps_order(moved, rest):
+            self._points = self._sort(rest)
+        self._rest, self._on = rest, dict(group.on)
+        return self._points
+
+    def _fitting(self, columns: Index) -> Vector:
+        """``[columns]`` tasks for which nodes have room, all of the sub-group's at most."""
+        nodes, where = self._session.nodes, (self._rows, columns)
+        fitting = (nodes.allocatable[where] - nodes.used[where]) // self._amounts
+        most: Vector = fitting.min(axis=0, initial=len(self.group.tasks)).clip(min=0)
+        return most
+
+    def _follow(self) -> dict[int, int]:
+        """Look again at touched nodes; by how much the room of each has shrunk, by its position, where it changed."""
+        touched = self._session.touched
+        fresh = sorted({column for column in touched[self._seen :] if column in self._at})
+        self._seen = len(touched)
+        if not fresh:
+            return {}
+        where = [self._at[column] for column in fresh]
+        now = self._fitting(np.array(fresh, dtype=np.intp))
+        shrunk = (self._fits[where] - now).tolist()
+        self._fits[where] = now
+        return {position: by for position, by in zip(where, shrunk, strict=True) if by}
+
+    def _keeps_order(self, moved: dict[int, int], rest: int) -> bool:
+        """Whether the order surely is the same as last time; that is so for most tasks of a long run.
+
+        The next task went where the order begins, and there is room for more: then all HyperNodes above that place
+        stay first in their tiers. The others stay as they are while none begins to have room for all tasks left.
+        """
+        if not moved and rest == self._rest and self.group.on == self._on:
+            return True
+        if list(moved.values()) != [1] or rest != self._rest - 1 or rest < self._largest or rest in self._held:
+            return False
+        leaf = int(self._codes[next(iter(moved))])
+        at = self._leaves[leaf]
+        if leaf != self._first or self.group.on != {**self._on, at: self._on.get(at, 0) + 1}:
+            return False
+        self._room -= 1
+        return self._room > 0
+
+    def _sort(self, rest: int) -> FloatArray:
+        leaves = self._leaves
+        room = np.bincount(self._codes, weights=np.minimum(self._fits, rest), minlength=len(leaves))
+        own = np.array([self.group.on.get(leaf, 0) for leaf in leaves], dtype=np.float64)
+        keys: list[np.ndarray[Any, Any]] = []
+        self._held: set[float] = set()
+        for owner in self._owners:  # np.lexsort takes the last key first
+            held, has = np.bincount(owner, weights=room), np.bincount(owner, weights=own)
+            self._held.update(held.tolist())
+            keys += [held[owner], -np.minimum(held, rest)[owner], -np.where(held > 0, has, 0.0)[owner]]
+        order = np.lexsort(keys)
+        self._first = int(order[0])
+        self._room = float(room[self._first])
+        self._largest = int(self._fits.max(initial=0))
+        points: FloatArray = np.empty(len(leaves), dtype=np.float64)
+        points[order] = 1.0 - np.arange(len(leaves)) / len(leaves)
+        return points * (1.0 - 1e-9)

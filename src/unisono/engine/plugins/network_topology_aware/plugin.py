@@ -18,7 +18,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
 from unisono.engine.plugins.network_topology_aware.domain_filling import Filling, FillingOfLines
-from unisono.engine.plugins.network_topology_aware.fewest_domains import fewest_domains
+from unisono.engine.plugins.network_topology_aware.fewest_domains import FewestDomains
 from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.sub_groups import groups_of, wants_topology
@@ -83,6 +83,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         self._by_lines: dict[bytes, FillingOfLines] = {}
         self._present: dict[int, tuple[list[int], Index]] = {}
         self._near: dict[tuple[int, int], list[float]] = {}
+        self._order: FewestDomains | None = None
 
     # ---- domains
 
@@ -192,14 +193,17 @@ class NetworkTopologyAwarePlugin(Plugin):
     def group_score(self, group: SubGroup, columns: Index) -> FloatArray | None:
         """100 times the weight in the sub-group's own HyperNode, less the higher the tier that joins the node to it.
 
-        Of equally near HyperNodes those come first that have most of its tasks, then as `fewest_domains` says.
+        Of equally near HyperNodes those come first that have most of its tasks, then as `FewestDomains` says.
         """
         if not group.wants_topology:
             return None
         leaves, codes = self._leaves(columns)
         if len(leaves) < 2:
             return None
-        filling = np.array(fewest_domains(self.session, self.tree, group, columns, leaves, codes))
+        order = self._order
+        if order is None or order.group is not group or order.columns is not columns:
+            order = self._order = FewestDomains(self.session, self.tree, group, columns, leaves, codes)
+        filling = order.points()
         if group.at == NOWHERE:
             return (filling * (100.0 * self.weight))[codes]
         nearness = self._nearness(group.at, leaves, id(columns))
