@@ -225,6 +225,8 @@ def _guarantees(turn: Turn) -> Iterator[str]:
                 add(after, pod.requests)
             elif pod.waits and pod.ours and pod.group in claiming:
                 add(before, pod.requests)
+                if pod.key in turn.promised:
+                    add(after, pod.requests)
         guarantee = amounts((queue["spec"].get("guarantee") or {}).get("resource"))
         for resource in {resource for pod in lost for resource in pod.requests}:
             if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
