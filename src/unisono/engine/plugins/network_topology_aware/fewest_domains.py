@@ -28,6 +28,9 @@ class FewestDomains:
         leaves: the lowest HyperNodes of these nodes.
         codes: which of ``leaves`` is each node's.
 
+    Attributes:
+        own: ``[leaves]`` tasks of the sub-group that have a place there, as of the last call of `points`; read only.
+
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class FewestDomains:
             np.unique(tree.at_tier[tier][columns[first]], return_inverse=True)[1].reshape(-1) for tier in tree.levels
         ]
         self._seen = len(session.touched)
+        self._known: dict[bytes, int] = {}
         self._fits = self._fitting(columns)
         self._points: FloatArray | None = None
 
@@ -57,6 +61,7 @@ class FewestDomains:
         group = self.group
         rest = len(group.tasks) - sum(group.on.values())
         if rest < 1:
+            self.own = self._count()
             return np.zeros(len(self._leaves), dtype=np.float64)
         moved = self._follow()
         if self._points is None or not self._keeps_order(moved, rest):
@@ -71,18 +76,31 @@ class FewestDomains:
         most: Vector = fitting.min(axis=0, initial=len(self.group.tasks)).clip(min=0)
         return most
 
+    def _count(self) -> FloatArray:
+        on = self.group.on
+        return np.array([on.get(leaf, 0) for leaf in self._leaves], dtype=np.float64)
+
     def _follow(self) -> dict[int, int]:
         """Look again at touched nodes; by how much the room of each has shrunk, by its position, where it changed."""
         touched = self._session.touched
-        fresh = sorted({column for column in touched[self._seen :] if column in self._at})
+        fresh = {column for column in touched[self._seen :] if column in self._at}
         self._seen = len(touched)
-        if not fresh:
-            return {}
-        where = [self._at[column] for column in fresh]
-        now = self._fitting(np.array(fresh, dtype=np.intp))
-        shrunk = (self._fits[where] - now).tolist()
-        self._fits[where] = now
-        return {position: by for position, by in zip(where, shrunk, strict=True) if by}
+        moved: dict[int, int] = {}
+        for column in sorted(fresh):
+            position = self._at[column]
+            now = self._fitting_one(column)
+            if by := int(self._fits[position]) - now:
+                moved[position] = by
+                self._fits[position] = now
+        return moved
+
+    def _fitting_one(self, column: int) -> int:
+        """As `_fitting`; nodes alike that hold as much are worked out once."""
+        state = self._session.matrix[:, column].tobytes()
+        known = self._known.get(state)
+        if known is None:
+            known = self._known[state] = int(self._fitting(np.array([column], dtype=np.intp))[0])
+        return known
 
     def _keeps_order(self, moved: dict[int, int], rest: int) -> bool:
         """Whether the order surely is the same as last time; that is so for most tasks of a long run.
@@ -98,17 +116,18 @@ class FewestDomains:
         at = self._leaves[leaf]
         if leaf != self._first or self.group.on != {**self._on, at: self._on.get(at, 0) + 1}:
             return False
+        self.own[leaf] += 1
         self._room -= 1
         return self._room > 0
 
     def _sort(self, rest: int) -> FloatArray:
         leaves = self._leaves
         room = np.bincount(self._codes, weights=np.minimum(self._fits, rest), minlength=len(leaves))
-        own = np.array([self.group.on.get(leaf, 0) for leaf in leaves], dtype=np.float64)
+        self.own = self._count()
         keys: list[np.ndarray[Any, Any]] = []
         self._held: set[float] = set()
         for owner in self._owners:  # np.lexsort takes the last key first
-            held, has = np.bincount(owner, weights=room), np.bincount(owner, weights=own)
+            held, has = np.bincount(owner, weights=room), np.bincount(owner, weights=self.own)
             self._held.update(held.tolist())
             keys += [held[owner], -np.minimum(held, rest)[owner], -np.where(held > 0, has, 0.0)[owner]]
         order = np.lexsort(keys)

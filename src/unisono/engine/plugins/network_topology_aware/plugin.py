@@ -82,7 +82,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         self._weighed: dict[int, bool] = {}
         self._by_lines: dict[bytes, FillingOfLines] = {}
         self._present: dict[int, tuple[list[int], Index]] = {}
-        self._near: dict[tuple[int, int], list[float]] = {}
+        self._near: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
         self._order: FewestDomains | None = None
 
     # ---- domains
@@ -206,15 +206,11 @@ class NetworkTopologyAwarePlugin(Plugin):
         filling = order.points()
         if group.at == NOWHERE:
             return (filling * (100.0 * self.weight))[codes]
-        nearness = self._nearness(group.at, leaves, id(columns))
-        top = max(nearness, default=0.0)
+        nearness, nearest = self._nearness(group.at, leaves, id(columns))
         share = 1.0 / max(len(group.tasks), 1)
         step = min(share, 1.0 / max(self.tree.levels[-1] - self.tree.levels[0], 1))  # no more than a tier is worth
-        points = [
-            value + (group.on.get(leaf, 0) * share if value == top else 0.0)
-            for leaf, value in zip(leaves, nearness, strict=True)
-        ]
-        return ((np.array(points, dtype=np.float64) + filling * step) * (100.0 * self.weight))[codes]
+        points: FloatArray = nearness + nearest * order.own * share + filling * step
+        return (points * (100.0 * self.weight))[codes]
 
     def _leaves(self, columns: Index) -> tuple[list[int], Index]:
         """Lowest HyperNodes of the nodes, each once, and which of them is each node's; the tree owns ``columns``."""
@@ -224,16 +220,20 @@ class NetworkTopologyAwarePlugin(Plugin):
             found = self._present[id(columns)] = (leaves.tolist(), codes.reshape(-1).astype(np.intp))
         return found
 
-    def _nearness(self, at: int, leaves: list[int], domain: int) -> list[float]:
-        """1 for the sub-group's own HyperNode, down to 0 where only the root joins a leaf to it."""
+    def _nearness(self, at: int, leaves: list[int], domain: int) -> tuple[FloatArray, FloatArray]:
+        """1 for the sub-group's own HyperNode, down to 0 where only the root joins a leaf to it; 1 for the nearest."""
         found = self._near.get((at, domain))
         if found is None:
             tree, low, high = self.tree, self.tree.levels[0], self.tree.levels[-1]
             tiers = [int(tree.tiers[tree.common(at, leaf)]) for leaf in leaves]
-            found = self._near[at, domain] = [
-                1.0 if leaf == at or high == low else (high - tier) / (high - low)
-                for leaf, tier in zip(leaves, tiers, strict=True)
-            ]
+            near = np.array(
+                [
+                    1.0 if leaf == at or high == low else (high - tier) / (high - low)
+                    for leaf, tier in zip(leaves, tiers, strict=True)
+                ],
+                dtype=np.float64,
+            )
+            found = self._near[at, domain] = (near, np.equal(near, near.max(initial=0.0)).astype(np.float64))
         return found
 
     def stamp(self, pod_class: PodClass) -> int | None:
