@@ -23,15 +23,19 @@ class _Lines:
 
 
 def _lines(cycle: Cycle) -> _Lines:
-    lines = cycle.session.shared.of(_Lines, _Lines)
-    if not lines.length:
-        waiting = (other for other in cycle.jobs if other.is_starving and other.key in cycle.reports)
-        for other in sorted(waiting, key=turn):
-            queue = other.queue.name
-            at = lines.position[other.key] = lines.length.get(queue, 0)
-            lines.length[queue] = at + 1
-            if at < _MOST_NAMED:
-                lines.first[queue] = (*lines.first.get(queue, ()), named(holder_of(other.record)))
+    """The lines of all queues; every action has run by then, so they are worked out once."""
+    return cycle.session.shared.of(_Lines, lambda: _in_line(cycle))
+
+
+def _in_line(cycle: Cycle) -> _Lines:
+    lines = _Lines()
+    waiting = (other for other in cycle.jobs if other.key in cycle.reports and other.is_starving)
+    for other in sorted(waiting, key=turn):
+        queue = other.queue.name
+        at = lines.position[other.key] = lines.length.get(queue, 0)
+        lines.length[queue] = at + 1
+        if at < _MOST_NAMED:
+            lines.first[queue] = (*lines.first.get(queue, ()), named(holder_of(other.record)))
     return lines
 
 
