@@ -1,4 +1,4 @@
-"""What the repository holds is the project's own: no links, and nothing that a tool installs or builds beside the sources."""
+"""The repository holds no links, and nothing that a tool installs or builds beside the sources."""
 
 from __future__ import annotations
 
