@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.annotations import CLUSTER
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.kind import Kind
@@ -34,6 +35,7 @@ class _Record:
     domains: dict[str, HyperNode] = field(default_factory=dict)
     copies: dict[tuple[str, str], tuple[Copy, Object]] = field(default_factory=dict)
     tier: bool = False
+    own_labels: frozenset[str] | None = None
 
 
 class HubState:
@@ -101,6 +103,16 @@ class HubState:
         """Names of all members."""
         return sorted(self._members)
 
+    def given_labels(self, cluster: str) -> dict[str, str]:
+        """Labels that the hub gives all nodes of a member, and none of them has itself."""
+        record = self._members.get(cluster)
+        if record is None:
+            return {}
+        if record.own_labels is None:
+            record.own_labels = frozenset(key for node in record.nodes.values() for key in node.metadata.labels or ())
+        own = record.own_labels
+        return {CLUSTER: cluster, **{key: value for key, value in record.origin.labels.items() if key not in own}}
+
     # ---- what members tell
 
     def node(self, cluster: str, event_type: EventType, obj: Node) -> None:
@@ -112,6 +124,7 @@ class HubState:
             record.nodes.pop(obj.metadata.name, None)
         else:
             record.nodes[obj.metadata.name] = obj
+        record.own_labels = None
         self._apply(NODES, event_type, translation.node(record.origin, obj))
 
     def hyper_node(self, cluster: str, event_type: EventType, obj: HyperNode) -> None:

@@ -23,6 +23,7 @@ from unisono.apiserver.admission import (
     limit_ranges,
     namespaces,
     nodes,
+    placements,
     pod_groups,
     pods,
     priority,
@@ -128,6 +129,8 @@ class Admission:
             rule(request, view)
         if request.kind.resource in _OF_USERS and not request.subresource and request.operation != "DELETE":
             tenants.note_user(request, view)
+        if request.kind.resource in placements.DISPATCHED and not request.subresource:
+            placements.keep(request, view)
 
     def check(self, request: Request, view: Clocked) -> None:
         """Refuse what must not be.

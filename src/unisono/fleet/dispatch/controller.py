@@ -244,7 +244,14 @@ class DispatchController(Controller):
         group = work.group.metadata.name
         environment = self._gangs.environment(job) if self._gangs is not None else None
         copied = copy_to_write(
-            self.kind, job, self._state.hub, placement.generation, group, held=held, environment=environment
+            self.kind,
+            job,
+            self._state.hub,
+            placement.generation,
+            group,
+            held=held,
+            environment=environment,
+            labels=self._state.given_labels(placement.cluster),
         )
         try:
             async with member.writing() as client:

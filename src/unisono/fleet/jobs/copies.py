@@ -16,6 +16,7 @@ from unisono.api.kinds import JOBS
 from unisono.controllers.patching import merge_diff, to_json
 from unisono.fleet.jobs.environment import with_environment
 from unisono.fleet.jobs.following import held_back
+from unisono.fleet.jobs.locality import without_labels
 
 _DEEPEST = 40
 # Written by the hub's API server alone.
@@ -107,6 +108,7 @@ def copy_to_write(
     *,
     held: bool = False,
     environment: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Object:
     """The object that a member gets: the job without its status, marked, and with marks for its pods.
 
@@ -118,6 +120,7 @@ def copy_to_write(
         group: name of the PodGroup that stands for the job on the hub.
         held: of a part of a gang: it gets no pods yet.
         environment: of a part of a gang: variables of its containers.
+        labels: those that the hub alone gives the member's nodes; what asks for them is met there.
 
     """
     value = to_json(job)
@@ -128,6 +131,8 @@ def copy_to_write(
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
     value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}
     value["spec"] = _marked(value.get("spec", {}), marks, {ORIGIN_GROUP: group}, 0)
+    if labels:
+        value["spec"] = without_labels(value["spec"], labels)
     if environment:
         value["spec"] = with_environment(value["spec"], environment)
     if held:

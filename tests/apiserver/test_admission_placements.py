@@ -1,0 +1,83 @@
+"""Only the hub says where its jobs are; a user may take his own back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from support.backends import OPTIONS, WriteOptions, job_body, opened, queue_body, value
+from unisono.api.annotations import CLUSTER, DISPATCH, GANG
+from unisono.api.keys import MASTERS
+from unisono.api.kinds import JOBS, QUEUES
+from unisono.apiserver.access.user import AUTHENTICATED
+from unisono.apiserver.backend import Backend
+from unisono.errors import ApiError
+
+ALICE = WriteOptions(user="alice", groups=(AUTHENTICATED,))
+HUB = WriteOptions(user="system:controllers", groups=(MASTERS,))
+PLACED = {CLUSTER: "a", DISPATCH: "3"}
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[Backend]:
+    async with opened() as it:
+        await it.service.create(QUEUES, None, queue_body("q"), OPTIONS)
+        yield it
+
+
+def body(**marks: str) -> dict[str, Any]:
+    found = job_body("j")
+    found["metadata"]["namespace"] = "default"
+    found["spec"]["queue"] = "default"
+    found["metadata"]["annotations"] = marks
+    return found
+
+
+async def marks(backend: Backend) -> dict[str, str]:
+    found = value(await backend.service.get(JOBS, "default", "j"))["metadata"].get("annotations") or {}
+    return {key: each for key, each in found.items() if key in (CLUSTER, DISPATCH, GANG)}
+
+
+async def patch(backend: Backend, changes: dict[str, str | None], options: WriteOptions) -> None:
+    await backend.service.patch(JOBS, "default", "j", {"metadata": {"annotations": changes}}, "merge", options)
+
+
+@pytest.mark.parametrize("author", [ALICE, HUB])
+async def test_a_new_job_has_no_place(backend: Backend, author: WriteOptions) -> None:
+    given = {CLUSTER: "b", DISPATCH: "7", GANG: "{}", "mine": "1"}
+    await backend.service.create(JOBS, "default", body(**given), author)
+    assert await marks(backend) == {}
+    made = value(await backend.service.get(JOBS, "default", "j"))
+    assert made["metadata"]["annotations"]["mine"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({CLUSTER: None, DISPATCH: "4"}, {DISPATCH: "4"}),
+        ({CLUSTER: None}, PLACED),
+        ({CLUSTER: None, DISPATCH: None}, PLACED),
+        ({DISPATCH: "999999999"}, PLACED),
+        ({CLUSTER: None, DISPATCH: "5"}, PLACED),
+        ({GANG: '{"number":1}'}, PLACED),
+    ],
+)
+async def test_a_user_takes_a_job_back_and_no_more(
+    backend: Backend, changes: dict[str, str | None], left: dict[str, str]
+) -> None:
+    await backend.service.create(JOBS, "default", body(), ALICE)
+    await patch(backend, dict(PLACED), HUB)
+    await patch(backend, changes, ALICE)
+    assert await marks(backend) == left
+
+
+async def test_a_user_sends_no_job_anywhere(backend: Backend) -> None:
+    await backend.service.create(JOBS, "default", body(), ALICE)
+    with pytest.raises(ApiError, match="the hub chooses the member"):
+        await patch(backend, {CLUSTER: "b", DISPATCH: "1"}, ALICE)
+    await patch(backend, dict(PLACED), HUB)
+    with pytest.raises(ApiError, match="the hub chooses the member"):
+        await patch(backend, {CLUSTER: "b", DISPATCH: "4"}, ALICE)
+    assert await marks(backend) == PLACED
