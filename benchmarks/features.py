@@ -72,7 +72,7 @@ def apart(scale: float) -> Row:
         pod.spec.affinity = Affinity(
             pod_anti_affinity=PodAntiAffinity(required_during_scheduling_ignored_during_execution=[term])
         )
-    return placed(f"{shape.title}, inter-pod anti-affinity by node", state, 1)
+    return placed(f"{shape.title}, inter-pod anti-affinity by node", state, 3)
 
 
 def spread(scale: float) -> Row:
@@ -87,7 +87,7 @@ def spread(scale: float) -> Row:
                 label_selector=LabelSelector(match_labels={"app": job}),
             )
         ]
-    return placed(f"{shape.title}, topology spread over 10 zones", state, 1)
+    return placed(f"{shape.title}, topology spread over 10 zones", state, 3)
 
 
 # ---- network topology
@@ -101,13 +101,13 @@ def topology(scale: float) -> Row:
     nodes, gang = int(5_000 * scale), 512 if scale >= 1 else 64
     shape = Shape(nodes, nodes * 8 * 3 // 4 // gang, gang, pod="gpu")
     wish = NetworkTopologySpec(mode="hard", highest_tier_allowed=2)
-    return placed(f"{shape.title}, hard topology, 3 tiers", _switched(shape, scale, wish), 1, _TREE)
+    return placed(f"{shape.title}, hard topology, 3 tiers", _switched(shape, scale, wish), 3, _TREE)
 
 
 def beside(scale: float) -> Row:
     """Pods without topology among HyperNodes: they are kept where they disturb jobs with topology least."""
     shape = Shape(int(5_000 * scale), max(int(100 * scale), 5), 20)
-    return placed(f"{shape.title}, no topology, 3 tiers", _switched(shape, scale, None), 1, _TREE)
+    return placed(f"{shape.title}, no topology, 3 tiers", _switched(shape, scale, None), 3, _TREE)
 
 
 def _switched(shape: Shape, scale: float, wish: NetworkTopologySpec | None) -> ClusterState:
@@ -148,7 +148,7 @@ def _hyper(name: str, tier: int, members: list[MemberSpec]) -> HyperNode:
 
 
 def _evicted(name: str, state: ClusterState, config: SchedulerConfig) -> Row:
-    seconds, decisions = decide(state, 1, config)
+    seconds, decisions = decide(state, 3, config)
     number = len(decisions.evictions)
     note = f"{number:,} evicted for {len(decisions.pipelined):,} in {seconds:.2f} s"
     return Row(name, number / seconds, "evictions/s", None, "more", note)
