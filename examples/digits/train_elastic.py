@@ -1,4 +1,4 @@
-"""``train_ddp.py`` for workers that come and go: torchrun starts it anew, and it goes on from the last epoch."""
+"""``train_ddp.py`` for workers that come and go: torchrun starts it again, and it continues from the last epoch."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def keep(file: Path, epoch: int, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write the state under another name first: whoever is killed while writing leaves the last one whole."""
+    """Write the state under another name first: a process that is killed while it writes leaves the last one whole."""
     state = {"epoch": epoch, "network": network.state_dict(), "optimizer": optimizer.state_dict()}
     torch.save(state, file.with_suffix(".tmp"))
     file.with_suffix(".tmp").rename(file)

@@ -1,4 +1,4 @@
-"""Watchers of one form share an event's line; whoever reads another form, or another event, gets another line."""
+"""Watchers of one form share an event's line; a reader of another form, or of another event, gets another line."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def copied(path: Path, target: Path) -> None:
         copy_database(connection, target)
 
 
-def mended(path: Path) -> None:
+def repaired(path: Path) -> None:
     damage(path)
     repair(path, NOW)
 

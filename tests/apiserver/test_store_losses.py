@@ -142,7 +142,7 @@ async def test_a_torn_marker_proves_nothing(killed: Path, text: bytes) -> None:
 
 
 async def test_another_tool_may_fold_the_log_into_the_file(killed: Path) -> None:
-    """Whoever opens the store with SQLite after a crash loses nothing, and is not accused of it."""
+    """A program that opens the store with SQLite after a crash loses nothing, and is not accused of it."""
     import sqlite3
     from contextlib import closing
 

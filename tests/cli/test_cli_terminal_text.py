@@ -1,4 +1,4 @@
-"""What users write into objects does nothing to the terminal of whoever looks at them."""
+"""What users write into objects does nothing to the terminal in which it is shown."""
 
 from __future__ import annotations
 

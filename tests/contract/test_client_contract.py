@@ -178,7 +178,7 @@ async def test_a_patch_for_one_uid_is_not_for_its_successor(client, namespace):
     assert (await client.patch(CONFIG_MAPS, "a", change, namespace=namespace)).data == {"k": "w"}
     await client.delete(CONFIG_MAPS, "a", namespace)
     await client.create(CONFIG_MAPS, settings("a", namespace, {"k": "new"}))
-    # Servers say that the field is immutable; whoever handles conflicts handles this one too.
+    # Servers say that the field is immutable; code that handles conflicts handles this one too.
     with pytest.raises(Conflict) as caught:
         await client.patch(CONFIG_MAPS, "a", change, namespace=namespace)
     assert isinstance(caught.value, Invalid)

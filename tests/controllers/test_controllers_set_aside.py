@@ -29,7 +29,7 @@ def broken_for(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def decide(first: Any, *rest: Any, **named: Any) -> Any:
             obj = getattr(first, "job", first)
-            if obj.metadata.name == BAD and not (obj.metadata.labels or {}).get("mended"):
+            if obj.metadata.name == BAD and not (obj.metadata.labels or {}).get("repaired"):
                 raise error
             return whole(first, *rest, **named)
 
@@ -63,7 +63,7 @@ async def test_it_is_tried_again_when_it_changes_and_takes_its_condition_back(br
             ("ReconcileFailed", "True", "ReconcileFailed")
         ]
         assert "OverflowError: too large" in found[0].message
-        patch = {"metadata": {"labels": {"mended": "yes"}}}
+        patch = {"metadata": {"labels": {"repaired": "yes"}}}
         await world.client.patch(REPLICA_SETS, BAD, patch, namespace="default")
         await world.settle()
         assert len(world.pods()) == 2

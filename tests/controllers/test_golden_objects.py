@@ -1,6 +1,6 @@
 """Objects that the controllers create for manifests as users write them, as files that a reader can check.
 
-``python tests/controllers/test_golden_objects.py`` writes the files anew; look at the difference before committing it.
+``python tests/controllers/test_golden_objects.py`` writes the files again; look at the difference before committing it.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ async def _story(action: str, deaths: list[int]) -> Any:
     lives = list(deaths)
     for stage in stages:
         if lives:
-            # The controllers see this stage's change, die after some writes, and are started anew.
+            # The controllers see this stage's change, die after some writes, and are started again.
             await world.start()
             await stage(world, Dying(lives.pop(0)))
             await world.stop()

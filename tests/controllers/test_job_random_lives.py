@@ -278,7 +278,7 @@ def check(life: Life) -> None:
                 assert after in edges[before], path
     for job in life.jobs():
         uid, there = job.metadata.uid or "", {pod.metadata.uid for pod in pods_of(world, job)}
-        assert there <= life.over.get(uid, there), "nothing is made anew after the end"
+        assert there <= life.over.get(uid, there), "nothing is made again after the end"
         if job.status.state.phase in OVER:
             life.over[uid] = there
         assert (job.status.retry_count or 0) <= 3
@@ -367,7 +367,7 @@ async def _live(story: Story, script: list[tuple[Any, ...]]) -> None:
 
 
 async def quiet(world: World) -> None:
-    """Controllers that start anew find all as it should be: they try to make what is there, and change nothing."""
+    """Controllers that start again find all as it should be: they try to make what is there, and change nothing."""
     before = len(world.client.writes)
     await world.restart()
     changed = [write for write in world.client.writes[before:] if write.operation != "create"]

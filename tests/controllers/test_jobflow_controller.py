@@ -465,7 +465,7 @@ async def _interrupted(deaths: list[int], retain: str) -> Any:
     async with World() as world:
 
         async def through(step: Any) -> None:
-            """Let the controllers see a step, die after some writes, and start anew."""
+            """Let the controllers see a step, die after some writes, and start again."""
             if lives:
                 world.client.interceptor = dying(lives.pop(0))
             await step()

@@ -176,7 +176,7 @@ def test_names_are_never_taken_twice_and_the_set_comes_to_rest(actions, parallel
                 elif action == "gone":
                     await world.finish_deletions()
                 if not parallel:
-                    # One that failed is made anew beside the one that waited already.
+                    # One that failed is made again beside the one that waited already.
                     waiting = [pod for pod in world.pods(deleting=False) if pod.status.phase in (None, "Pending")]
                     assert len([pod for pod in waiting if pod.metadata.name not in failed]) <= 1
             await world.roll()

@@ -1,6 +1,6 @@
 """Objects made for whole training jobs, compared with files that were read against the operators' behaviour.
 
-To write the files anew after a wanted change: ``UNISONO_WRITE_GOLDEN=1 pytest -k golden tests/controllers``,
+To write the files again after a wanted change: ``UNISONO_WRITE_GOLDEN=1 pytest -k golden tests/controllers``,
 and read the difference.
 """
 

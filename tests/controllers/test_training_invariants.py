@@ -137,7 +137,7 @@ async def _invariants(job, policy, clean, limit, deadline, script):
             path.append(world.state())
             check(world, path)
             if was_over:
-                assert world.created_pods() == created, "nothing is made anew after the end"
+                assert world.created_pods() == created, "nothing is made again after the end"
         if world.holding() & OVER:
             await world.finish_deletions()
             phases = {pod.status.phase for pod in world.pods()}

@@ -61,7 +61,7 @@ async def test_a_failed_pod_means_what_the_policy_says(policy, code, state, reas
         if state:
             assert world.condition("Failed").reason == "FailJobSetFailurePolicyAction"
         else:
-            assert len(living(world)) == 2, "the pod is made anew"
+            assert len(living(world)) == 2, "the pod is made again"
 
 
 async def test_ignored_failures_never_use_up_the_limit():

@@ -275,7 +275,7 @@ async def _live(kind: Kind, script: list[tuple[Any, ...]]) -> None:
             check(life)
             if end:
                 assert life.ended() == end, "an end is final"
-                assert kind.value["kind"] == "RayJob" or life.pods_of() <= known, "nothing is made anew after the end"
+                assert kind.value["kind"] == "RayJob" or life.pods_of() <= known, "nothing is made again after the end"
         await life.rest()
         check(life)
         check_counts(life)
@@ -295,7 +295,7 @@ async def _live(kind: Kind, script: list[tuple[Any, ...]]) -> None:
 
 
 async def quiet(world: TrainingWorld) -> None:
-    """Controllers that start anew find all as it should be: they try to make what is there, and change nothing."""
+    """Controllers that start again find all as it should be: they try to make what is there, and change nothing."""
     before = len(world.client.writes)
     await world.restart()
     changed = [write for write in world.client.writes[before:] if write.operation != "create"]

@@ -1,4 +1,4 @@
-"""RayServices: a cluster as a gang, applications handed over, Services that lead to whoever serves."""
+"""RayServices: a cluster as a gang, applications handed over, Services that lead to the serving pods."""
 
 from __future__ import annotations
 

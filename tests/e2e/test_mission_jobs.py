@@ -198,7 +198,7 @@ def test_a_job_runs_and_comes_to_its_end(start_plane: Start, example: Example) -
 
 
 def waits_for_its_claim(scene: Scene, claim: tuple[str, str]) -> None:
-    """Nothing starts while the claim is missing, whoever asks hears of it, and the claim is all it takes."""
+    """Nothing starts while the claim is missing, every answer names it, and the claim is all it takes."""
     name, mode = claim
     wait_until(
         "the verdict is there",

@@ -1,4 +1,4 @@
-"""The two processes of ``unisono up`` end together, in order, and once; whoever dies is told in one line."""
+"""The two processes of ``unisono up`` end together, in order, and once; one line tells which one died."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_static_answers_are_kept_and_asked_again_for_changed_nodes_only() -> Non
     assert reasons() == {"Insufficient cpu": 4, "bad": 1}
     assert Counting.asked == [4, 1, 5]
     schedule(state, config(("gang",), ("counting", "nodeorder")), plugins=plugins)
-    assert Counting.asked == [4, 1, 5, 5], "another configuration asks anew"
+    assert Counting.asked == [4, 1, 5, 5], "another configuration asks again"
 
 
 class Preferring(Plugin):

@@ -53,8 +53,8 @@ def compared(self: FewestDomains) -> FloatArray:
     points = POINTS(self)
     rest = len(self.group.tasks) - sum(self.group.on.values())
     if rest:
-        anew = FewestDomains(self._session, self._tree, self.group, self.columns, self._leaves, self._codes)
-        assert points.tolist() == anew._sort(rest).tolist()
+        again = FewestDomains(self._session, self._tree, self.group, self.columns, self._leaves, self._codes)
+        assert points.tolist() == again._sort(rest).tolist()
     return points
 
 

@@ -91,7 +91,7 @@ class Reader:
             answer = self._connection.getresponse()
             told = answer.read().decode(errors="replace")
         except (OSError, HTTPException):
-            # The next request connects anew.
+            # The next request connects again.
             self._connection.close()
             raise
         if answer.status in ABSENT and method != "POST":

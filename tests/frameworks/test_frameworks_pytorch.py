@@ -106,7 +106,7 @@ def test_a_master_and_a_worker_train_with_ddp(jobs: Jobs) -> None:
 
 
 def test_training_outlives_a_process_and_whole_pods(jobs: Jobs, tmp_path: Path) -> None:
-    """Worker 0 keeps the store of the rendezvous: when it goes, the other's container begins anew too."""
+    """Worker 0 keeps the store of the rendezvous: when it goes, the other's container begins again too."""
     need("torch", always=False)
     elastic(jobs, tmp_path, pause=0.1)
     losses: tuple[Callable[[], object], ...] = (
@@ -138,6 +138,6 @@ def test_workers_are_added_and_taken_away_while_the_training_runs(jobs: Jobs, tm
         learnt = trained(jobs, size, went_on(jobs, size, learnt))
     told = jobs.pods("elastic")["elastic-worker-0"]
     assert told["metadata"]["uid"] == uid
-    assert told["status"]["containerStatuses"][0]["restartCount"] == 0, "the rendezvous began anew"
+    assert told["status"]["containerStatuses"][0]["restartCount"] == 0, "the rendezvous began again"
     members = jobs.reader.get("podgroups.scheduling.volcano.sh", "elastic")
     assert members["spec"]["minMember"] == FEWEST

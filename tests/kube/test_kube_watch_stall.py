@@ -1,4 +1,4 @@
-"""A watch whose server has vanished without a word is opened anew; one that was always silent is left alone."""
+"""A watch whose server has vanished without a word is opened again; one that was always silent is left alone."""
 
 from __future__ import annotations
 

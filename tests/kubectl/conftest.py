@@ -21,7 +21,7 @@ MISSING = "kubectl is not on the PATH: install the Debian package kubernetes-cli
 
 @pytest.fixture(autouse=True, scope="session")
 def one_document_for_servers_alike() -> Iterator[None]:
-    """Servers with the same kinds share their OpenAPI document: each would write it anew, for more than a second."""
+    """Servers with the same kinds share their OpenAPI document: each would write it again, for more than a second."""
     make = openapi._make_v2
     known: dict[tuple[tuple[bytes, ...], str, bool], openapi.Encoded] = {}
 

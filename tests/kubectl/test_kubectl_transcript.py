@@ -20,7 +20,7 @@ from unisono.kube import kubeconfig
 
 pytestmark = pytest.mark.kubectl
 
-RECORD = "record the transcripts anew: docs/kubernetes-compatibility.md says how"
+RECORD = "record the transcripts again: docs/kubernetes-compatibility.md says how"
 
 
 @pytest.mark.parametrize("scene", scenes(), ids=lambda scene: scene.name)

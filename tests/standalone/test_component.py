@@ -129,7 +129,7 @@ async def test_readiness_says_what_is_missing(start: Callable[[str], Process]) -
         assert await process.ask("/readyz") == (200, "ok")
         process.parts[0].silent = 3600.0
         assert await process.ask("/readyz") == (503, "the watch on pods has been silent for 3600 s\n")
-        assert await process.ask("/healthz") == (200, "ok"), "starting it anew would not mend the network"
+        assert await process.ask("/healthz") == (200, "ok"), "starting it again would not repair the network"
 
 
 async def test_metrics_tell_requests_watches_and_what_the_process_costs(start: Callable[[str], Process]) -> None:

@@ -1,4 +1,4 @@
-"""Parts that fail start anew."""
+"""Parts that fail start again."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ async def test_a_broken_secret_is_mended(client: LocalClient) -> None:
     await keep(client, "default", "unisono-webhook", NAMES, START)
     broken = {"tls.key": base64.b64encode(b"nonsense").decode()}
     await client.patch(SECRETS, "unisono-webhook", {"data": broken}, namespace="default")
-    mended = await keep(client, "default", "unisono-webhook", NAMES, START)
-    context = ssl.create_default_context(cadata=mended.trusted.decode())
+    repaired = await keep(client, "default", "unisono-webhook", NAMES, START)
+    context = ssl.create_default_context(cadata=repaired.trusted.decode())
     assert context.get_ca_certs()
     assert await keep(client, "default", "unisono-webhook", NAMES, START) is not None

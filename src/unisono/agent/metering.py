@@ -1,4 +1,4 @@
-"""What this machine and the containers on it use, measured when somebody asks."""
+"""What this machine and the containers on it use, measured on request."""
 
 from __future__ import annotations
 

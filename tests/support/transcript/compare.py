@@ -15,7 +15,7 @@ def differences(real: list[dict[str, Any]], here: list[dict[str, Any]]) -> list[
     """One line per difference: ``command > request > place: what``."""
     found = []
     for ours, theirs in zip(here, real, strict=True):
-        assert ours["run"] == theirs["run"], "the scene has changed since it was recorded: record it anew"
+        assert ours["run"] == theirs["run"], "the scene has changed since it was recorded: record it again"
         found += [f"{ours['run']} > {line}" for line in _step(theirs, ours)]
     return list(dict.fromkeys(found))
 

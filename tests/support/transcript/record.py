@@ -1,4 +1,4 @@
-"""Records the transcripts anew: ``UNISONO_TEST_KUBECONFIG=FILE PYTHONPATH=tests python -m support.transcript.record``.
+"""Records the transcripts again: ``UNISONO_TEST_KUBECONFIG=FILE PYTHONPATH=tests python -m support.transcript.record``.
 
 The server should be an empty cluster without nodes, with Kubernetes' own controllers for garbage, namespaces, service
 accounts and quotas, and with no controllers for workloads. Names of scenes as arguments record only those.

@@ -283,7 +283,7 @@ class GangController(Controller):
             await self._write(hyper_job, steps.record, "Normal", "Opened", steps.why)
 
     async def _fail(self, job: Job, why: str) -> None:
-        """The part has failed; whoever made it decides what follows."""
+        """The part has failed; its creator decides what follows."""
         state = {"phase": phases.FAILED, "reason": "ClusterLost", "message": why}
         with suppress(NotFound):
             await self._client.patch(
