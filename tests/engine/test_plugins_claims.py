@@ -313,7 +313,7 @@ REFUSED: dict[str, tuple[list[Any], dict[str, int]]] = {
     ),
     "a pool that is not complete": ([slice_of("n1", device("a"), count=2), claim("c")], LACKING),
     "a broken device": ([slice_of("n1", device("a", extra=NO_EXECUTE)), claim("c")], LACKING),
-    "a part of a device": ([slice_of("n1", device("a", extra=COUNTED)), claim("c")], LACKING),
+    "a part of a device without its counter": ([slice_of("n1", device("a", extra=COUNTED)), claim("c")], LACKING),
     "kinds that differ": (
         [
             slice_of("n1", device("a", numa=0), device("b", numa=1)),

@@ -68,6 +68,8 @@ from unisono.api.core.csi import (
 from unisono.api.core.devices import (
     AllocatedDeviceStatus,
     AllocationResult,
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
     CapacityRequirements,
     CELDeviceSelector,
     Counter,
@@ -295,6 +297,8 @@ __all__ = [
     "CSIStorageCapacity",
     "CSIVolumeSource",
     "Capabilities",
+    "CapacityRequestPolicy",
+    "CapacityRequestPolicyRange",
     "CapacityRequirements",
     "ClientIPConfig",
     "ClusterTrustBundleProjection",

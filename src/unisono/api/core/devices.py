@@ -231,11 +231,27 @@ class DeviceAttribute(Base):
     version_value: str | None = msgspec.field(default=None, name="version")
 
 
+class CapacityRequestPolicyRange(Base):
+    """Amounts from ``min`` to ``max`` in steps of ``step`` from ``min`` on."""
+
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Base):
+    """Which amounts may be consumed, and which one is where a request names none; a request is raised to the next."""
+
+    default: Quantity | None = None
+    valid_values: list[Quantity] | None = None
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
 class DeviceCapacity(Base):
     """An amount that a device has."""
 
     value: Quantity = 0
-    request_policy: FreeObject | None = None
+    request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(Base):

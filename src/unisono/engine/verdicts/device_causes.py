@@ -137,7 +137,22 @@ def _of_devices(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
     except ClaimError as error:
         yield Lack(f"resource claim {claim.metadata.name}: {error}", "")
         return
-    yield Lack(f"no node has all devices of resource claim {claim.metadata.name} free together", "")
+    yield Lack(_together(cycle, claim, requests), "")
+
+
+def _together(cycle: Cycle, claim: ResourceClaim, requests: Sequence[Sequence[Want]]) -> str:
+    """Each request finds devices by itself: they are not free together, or what they share out is used up."""
+    name, inventory = claim.metadata.name, _inventory(cycle.session)
+    units = {unit.name: unit for one in inventory.by_node for unit in one}
+    wants = [want for ways in requests for want in ways]
+    sharing = {key for key, unit in units.items() if not unit.plain and any(want.matches(unit) for want in wants)}
+    if not sharing:
+        return f"no node has all devices of resource claim {name} free together"
+    counters = {counter for key in sharing for counter in units[key].draws}
+    users = {key for key, unit in units.items() if inventory.book.in_use(key) and not counters.isdisjoint(unit.draws)}
+    holders = listed(_users(cycle, users | {key for key in sharing if inventory.book.in_use(key)}))
+    by = f"; in use by {holders}" if holders != "nothing" else ""
+    return f"the devices for resource claim {name} share counters or capacity, of which too little is left{by}"
 
 
 def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -> str:
@@ -156,10 +171,10 @@ def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -
     if most < count:
         richest = names[max(range(len(matching)), key=lambda at: len(matching[at]))]
         return f"{asks} on one node, and the most that one has is {most} ({richest})"
-    free = [sum(unit.name not in inventory.taken for unit in units) for units in matching]
+    free = [sum(unit.name not in inventory.book.taken for unit in units) for units in matching]
     if max(free) >= count:
         return ""
-    taken = {unit.name for units in matching for unit in units if unit.name in inventory.taken}
+    taken = {unit.name for units in matching for unit in units if inventory.book.in_use(unit.name)}
     total = len({unit.name for units in matching for unit in units})
     holders = listed(_users(cycle, taken))
     by = f", by {holders}" if holders != "nothing" else ""

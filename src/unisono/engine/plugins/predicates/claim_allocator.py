@@ -6,7 +6,9 @@ As in kube-scheduler: requests in order, devices in the order of pools and slice
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
 
 from unisono.api.core import (
     DeviceClass,
@@ -17,8 +19,10 @@ from unisono.api.core import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from unisono.api.fields import Quantity
 from unisono.engine.plugins.predicates.device_inventory import Unit, attribute
 from unisono.engine.plugins.predicates.device_selectors import Selector, SelectorError, compile_selector
+from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DeviceBook, full_names, portions
 
 MOST_DEVICES = 32
 """Devices of one claim."""
@@ -38,6 +42,8 @@ class Want:
         request: name in the allocation (``request`` or ``request/subrequest``); ``parent`` without the latter.
         count: devices; 0 means all that match.
         admin: devices may be in use, and stay free for others.
+        tolerations: taints of devices that it endures.
+        capacity: amounts that each device must have, or of a shared one have left.
 
     """
 
@@ -46,6 +52,8 @@ class Want:
     count: int
     admin: bool
     matches: Callable[[Unit], bool]
+    tolerations: Sequence[DeviceToleration] = ()
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +65,23 @@ class ClaimPlan:
     constraints: tuple[DeviceConstraint, ...]
 
 
-Given = list[tuple[str, Want, Unit]]
-"""(claim, want, device)."""
+class Gift(NamedTuple):
+    """A device for one request of a claim; ``share`` is what it consumes of a device that others may use as well."""
+
+    claim: str
+    want: Want
+    unit: Unit
+    share: Amounts | None = None
+
+
+Given = list[Gift]
 
 
 def plan(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimPlan:
     """Read a claim.
 
     Raises:
-        ClaimError: a class does not exist, or a selector or constraint is not supported.
+        ClaimError: a class does not exist, or a selector cannot be compiled.
 
     """
     requests: list[tuple[Want, ...]] = []
@@ -75,10 +91,7 @@ def plan(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimPlan:
         else:
             subs = request.first_available or ()
             requests.append(tuple(_want(f"{request.name}/{s.name}", request.name, s, classes) for s in subs))
-    constraints = tuple(claim.spec.devices.constraints or ())
-    if any(constraint.distinct_attribute for constraint in constraints):
-        raise ClaimError("the constraint distinctAttribute is not supported")
-    return ClaimPlan(claim.key, tuple(requests), constraints)
+    return ClaimPlan(claim.key, tuple(requests), tuple(claim.spec.devices.constraints or ()))
 
 
 def _want(
@@ -87,12 +100,12 @@ def _want(
     device_class = classes.get(given.device_class_name)
     if device_class is None:
         raise ClaimError(f"request {name}: device class {given.device_class_name} does not exist")
-    if given.capacity is not None and given.capacity.requests:
-        raise ClaimError(f"request {name}: shares of devices are not supported")
     selectors = [*(device_class.spec.selectors or ()), *(given.selectors or ())]
     admin = isinstance(given, ExactDeviceRequest) and bool(given.admin_access)
     count = 0 if given.allocation_mode == "All" else given.count or 1
-    return Want(name, parent, count, admin, _matcher(name, selectors, given.tolerations or ()))
+    tolerations = given.tolerations or ()
+    amounts = (given.capacity.requests if given.capacity is not None else None) or {}
+    return Want(name, parent, count, admin, _matcher(name, selectors, tolerations), tolerations, amounts)
 
 
 def _matcher(
@@ -138,12 +151,16 @@ Wanted = Sequence[tuple[ClaimPlan, tuple[Want, ...]]]
 class _Search:
     """One search on one node."""
 
-    def __init__(self, units: Sequence[Unit], free: Sequence[Unit], incomplete: bool) -> None:
+    def __init__(self, units: Sequence[Unit], free: Sequence[Unit], book: DeviceBook, incomplete: bool) -> None:
         self.units = units
         self.free = free
+        self.book = book
         self.incomplete = incomplete
-        self.used: set[int] = set()
+        self.used: dict[int, int] = {}
+        self.consumed: dict[int, dict[str, Fraction]] = {}
+        self.drawn: dict[CounterName, Fraction] = {}
         self.given: Given = []
+        self.shared = any(unit.shared for unit in units)
         self.steps = 0
 
     def run(self, plans: Sequence[ClaimPlan]) -> bool:
@@ -160,28 +177,18 @@ class _Search:
         if want.count:
             return self._take(claim, want, want.count, 0, wanted, at)
         every = [unit for unit in self.units if want.matches(unit)]
-        if self.incomplete or not every or not (want.admin or self._available(every)):
+        if self.incomplete or not every:
             return False
         mark = len(self.given)
-        for unit in every:
-            if not self._allowed(claim, want, unit):
-                self._undo(mark)
-                return False
-            self._give(claim, want, unit)
-        if self._request(wanted, at + 1):
+        free = {id(unit) for unit in self.free}
+        if all((want.admin or id(unit) in free) and self._give(claim, want, unit) for unit in every) and self._request(
+            wanted, at + 1
+        ):
             return True
         self._undo(mark)
         return False
 
-    def _take(
-        self,
-        claim: ClaimPlan,
-        want: Want,
-        left: int,
-        start: int,
-        wanted: Wanted,
-        at: int,
-    ) -> bool:
+    def _take(self, claim: ClaimPlan, want: Want, left: int, start: int, wanted: Wanted, at: int) -> bool:
         if not left:
             return self._request(wanted, at + 1)
         pool = self.units if want.admin else self.free
@@ -189,69 +196,113 @@ class _Search:
         for position in range(start, len(pool)):
             unit = pool[position]
             self.steps += 1
-            if self.steps > _MOST_STEPS or len(pool) - position < left:
+            if self.steps > _MOST_STEPS or (not self.shared and len(pool) - position < left):
                 return False
             # an equal device cannot succeed where this one failed: nothing tells the two apart
-            if unit.kind in tried or not want.matches(unit) or (not want.admin and id(unit) in self.used):
-                continue
-            if not self._allowed(claim, want, unit):
+            if unit.kind in tried or not want.matches(unit):
                 continue
             mark = len(self.given)
-            self._give(claim, want, unit)
-            if self._take(claim, want, left - 1, position + 1, wanted, at):
+            if not self._give(claim, want, unit):
+                continue
+            # one request may have several shares of one device
+            if self._take(claim, want, left - 1, position if unit.shared else position + 1, wanted, at):
                 return True
             self._undo(mark)
             tried.add(unit.kind)
         return False
 
-    def _available(self, units: Sequence[Unit]) -> bool:
-        free = {id(unit) for unit in self.free} - self.used
-        return all(id(unit) in free for unit in units)
+    # ---- what is given
 
-    def _give(self, claim: ClaimPlan, want: Want, unit: Unit) -> None:
-        self.given.append((claim.key, want, unit))
+    def _give(self, claim: ClaimPlan, want: Want, unit: Unit) -> bool:
+        """Give a device, unless it is in use, too small, its counters are used up, or the claim does not permit it."""
+        if not self._allowed(claim, want, unit):
+            return False
+        asked = full_names(want.capacity, unit.name[0])
+        share: Amounts | None = None
+        if asked or unit.shared:
+            share = portions(unit.capacity, asked)
+            if share is None:
+                return False
+        if not want.admin and not self._has_room(unit, share):
+            return False
+        self.given.append(Gift(claim.key, want, unit, share if unit.shared else None))
         if not want.admin:
-            self.used.add(id(unit))
+            self._book(unit, share, 1)
+        return True
+
+    def _has_room(self, unit: Unit, share: Amounts | None) -> bool:
+        number = self.used.get(id(unit), 0)
+        if number and not unit.shared:
+            return False
+        if unit.draws and not number and not self.book.in_use(unit.name):
+            for counter, amount in unit.draws.items():
+                if amount > self.book.left(counter) - self.drawn.get(counter, 0):
+                    return False
+        if not unit.shared:
+            return True
+        before, mine = self.book.consumed.get(unit.name, {}), self.consumed.get(id(unit), {})
+        return all(
+            amount + before.get(name, 0) + mine.get(name, 0) <= unit.capacity[name].value
+            for name, amount in (share or {}).items()
+        )
+
+    def _book(self, unit: Unit, share: Amounts | None, sign: int) -> None:
+        before = self.used.get(id(unit), 0)
+        after = self.used[id(unit)] = before + sign
+        if unit.draws and (not before or not after) and not self.book.in_use(unit.name):
+            for counter, amount in unit.draws.items():
+                self.drawn[counter] = self.drawn.get(counter, Fraction(0)) + sign * amount
+        if unit.shared:
+            mine = self.consumed.setdefault(id(unit), {})
+            for name, amount in (share or {}).items():
+                mine[name] = mine.get(name, Fraction(0)) + sign * amount
 
     def _undo(self, mark: int) -> None:
         while len(self.given) > mark:
-            _, want, unit = self.given.pop()
-            if not want.admin:
-                self.used.discard(id(unit))
+            gift = self.given.pop()
+            if not gift.want.admin:
+                self._book(gift.unit, gift.share, -1)
 
     def _allowed(self, claim: ClaimPlan, want: Want, unit: Unit) -> bool:
         """Limits and constraints of the claim, given what it has already."""
-        mine = [(other, given) for key, other, given in self.given if key == claim.key]
+        mine = [gift for gift in self.given if gift.claim == claim.key]
         if len(mine) >= MOST_DEVICES:
             return False
         for constraint in claim.constraints:
-            named = constraint.requests
-            if not constraint.match_attribute or (named and not {want.request, want.parent} & set(named)):
+            named = set(constraint.requests or ())
+            name = constraint.match_attribute or constraint.distinct_attribute
+            if not name or (named and not {want.request, want.parent} & named):
                 continue
-            value = attribute(unit, constraint.match_attribute)
+            value = attribute(unit, name)
             if value is None:
                 return False
-            for other, given in mine:
-                concerned = not named or {other.request, other.parent} & set(named)
-                if concerned and attribute(given, constraint.match_attribute) != value:
+            for gift in mine:
+                concerned = not named or {gift.want.request, gift.want.parent} & named
+                if concerned and (attribute(gift.unit, name) == value) != bool(constraint.match_attribute):
                     return False
         return True
 
 
 def allocate(
-    plans: Sequence[ClaimPlan], units: Sequence[Unit], free: Sequence[Unit], *, incomplete: bool = False
+    plans: Sequence[ClaimPlan],
+    units: Sequence[Unit],
+    free: Sequence[Unit],
+    book: DeviceBook,
+    *,
+    incomplete: bool = False,
 ) -> Given | None:
     """Devices for all claims, or None.
 
     Args:
         plans: the claims.
         units: all devices of the node, in order.
-        free: those that no claim has, in the same order.
+        free: those that no claim has for itself, in the same order.
+        book: what is in use of devices that are shared, and of counters.
         incomplete: some pool of the node is not complete, so it is not known what "all" are.
 
     Raises:
         ClaimError: a selector has no answer for a device.
 
     """
-    search = _Search(units, free, incomplete)
+    search = _Search(units, free, book, incomplete)
     return search.given if search.run(plans) else None

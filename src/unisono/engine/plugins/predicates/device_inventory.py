@@ -16,10 +16,16 @@ from unisono.api.quantity import parse_quantity
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.device_selectors import DeviceFacts
+from unisono.engine.plugins.predicates.device_shares import (
+    Amounts,
+    Capacity,
+    CounterName,
+    DeviceBook,
+    DeviceName,
+    consumed_by,
+    full_name,
+)
 from unisono.engine.session.node_view import NodeView
-
-DeviceName = tuple[str, str, str]
-"""(driver, pool, device)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,29 +35,42 @@ class Unit:
     Attributes:
         name: (driver, pool, device).
         facts: what selectors see.
-        kind: number that devices share whose facts and taints are equal.
+        kind: number that devices share which are interchangeable while they are free.
+        alike: number that devices of different nodes share whose facts, taints, capacities and draws are equal.
         taints: those that keep claims away.
         scope: how an allocation says from where the device can be used: None for everywhere.
+        capacity: its amounts by full name.
+        draws: what it takes from shared counters while it is in use.
+        shared: several claims may use it, as far as its capacity goes.
+        device: as its slice has it.
 
     """
 
     name: DeviceName
     facts: DeviceFacts
     kind: int
+    alike: int
     taints: tuple[DeviceTaint, ...]
     scope: NodeSelector | None
+    capacity: Mapping[str, Capacity]
+    draws: Mapping[CounterName, Fraction]
+    shared: bool
+    device: Device
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is free or in use, and nothing else."""
+        return not self.shared and not self.draws
 
 
 class Inventory:
     """Devices of the newest complete generation of every pool.
 
-    Devices that draw from shared counters, that several claims may share, or that bind by conditions are left out: this
-    version cannot account for them.
-
     Attributes:
-        by_node: ``[N]`` devices that each node can use, in order of pools and slices.
+        by_node: ``[N]`` devices that each node can use, in order of pools and slices; pools with devices that bind by
+            conditions come last.
         incomplete: ``[N]`` some pool of the node is not complete.
-        taken: devices that some claim has, and how often in this session.
+        book: what is in use.
 
     """
 
@@ -59,19 +78,21 @@ class Inventory:
         self._nodes = nodes
         self.by_node: list[list[Unit]] = [[] for _ in range(nodes.size)]
         self.incomplete: BoolArray = np.zeros(nodes.size, dtype=np.bool_)
-        self.taken: set[DeviceName] = set()
+        self.book = DeviceBook()
+        self.plain: BoolArray = np.ones(nodes.size, dtype=np.bool_)
+        self._units: dict[DeviceName, Unit] = {}
         self._kinds: dict[bytes, int] = {}
         self._reach: dict[bytes, list[int]] = {}
         pools: dict[tuple[str, str], list[ResourceSlice]] = {}
         for one in slices:
             pools.setdefault((one.spec.driver, one.spec.pool.name), []).append(one)
-        for name in sorted(pools):
+        for name in sorted(pools, key=lambda name: (_binds_late(pools[name]), name)):
             self._add_pool(pools[name])
         for claim in claims:
             allocation = claim.status.allocation
             for result in (allocation.devices.results or ()) if allocation is not None else ():
                 if not result.admin_access:
-                    self.taken.add((result.driver, result.pool, result.device))
+                    self._allocated((result.driver, result.pool, result.device), consumed_by(result), result.share_id)
 
     def _add_pool(self, slices: list[ResourceSlice]) -> None:
         newest = max(one.spec.pool.generation or 0 for one in slices)
@@ -80,29 +101,66 @@ class Inventory:
         )
         complete = len(current) >= (current[0].spec.pool.resource_slice_count or 1)
         for one in current:
+            for counters in one.spec.shared_counters or ():
+                for name, counter in (counters.counters or {}).items():
+                    key = (one.spec.driver, one.spec.pool.name, counters.name, name)
+                    self.book.totals[key] = parse_quantity(counter.value)
+        for one in current:
             for device in one.spec.devices or ():
                 columns, scope = self._place(one, device)
                 if not complete:
                     self.incomplete[columns] = True
-                elif not (device.consumes_counters or device.allow_multiple_allocations or device.binding_conditions):
-                    unit = self._unit(one, device, scope)
-                    for column in columns:
-                        self.by_node[column].append(unit)
+                    continue
+                unit = self._units[one.spec.driver, one.spec.pool.name, device.name] = self._unit(one, device, scope)
+                for column in columns:
+                    self.by_node[column].append(unit)
+                if not unit.plain:
+                    self.plain[columns] = False
+
+    def _allocated(self, name: DeviceName, amounts: Amounts, share: str | None) -> None:
+        unit = self._units.get(name)
+        self._use(name, unit, amounts if share or (unit is not None and unit.shared) else None, 1)
+
+    # ---- what is in use
+
+    def use(self, unit: Unit, amounts: Amounts | None, sign: int) -> None:
+        """Give a device, or a share of it, or take it back.
+
+        Args:
+            unit: the device.
+            amounts: what a share consumes; None for the whole device.
+            sign: 1 or -1.
+
+        """
+        self._use(unit.name, unit, amounts, sign)
+
+    def _use(self, name: DeviceName, unit: Unit | None, amounts: Amounts | None, sign: int) -> None:
+        book, before = self.book, self.book.in_use(name)
+        if amounts is not None:
+            book.share(name, amounts, sign)
+        else:
+            (book.taken.add if sign > 0 else book.taken.discard)(name)
+        if unit is not None and before != book.in_use(name):
+            book.draw(unit.draws, sign)
+
+    def state(self, column: int) -> tuple[object, ...]:
+        """Equal for nodes whose devices have equal amounts left; empty where devices are only free or in use."""
+        if self.plain[column]:
+            return ()
+        numbers: dict[CounterName, int] = {}
+        found: list[object] = []
+        for unit in self.by_node[column]:
+            draws = tuple((numbers.setdefault(key, len(numbers)), self.book.left(key)) for key in unit.draws)
+            consumed = tuple(sorted(self.book.consumed.get(unit.name, {}).items())) if unit.shared else ()
+            found.append((draws, consumed, self.book.shares.get(unit.name, 0) > 0))
+        return tuple(found)
 
     def _place(self, one: ResourceSlice, device: Device) -> tuple[list[int], NodeSelector | None]:
         """Columns of the nodes that can use a device, and the selector that says so."""
         owner = device if one.spec.per_device_node_selection else one.spec
         if owner.node_name:
             column = self._nodes.table.index.get(owner.node_name)
-            selector = msgspec.convert(
-                {
-                    "nodeSelectorTerms": [
-                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [owner.node_name]}]}
-                    ]
-                },
-                NodeSelector,
-            )
-            return ([] if column is None else [column]), selector
+            return ([] if column is None else [column]), on_node(owner.node_name)
         if owner.node_selector is None:
             return (list(range(self._nodes.size)) if owner.all_nodes else []), None
         key = msgspec.msgpack.encode(owner.node_selector)
@@ -112,15 +170,42 @@ class Inventory:
         return found, owner.node_selector
 
     def _unit(self, one: ResourceSlice, device: Device, scope: NodeSelector | None) -> Unit:
+        driver, pool = one.spec.driver, one.spec.pool.name
         taints = tuple(taint for taint in device.taints or () if taint.effect in ("NoSchedule", "NoExecute"))
-        key = msgspec.msgpack.encode((one.spec.driver, device.attributes, device.capacity, taints))
-        kind = self._kinds.setdefault(key, len(self._kinds))
-        name = (one.spec.driver, one.spec.pool.name, device.name)
-        return Unit(name, facts_of(one.spec.driver, device, key), kind, taints, scope)
+        draws = {
+            (driver, pool, each.counter_set, name): parse_quantity(counter.value)
+            for each in device.consumes_counters or ()
+            for name, counter in (each.counters or {}).items()
+        }
+        shared = bool(device.allow_multiple_allocations)
+        facts = msgspec.msgpack.encode((driver, device.attributes, device.capacity, taints, shared))
+        alike = self._number(facts, device.consumes_counters, device.binding_conditions)
+        own = (pool, device.name if shared else "") if shared or draws else ()
+        kind = self._number(facts, device.consumes_counters, device.binding_conditions, *own) if own else alike
+        capacity = {
+            full_name(name, driver): Capacity(parse_quantity(each.value), each.request_policy)
+            for name, each in (device.capacity or {}).items()
+        }
+        name = (driver, pool, device.name)
+        known = facts_of(driver, device, facts)
+        return Unit(name, known, kind, alike, taints, scope, capacity, draws, shared, device)
+
+    def _number(self, *what: object) -> int:
+        return self._kinds.setdefault(msgspec.msgpack.encode(what), len(self._kinds))
 
     def free(self, column: int) -> list[Unit]:
-        """Devices of a node that no claim has."""
-        return [unit for unit in self.by_node[column] if unit.name not in self.taken]
+        """Devices of a node that no claim has for itself."""
+        return [unit for unit in self.by_node[column] if unit.name not in self.book.taken]
+
+
+def on_node(name: str) -> NodeSelector:
+    """The selector of one node."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]}]
+    return msgspec.convert({"nodeSelectorTerms": [{"matchFields": fields}]}, NodeSelector)
+
+
+def _binds_late(slices: Iterable[ResourceSlice]) -> bool:
+    return any(device.binding_conditions for one in slices for device in one.spec.devices or ())
 
 
 def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
@@ -140,7 +225,7 @@ def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
     for name, amount in (device.capacity or {}).items():
         domain, short = _qualified(name, driver)
         capacity.setdefault(domain, {})[short] = Quantity(Fraction(parse_quantity(amount.value)))
-    return DeviceFacts(key, driver, attributes, capacity)
+    return DeviceFacts(key, driver, attributes, capacity, bool(device.allow_multiple_allocations))
 
 
 def _qualified(name: str, driver: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ class DeviceFacts:
         driver: of the device.
         attributes: values by domain and name.
         capacity: amounts by domain and name.
+        shared: several claims may use it.
 
     """
 
@@ -35,6 +36,7 @@ class DeviceFacts:
     driver: str
     attributes: Mapping[str, Mapping[str, Any]]
     capacity: Mapping[str, Mapping[str, Any]]
+    shared: bool = False
     variables: Mapping[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +44,7 @@ class DeviceFacts:
             "driver": self.driver,
             "attributes": _Domains(self.attributes),
             "capacity": _Domains(self.capacity),
-            "allowMultipleAllocations": False,
+            "allowMultipleAllocations": self.shared,
         }
         object.__setattr__(self, "variables", {"device": device})
 

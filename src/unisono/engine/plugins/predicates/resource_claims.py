@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
 
@@ -22,8 +23,9 @@ from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.decisions import ClaimAllocation
 from unisono.engine.plugins.common.node_selectors import match_selector
-from unisono.engine.plugins.predicates.claim_allocator import ClaimError, ClaimPlan, Given, Want, allocate, plan
-from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
+from unisono.engine.plugins.predicates.claim_allocator import ClaimError, ClaimPlan, Gift, Given, allocate, plan
+from unisono.engine.plugins.predicates.device_inventory import Inventory, on_node
+from unisono.engine.plugins.predicates.device_shares import written
 from unisono.engine.plugins.predicates.volumes import Source
 from unisono.engine.session.session import Session
 
@@ -32,14 +34,14 @@ MOST_USERS = 256
 NOT_HERE = Reason("resourceclaim not available on the node", unresolvable=True)
 NO_DEVICES = Reason("cannot allocate all claims", unresolvable=True)
 IN_USE = Reason("resourceclaim in use", unresolvable=True)
-_Signature = tuple[bool, tuple[int, ...], tuple[int, ...]]
+_Signature = tuple[bool, tuple[int, ...], tuple[int, ...], tuple[object, ...]]
 
 
 @dataclass(slots=True)
 class Grant:
     """Devices that a claim gets in this session, on which node, and how many pods of the session use it."""
 
-    devices: list[tuple[Want, Unit]]
+    devices: list[Gift]
     column: int
     users: int = 0
 
@@ -101,8 +103,9 @@ class ClaimLedger:
             inventory = self.inventory
             found = self._signatures[column] = (
                 bool(inventory.incomplete[column]),
-                tuple(unit.kind for unit in inventory.by_node[column]),
-                tuple(unit.kind for unit in inventory.free(column)),
+                tuple(unit.alike for unit in inventory.by_node[column]),
+                tuple(unit.alike for unit in inventory.free(column)),
+                inventory.state(column),
             )
         return found
 
@@ -115,7 +118,8 @@ class ClaimLedger:
         """
         inventory = self.inventory
         incomplete = bool(inventory.incomplete[column])
-        return allocate(plans, inventory.by_node[column], inventory.free(column), incomplete=incomplete)
+        free = inventory.free(column)
+        return allocate(plans, inventory.by_node[column], free, inventory.book, incomplete=incomplete)
 
     # ---- following the session
 
@@ -128,10 +132,9 @@ class ClaimLedger:
             if given is None:
                 raise ClaimError(f"node {self.session.snapshot.nodes.names[column]} has no devices for {plans[0].key}")
             for one in plans:
-                self.grants[one.key] = Grant([(want, unit) for key, want, unit in given if key == one.key], column)
-            for _, want, unit in given:
-                if not want.admin:
-                    self._mark(unit, taken=True)
+                self.grants[one.key] = Grant([gift for gift in given if gift.claim == one.key], column)
+            for gift in given:
+                self._use(gift, 1)
             for key in pod_class.devices:
                 if key in self.grants:
                     self.grants[key].users += 1
@@ -147,14 +150,14 @@ class ClaimLedger:
                 grant.users -= 1
                 if grant.users <= 0:
                     del self.grants[key]
-                    for want, unit in grant.devices:
-                        if not want.admin:
-                            self._mark(unit, taken=False)
+                    for gift in grant.devices:
+                        self._use(gift, -1)
 
-    def _mark(self, unit: Unit, *, taken: bool) -> None:
-        (self.inventory.taken.add if taken else self.inventory.taken.discard)(unit.name)
-        for column in self._where.get(id(unit), ()):
-            self._signatures[column] = None
+    def _use(self, gift: Gift, sign: int) -> None:
+        if not gift.want.admin:
+            self.inventory.use(gift.unit, gift.share, sign)
+            for column in self._where.get(id(gift.unit), ()):
+                self._signatures[column] = None
 
     # ---- what is written
 
@@ -171,18 +174,15 @@ class ClaimLedger:
         return tuple(found)
 
     def _result(self, claim: ResourceClaim, grant: Grant) -> AllocationResult:
-        results = [
-            DeviceRequestAllocationResult(
-                request=want.request,
-                driver=unit.name[0],
-                pool=unit.name[1],
-                device=unit.name[2],
-                admin_access=True if want.admin else None,
-            )
-            for want, unit in grant.devices
-        ]
+        results = [_result_of(claim, number, gift) for number, gift in enumerate(grant.devices)]
         devices = DeviceAllocationResult(results=results, config=self._config(claim) or None)
-        return AllocationResult(devices=devices, node_selector=_everywhere([unit.scope for _, unit in grant.devices]))
+        return AllocationResult(devices=devices, node_selector=self._reach_of(grant))
+
+    def _reach_of(self, grant: Grant) -> NodeSelector | None:
+        """From where all devices can be used."""
+        here = on_node(self.session.snapshot.nodes.names[grant.column])
+        bound = any(gift.unit.device.binds_to_node for gift in grant.devices)
+        return here if bound else _everywhere([gift.unit.scope for gift in grant.devices])
 
     def _config(self, claim: ResourceClaim) -> list[DeviceAllocationConfiguration]:
         found = []
@@ -207,10 +207,32 @@ class ClaimLedger:
         nodes = self.session.nodes
         selector = None
         if grant is not None:
-            selector = _everywhere([unit.scope for _, unit in grant.devices])
+            selector = self._reach_of(grant)
         elif claim is not None and claim.status.allocation is not None:
             selector = claim.status.allocation.node_selector
         return np.ones(nodes.size, dtype=np.bool_) if selector is None else match_selector(selector, nodes)
+
+
+def _result_of(claim: ResourceClaim, number: int, gift: Gift) -> DeviceRequestAllocationResult:
+    want, unit = gift.want, gift.unit
+    share = gift.share if unit.shared and not want.admin else None
+    return DeviceRequestAllocationResult(
+        request=want.request,
+        driver=unit.name[0],
+        pool=unit.name[1],
+        device=unit.name[2],
+        admin_access=True if want.admin else None,
+        tolerations=list(want.tolerations) or None,
+        binding_conditions=unit.device.binding_conditions or None,
+        binding_failure_conditions=unit.device.binding_failure_conditions or None,
+        share_id=_share_id(claim, number, gift) if share is not None else None,
+        consumed_capacity=(written(share, unit.device.capacity or (), unit.name[0]) or None) if share else None,
+    )
+
+
+def _share_id(claim: ResourceClaim, number: int, gift: Gift) -> str:
+    """The same for the same decision, and another one for every share."""
+    return str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}/{'/'.join(gift.unit.name)}"))
 
 
 def _everywhere(scopes: Sequence[NodeSelector | None]) -> NodeSelector | None:
