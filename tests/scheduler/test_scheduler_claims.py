@@ -241,6 +241,49 @@ async def test_devices_are_given_before_the_pod_is_bound() -> None:
         assert order(client)[-1] == "pods"
 
 
+def fabric_world() -> MemoryClient:
+    """A device that its driver attaches to the node before the pod is bound."""
+    client = device_world()
+    found = msgspec.to_builtins(client.raw(RESOURCE_SLICES, "s"))
+    found["spec"]["devices"] = [{"name": "g0", "bindingConditions": ["attached"], "bindingFailureConditions": ["lost"]}]
+    client.put(RESOURCE_SLICES, msgspec.convert(found, ResourceSlice))
+    user(client, "p", device="c")
+    return client
+
+
+async def driver_says(client: MemoryClient, condition: str) -> None:
+    told = [{"type": condition, "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    entry = {"driver": "d", "pool": "n1", "device": "g0", "conditions": told}
+    await client.patch(RESOURCE_CLAIMS, "c", {"status": {"devices": [entry]}}, namespace="team", subresource="status")
+
+
+async def test_a_pod_is_bound_once_its_device_is_attached() -> None:
+    client = fabric_world()
+    async with real(client) as it:
+        await it.run(30)
+        (result,) = claim_of(client)["status"]["allocation"]["devices"]["results"]
+        assert result["bindingConditions"] == ["attached"]
+        assert it.nodes_of() == {"p": None}
+        await driver_says(client, "attached")
+        await it.run(5)
+        assert it.nodes_of() == {"p": "n1"}
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["the driver gives up", "nothing comes for ten minutes"])
+async def test_a_device_that_is_not_attached_is_given_back(fails: bool) -> None:
+    client = fabric_world()
+    async with real(client) as it:
+        await it.run(30)
+        client.remove(RESOURCE_SLICES, "s")
+        if fails:
+            await driver_says(client, "lost")
+        await it.run(5)
+        assert ("allocation" in claim_of(client)["status"]) is not fails
+        await it.run(600)
+        assert {"allocation", "devices"}.isdisjoint(claim_of(client)["status"])
+        assert it.nodes_of() == {"p": None}
+
+
 async def test_two_pods_share_a_claim() -> None:
     client = device_world()
     for name in ("p", "q"):

@@ -26,6 +26,7 @@ from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.scheduler.claim_changes import change_of, reference_to, selected_node, since, user_of
+from unisono.scheduler.device_binding import TIMEOUT_SECONDS, BindingFailed, waits_for
 
 _ATTEMPTS = 5
 # Folders of a node are made at once, disks of a cloud take their time.
@@ -105,14 +106,17 @@ class ClaimWriter:
                 raise ClaimError(str(error)) from error
 
     async def wait(self, bind: Bind) -> None:
-        """Until every volume claim of the pod is bound.
+        """Until every volume claim of the pod is bound, and its devices are attached.
 
         Raises:
-            ClaimError: that took too long, a claim is gone, or its volume is not to be made for this node any more.
+            ClaimError: that took too long or failed, a claim is gone, or its volume is not to be made for this node any
+                more.
 
         """
-        for need in bind.preparations:
-            if not isinstance(need, VolumeBind):
+        written = self._written.get(bind.uid, {})
+        for number, need in enumerate(bind.preparations):
+            if isinstance(need, ClaimAllocation):
+                await self._wait_for_devices(need, written.get(number))
                 continue
             deadline, pause = self._clock.monotonic() + need.timeout, _FIRST_LOOK_SECONDS
             while not await self._is_bound(need):
@@ -120,6 +124,29 @@ class ClaimWriter:
                     raise ClaimError(f"claim {need.claim} was not bound within {need.timeout:.0f} s")
                 await self._clock.sleep(pause)
                 pause = min(2 * pause, _LOOK_SECONDS)
+
+    async def _wait_for_devices(self, need: ClaimAllocation, claim: Object | None) -> None:
+        """Until drivers have attached the devices of a claim; ``claim`` as it was written."""
+        deadline, pause = self._clock.monotonic() + TIMEOUT_SECONDS, _FIRST_LOOK_SECONDS
+        while isinstance(claim, ResourceClaim):
+            try:
+                missing = waits_for(claim)
+            except BindingFailed as error:
+                raise ClaimError(str(error)) from error
+            if not missing:
+                return
+            if self._clock.monotonic() >= deadline:
+                raise ClaimError(f"{missing} of claim {need.claim} was not true within {TIMEOUT_SECONDS:.0f} s")
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, _LOOK_SECONDS)
+            try:
+                claim = await self._client.get(RESOURCE_CLAIMS, need.claim, need.namespace)
+            except NotFound as error:
+                raise ClaimError(str(error)) from error
+            except (ApiError, OSError, TimeoutError):
+                continue
+            if claim.metadata.uid != need.uid or claim.status.allocation is None:
+                raise ClaimError(f"resource claim {need.claim} has lost its devices")
 
     async def withdraw(self, bind: Bind, number: int | None = None) -> None:
         """Take back what the first ``number`` preparations of a bind have written, unless others rely on it.
@@ -217,7 +244,7 @@ class ClaimWriter:
             status: dict[str, Any] = {"reservedFor": _plain(rest) or None}
             free = not rest and need.allocation is not None
             if free:
-                status["allocation"] = None
+                status |= {"allocation": None, "devices": None}
             try:
                 claim = await self._write_status(claim, status)
                 if free and _is_protected(claim):
