@@ -9,7 +9,7 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-more test-nightly audit lint unit frameworks dashboard bench lock clean help
+.PHONY: run test test-more test-nightly audit lint unit tools frameworks dashboard bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
@@ -23,12 +23,13 @@ help:
 	@echo "make frameworks   add Ray, MPI, JAX and XGBoost to the environment, so that their tests run too"
 
 run: $(VENV)/.run-ready
-	@$(BIN)/unisono run examples/digits-gang.yaml
+	$(here)
+	@$(BIN)/python -m unisono run examples/digits-gang.yaml
 
 test: lint unit
 
 # One process more than two processors can run at a time: many tests wait for processes of their own.
-unit: $(VENV)/.dev-ready
+unit: tools
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not (more or frameworks)" --hypothesis-profile=quick $(PYTEST_ARGS)
 
 # Ray, MPI, JAX and XGBoost come with make frameworks; without them their tests say that they were skipped.
@@ -38,7 +39,7 @@ test-more: $(VENV)/.dev-ready
 test-nightly: $(VENV)/.dev-ready
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "hypothesis" --hypothesis-profile=nightly $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev-ready
+lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -50,46 +51,52 @@ audit: $(VENV)/.dev-ready
 frameworks: $(VENV)/.frameworks-ready
 
 dashboard: $(VENV)/.run-ready
-	@command -v npm >/dev/null || $(call add,requirements/dashboard.lock)
+	@command -v npm >/dev/null || $(BIN)/python scripts/set_up.py --only-packages requirements/dashboard.lock
 	@$(BIN)/python scripts/build_dashboard.py
 
 bench: $(VENV)/.dev-ready
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "Unisono needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-ifdef UV
-	$(UV) venv --quiet --allow-existing --python $$($(PYTHON) -c 'import sys; print(sys.executable)') $(VENV)
-else
-	$(PYTHON) -m venv $(VENV)
-endif
+# A Python that is too old is passed over for another that is installed, unless one is named.
+PYTHONS := $(if $(filter file,$(origin PYTHON)),$(PYTHON) python3.13 python3.12 python3.11 python3.14,$(PYTHON))
 
-# $(1): lock file. The project itself is installed in place, built by the hatchling that the lock pins.
-ifdef UV
-add = $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1)
-install = $(call add,$(1)) && \
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
-else
-add = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
-install = $(call add,$(1)) && \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-endif
+$(VENV)/bin/python:
+	@found=; for python in $(PYTHONS); do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		has=$$($(firstword $(PYTHONS)) --version 2>&1) || has="not installed"; \
+		echo "Unisono needs Python 3.11 or newer; $(firstword $(PYTHONS)) is $$has." \
+			"Name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; \
+	fi; \
+	if [ -n "$(UV)" ]; then \
+		$(UV) venv --quiet --allow-existing --python "$$($$found -c 'import sys; print(sys.executable)')" $(VENV); \
+	elif [ -e $(VENV) ] || $$found -c 'import ensurepip' 2>/dev/null; then \
+		$$found -m venv $(VENV); \
+	else \
+		echo "$$found cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; \
+	fi
+
+# $(1): a lock file, and options before it.
+install = @$(BIN)/python scripts/set_up.py $(1)
 
 $(VENV)/.run-ready: requirements/run.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Setting up in $(VENV) (first time only) ..."
-	@$(call install,requirements/run.lock)
+	$(call install,requirements/run.lock)
 	@touch $@
 
 $(VENV)/.dev-ready: requirements/dev.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Setting up the tests in $(VENV) (first time only) ..."
-	@$(call install,requirements/dev.lock)
+	$(call install,requirements/dev.lock)
 	@touch $@ $(VENV)/.run-ready
 
 $(VENV)/.frameworks-ready: requirements/frameworks.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Setting up the frameworks in $(VENV) (first time only) ..."
-	@$(call install,requirements/frameworks.lock)
+	$(call install,requirements/frameworks.lock)
 	@touch $@ $(VENV)/.dev-ready $(VENV)/.run-ready
+
+# An environment that was copied with its folder runs the code of the other folder, or nothing.
+here = @$(BIN)/python scripts/set_up.py --check
+
+tools: $(VENV)/.dev-ready
+	$(here)
 
 COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	--no-annotate --upgrade --quiet pyproject.toml --extra fast

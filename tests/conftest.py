@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.cluster_turn import turn
+from support.programs import missing
 
 # The same examples at every run, so that a change is judged by what it changes: as many as a test names with the
 # profile steady, fewer where a change is tried (make test), and new and many more every night (make test-nightly). On a
@@ -18,6 +19,11 @@ settings.register_profile("nightly", parent=settings.get_profile("search"), max_
 settings.register_profile("steady", parent=settings.get_profile("search"), derandomize=True)
 settings.register_profile("quick", parent=settings.get_profile("steady"), max_examples=40)
 settings.load_profile("steady")
+
+
+def pytest_report_header() -> list[str]:
+    """What is not tested here, before the tests: a run without kubectl is green and says less."""
+    return [missing()] if missing() else []
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.backends import put
+from support.programs import needed
 from unisono.apiserver.storage.backup import check_backup, restore_backup
 from unisono.apiserver.storage.copying import copy_database
 from unisono.apiserver.storage.errors import StoreError
@@ -99,8 +99,7 @@ asyncio.run(main())
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that makes calls of the system fail."""
-    compiler = shutil.which("cc")
-    assert compiler is not None, "a C compiler is needed to let a disk fail: install one, for instance Debian's gcc"
+    compiler = needed("cc")
     folder = tmp_path_factory.mktemp("shim")
     (folder / "shim.c").write_text(_SHIM)
     command = [compiler, "-shared", "-fPIC", "-o", "shim.so", "shim.c", "-ldl"]

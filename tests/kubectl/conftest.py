@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,11 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.kubectl import Logs, Plane
+from support.programs import needed
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.http import openapi
 from unisono.apiserver.server import ApiServer
-
-MISSING = "kubectl is not on the PATH: install the Debian package kubernetes-client"
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -39,12 +36,7 @@ def one_document_for_servers_alike() -> Iterator[None]:
 
 @pytest.fixture
 def kubectl_binary() -> str:
-    found = shutil.which("kubectl")
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    return found
+    return needed("kubectl")
 
 
 @pytest.fixture

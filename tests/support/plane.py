@@ -9,7 +9,6 @@ import base64
 import http.client
 import json
 import os
-import shutil
 import signal
 import ssl
 import subprocess
@@ -23,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from support.programs import needed
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS, POD_GROUPS
 
@@ -174,10 +173,4 @@ class RunningPlane:
 
 def kubectl() -> str:
     """Path of kubectl; where it is missing the tests that need it cannot mean anything."""
-    found = shutil.which("kubectl")
-    if found is None:
-        message = "kubectl is not installed: install it, for instance Debian's package kubernetes-client"
-        if os.environ.get("CI"):
-            raise AssertionError(message)
-        pytest.skip(message)
-    return found
+    return needed("kubectl")
