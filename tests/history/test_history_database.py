@@ -291,3 +291,14 @@ def test_rows_that_a_viewer_may_not_see_are_not_even_read(tmp_path: Path, monkey
         reader.report(window(0, 100), "queue", wanted, shown, capacity=False)
         reader.jobs(window(0, 100), wanted, shown)
         assert bool(read) is expected
+
+
+def test_sums_that_are_larger_than_the_file_takes_are_stored_as_the_largest_number(tmp_path: Path) -> None:
+    filed = Filed(tmp_path / "h.db")
+    filed.tell(0, a_job("j"))
+    for number in range(200):
+        filed.tell(1, a_pod(f"p{number}", resources={"cpu": 2**46, "memory": 2**56}))
+    filed.ledger.sample(ZERO + 2000)
+    filed.save(2)
+    [line] = Reader(tmp_path / "h.db").jobs(window(0, 3), Filter(), PLACES).jobs
+    assert (line.pods, line.cpus) == (200, (2**63 - 1) / 1000)

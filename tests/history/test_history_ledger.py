@@ -360,3 +360,11 @@ def test_jobs_between_a_job_and_its_pods_have_no_record() -> None:
 )
 def test_cards(name: str, counts: bool) -> None:
     assert is_gpu(name) is counts
+
+
+def test_a_pod_that_names_its_node_itself_holds_nothing_before_the_node_has_spoken() -> None:
+    story = Story()
+    story.tell(0, a_pod("p", alone=True, gang="", phase="Pending", bound=None))
+    assert story.lines(5) == []
+    story.tell(9, a_pod("p", alone=True, gang="", phase="Running", bound=None))
+    assert [(start, end) for _, _, start, end, _ in story.lines(10)] == [(9.0, None)]

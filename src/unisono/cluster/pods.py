@@ -80,6 +80,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     if notes or spec.active_deadline_seconds:
         task.run_seconds = _run_seconds(notes, spec.active_deadline_seconds)
     task.since = _seconds(scheduled) if scheduled and task.node else 0.0
+    if task.status is TaskStatus.BOUND and not scheduled:
+        task.named_node = task.node
     return task
 
 

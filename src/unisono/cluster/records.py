@@ -39,6 +39,7 @@ class Task:
             that is not stated.
         since: when it was given its node (condition PodScheduled), else when it started; 0.0 when that is not known.
         told: reason and message of its condition PodScheduled=False, empty without one.
+        named_node: the node that the pod names itself, as long as the node has said nothing of it; else ``""``.
         owned: it names this scheduler; other pods only occupy their node.
         remade: a controller makes a new pod when this one is gone.
 
@@ -52,6 +53,7 @@ class Task:
         "key",
         "labels",
         "name",
+        "named_node",
         "namespace",
         "never_preempts",
         "node",
@@ -87,6 +89,7 @@ class Task:
         self.ordinal = -1
         self.status = TaskStatus.PENDING
         self.node = ""
+        self.named_node = ""
         self.gated = False
         self.preemptable = True
         self.never_preempts = False

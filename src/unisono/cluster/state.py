@@ -32,6 +32,7 @@ from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
 from unisono.cluster.selectors import Match
+from unisono.cluster.self_placed import SelfPlaced, holds, set_aside, take_back
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
@@ -88,6 +89,7 @@ class ClusterState:
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
         self._foreign = ForeignPods()
+        self._self_placed = SelfPlaced()
         self._assumed: dict[str, _Assumed] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self._handlers: dict[str, _Handler] = {
@@ -208,6 +210,7 @@ class ClusterState:
             self._assumed.pop(key, None)
             self._released.pop(key, None)
         self.nodes.clear_pods()
+        self._self_placed.clear()
         self.classes.clear_pods()
         self.affinity_index.clear_pods()
         self.book.clear_tasks()
@@ -226,6 +229,8 @@ class ClusterState:
         self._keep_assumption(task)
         self._keep_release(task)
         old = self.tasks.get(task.key)
+        if old is not None and old.named_node and old.named_node == task.named_node and not holds(old):
+            set_aside(task)  # until it is found out again
         if old is not None and same_task(old, task):
             old.told = task.told
             return False
@@ -266,7 +271,10 @@ class ClusterState:
     def _put_in(self, task: Task) -> None:
         self.tasks[task.key] = task
         self.classes.take(task.pod_class)
+        if task.named_node:
+            self._self_placed.add(task)
         if task.node and task.status in ON_NODE_STATES:
+            self._self_placed.touch(task.node)
             self.tasks_on.setdefault(task.node, {})[task.key] = task
             if task.pod_class.host_ports:
                 self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
@@ -277,7 +285,10 @@ class ClusterState:
     def _take_out(self, task: Task) -> None:
         del self.tasks[task.key]
         self.classes.give_back(task.pod_class)
+        if task.named_node:
+            self._self_placed.remove(task)
         if task.node and task.status in ON_NODE_STATES:
+            self._self_placed.touch(task.node)
             _drop(self.tasks_on, task.node, task.key)
             if task.pod_class.host_ports:
                 _drop(self.port_holders, task.node, task.key)
@@ -357,10 +368,19 @@ class ClusterState:
     # ---- nodes and priority classes
 
     def _put_node(self, node: Node) -> bool:
+        self._self_placed.touch(node.metadata.name)
         return self.nodes.put(NodeFacts(node))
 
     def _remove_node(self, name: str) -> bool:
+        self._self_placed.touch(name)
         return self.nodes.remove(name)
+
+    def _judge_self_placed(self) -> None:
+        """Set aside the pods that the nodes which they name are going to refuse, and take back those that now fit."""
+        for task in self._self_placed.changes(self.nodes, self.tasks_on):
+            self._take_out(task)
+            (set_aside if holds(task) else take_back)(task)
+            self._put_in(task)
 
     def _put_priority(self, obj: PriorityClass) -> bool:
         old = self.priorities.get(obj.metadata.name)
@@ -412,6 +432,7 @@ class ClusterState:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
         self._relist()
         self.nodes.settle(self._move_in)
+        self._judge_self_placed()
         self.affinity_index.settle(self.tasks, self._match)
         self._sweep()
         self.classes.widen()

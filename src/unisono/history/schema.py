@@ -74,7 +74,12 @@ def create(connection: sqlite3.Connection) -> None:
 
 def job_row(job: JobRecord) -> tuple[Any, ...]:
     """For ``PUT_JOB``."""
-    return msgspec.structs.astuple(job)
+    return tuple(_fitted(value) for value in msgspec.structs.astuple(job))
+
+
+def _fitted(value: Any) -> Any:
+    """Numbers as SQLite takes them: the sums of what many pods ask for may be larger, and say so no less."""
+    return min(value, _LARGEST) if isinstance(value, int) else value
 
 
 def job_of(row: tuple[Any, ...]) -> JobRecord:
@@ -108,10 +113,7 @@ def share_row(share: Share) -> tuple[Any, ...]:
         share.queue,
         share.resource,
         share.at,
-        share.used,
-        share.deserved,
-        share.capability,
-        share.capacity,
+        *map(_fitted, (share.used, share.deserved, share.capability, share.capacity)),
     )
 
 
@@ -121,4 +123,5 @@ def share_of(row: tuple[Any, ...]) -> Share:
     return Share(at, queue, resource, *amounts)
 
 
+_LARGEST: Final = 2**63 - 1
 _resources = msgspec.json.Decoder(dict[str, int])

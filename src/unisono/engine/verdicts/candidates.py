@@ -434,8 +434,8 @@ def for_too_few(job: JobState, have: int, need: int) -> Ladders:
 
 def for_gates(job: JobState) -> Ladders:
     """Without their gates."""
-    gated = sorted(key for key, task in job.record.pending.items() if task.gated)
-    return [[RemoveGates(tuple(gated))]] if job.counts[TaskStatus.PENDING] else []
+    gated = sorted(key for key, task in job.record.pending.items() if task.gated and not task.named_node)
+    return [[RemoveGates(tuple(gated))]] if gated and job.counts[TaskStatus.PENDING] else []
 
 
 def for_topology(cycle: Cycle, job: JobState, placeable: int, lost: Iterable[int] = ()) -> Ladders:

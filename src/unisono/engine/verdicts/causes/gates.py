@@ -1,4 +1,4 @@
-"""Pods that the gang needs have scheduling gates."""
+"""Pods that the gang needs have scheduling gates, or name a node that is going to refuse them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ def gated(waiting: Waiting) -> Draft | None:
     job, number = waiting.job, sum(task.gated for task in waiting.job.record.pending.values())
     if not number or (number < waiting.pending and job.valid_count - number >= job.min_member):
         return None
-    text = f"{counted(number, 'pod')} {'has' if number == 1 else 'have'} scheduling gates"
+    named = sorted({task.named_node for task in job.record.pending.values() if task.named_node})
+    if named:
+        number = sum(bool(task.named_node) for task in job.record.pending.values())
+        who, it = ("pod names its node", "it") if number == 1 else ("pods name their nodes", "them")
+        text = f"{number} {who} in spec.nodeName: {named[0]} does not exist or has no room for {it}"
+    else:
+        text = f"{counted(number, 'pod')} {'has' if number == 1 else 'have'} scheduling gates"
     verdict = waiting.verdict(Cause.GATED, text)
     return Draft(verdict, candidates.for_gates(job), besides=candidates.for_kinds(waiting))
