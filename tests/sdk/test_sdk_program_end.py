@@ -15,18 +15,26 @@ from unisono.sdk import Client
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sdk")]
 
 PROGRAM = """
-import sys
+import signal, sys
+from contextlib import nullcontext
 from unisono.sdk import Client, Job
 
 client = Client(data_dir=sys.argv[1], quiet=True)
 job = Job(sys.argv[2]).task("t", command="sleep 600")
 view = client.submit(job, detached=sys.argv[3] == "detached")
-print(client.wait(view, phase="Running").phase, flush=True)
+phase = client.wait(view, phase="Running").phase
+# The signal may come while a call begins, which holds the entrance of the client's loop.
+with client._portal._entrance if sys.argv[3] == "calling" else nullcontext():
+    print(phase, flush=True)
+    if sys.argv[3] == "calling":
+        signal.pause()
 client.wait(view)
 """
 
 
-@pytest.mark.parametrize(("mode", "phase"), [("attached", "Terminated"), ("detached", "Running")])
+@pytest.mark.parametrize(
+    ("mode", "phase"), [("attached", "Terminated"), ("calling", "Terminated"), ("detached", "Running")]
+)
 def test_sigterm(machine: Client, tmp_path: Path, mode: str, phase: str) -> None:
     private = machine.endpoint().private
     assert private is not None

@@ -85,6 +85,11 @@ class Client:
             finally:
                 self._portal.close()
 
+    @property
+    def open(self) -> bool:
+        """Whether the client has not been closed."""
+        return self._portal.open
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that uses ``aio``, run in the client's own loop."""
         return self._portal.run(work)
