@@ -15,6 +15,7 @@ from unisono.api.core import Lease, LeaseSpec
 from unisono.api.kinds import EVENTS, LEASES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec
 from unisono.api.times import parse_time, rfc3339, rfc3339_micro
+from unisono.errors import ApiError
 from unisono.sdk.scheduler_health import judge
 
 NOW = 1_700_000_000.0
@@ -39,6 +40,30 @@ async def test_one_write_in_ten_seconds_while_cycles_end_and_the_holder_goes_wit
     assert not spec(client).get("holderIdentity")
 
 
+async def test_it_is_working_once_the_lease_says_that_it_is_alive() -> None:
+    client = MemoryClient()
+    fill(client, nodes=1, gangs={"a": 1})
+    async with world(client) as it:
+        assert not it.scheduler.working.is_set()
+        while not it.scheduler.working.is_set():
+            await it.run(0.001)
+        assert parse_time(spec(client)["renewTime"]) <= it.clock.time()
+
+
+async def test_a_lease_that_cannot_be_written_keeps_nothing_from_working() -> None:
+    client = MemoryClient()
+    fill(client, nodes=1, gangs={"a": 1})
+
+    def refuse(operation: str, resource: str, namespace: str, name: str) -> None:
+        if resource == "leases":
+            raise ApiError("leases are not yours to write", code=403, reason="Forbidden")
+
+    client.interceptor = refuse
+    async with world(client) as it:
+        await it.run(3)
+        assert it.scheduler.working.is_set()
+
+
 async def test_cycles_that_fail_renew_nothing_and_the_scheduler_is_not_ready() -> None:
     client = MemoryClient()
     fill(client, nodes=1, gangs={"a": 1})
@@ -51,6 +76,7 @@ async def test_cycles_that_fail_renew_nothing_and_the_scheduler_is_not_ready() -
         assert [write.resource for write in client.writes].count("leases") == 0
         (why,) = it.scheduler.unready()
         assert why.startswith("no cycle has ended for 4")
+        assert not it.scheduler.working.is_set()
 
 
 async def test_a_refused_configuration_stands_in_the_lease_until_it_is_corrected() -> None:

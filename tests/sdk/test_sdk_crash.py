@@ -27,6 +27,17 @@ GROUP = """[rank1]: Traceback (most recent call last):
 """
 
 
+TREE = """  + Exception Group Traceback (most recent call last):
+  |   File "t.py", line 7, in <module>
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "t.py", line 2, in f
+    | ValueError: no data
+    +------------------------------------
+"""
+
+
 def words(text: str) -> LastWords:
     return last_words((f"2026-01-01T00:00:{number:02}Z", line) for number, line in enumerate(text.splitlines()))
 
@@ -35,6 +46,7 @@ def words(text: str) -> LastWords:
     ("text", "said", "exception", "lost"),
     [
         (TRACEBACK, "data.Bad: no data", True, False),
+        (TREE, "ValueError: no data", True, False),
         (GROUP, "torch.distributed.DistBackendError: NCCL error", True, True),
         ("python: can't open file 'x.py'\n", "python: can't open file 'x.py'", False, False),
         ("Traceback (most recent call last):\n  File 'x'\nKeyboardInterrupt\n", "KeyboardInterrupt", True, False),
@@ -45,6 +57,25 @@ def words(text: str) -> LastWords:
 def test_the_cause_is_the_last_exception_or_the_last_line(text: str, said: str, exception: bool, lost: bool) -> None:
     found = words(text)
     assert (found.text, found.exception, found.lost_peer) == (said, exception, lost)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("train.py: error: unrecognized arguments: --epohcs", True),
+        ("bash: line 1: nvidia-smi: command not found", True),
+        ("SyntaxError: '(' was never closed", True),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", True),
+        ("Killed", True),
+        ("progress: 3/3", False),
+        ("progress: 3/100 after 2 failed tries", False),
+        ("rank 1 of 2 in /home/me/project", False),
+        ("epoch 3  loss 0.12  validation error 0.31", False),
+        ("", False),
+    ],
+)
+def test_what_a_line_tells_of_is_an_error_or_not(line: str, complaint: bool) -> None:
+    assert words(line).complaint is complaint
 
 
 def test_the_time_is_that_of_the_exceptions_line() -> None:
@@ -59,6 +90,7 @@ def test_the_time_is_that_of_the_exceptions_line() -> None:
         (137, "OOMKilled", "OOMKilled"),
         (255, "", "exit code 255"),
         (None, "Evicted", "Evicted"),
+        (143, "DeadlineExceeded", "it ran longer than its time limit (DeadlineExceeded)"),
         (None, "", "no exit code"),
     ],
 )

@@ -97,3 +97,14 @@ def test_an_evicted_pod_has_a_reason_and_no_container() -> None:
     assert found.lines() == ["pod/a failed: Evicted: the node ran out of memory"]
     running: dict[str, Any] = {"phase": "Running"}
     assert failed(pod("b", **running)) is None
+
+
+async def test_a_line_that_complains_of_nothing_is_not_taken_for_the_cause() -> None:
+    server = Logs(a="progress: 3/3\n", b="train.py: error: no such file\n", c="")
+    pods = [pod("a", main=3), pod("b", main=2), pod("c", main=139)]
+    causes = {each.name: each.cause for each in await failed_pods(cast(HttpClient, server), pods)}
+    assert causes == {
+        "a": "exit code 3; its last line is: progress: 3/3",
+        "b": "train.py: error: no such file (exit code 2)",
+        "c": "exit code 139 (SIGSEGV)",
+    }

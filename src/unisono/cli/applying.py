@@ -95,8 +95,8 @@ async def _located(manifest: Manifest, request: Any) -> dict[str, Any]:
     try:
         answer = await request
     except ApiError as error:
-        error.message = f"{manifest.where}: {error.message}"
+        error.message = manifest.told(error.message)
         raise
     if not isinstance(answer, dict):
-        raise ApiError(f"{manifest.where}: the server's answer is not a Kubernetes object: is this a Kubernetes API?")
+        raise ApiError(manifest.told("the server's answer is not a Kubernetes object: is this a Kubernetes API?"))
     return answer

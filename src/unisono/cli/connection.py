@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from unisono.errors import UnisonoError
+from unisono.errors import ApiError, UnisonoError
 
 if TYPE_CHECKING:
     from unisono.cli.options import Where
@@ -62,6 +62,13 @@ async def connect(where: Where) -> AsyncIterator[HttpClient]:
     client = HttpClient(config, transport=CommandTransport(config))
     try:
         yield client
+    except ApiError as error:
+        from unisono.cli.near_objects import tell_near_object
+
+        # The hint is a help beside the answer: without it the answer is the same.
+        with suppress(UnisonoError, OSError):
+            await tell_near_object(client, error, namespace_of(where))
+        raise
     finally:
         await client.close()
 

@@ -19,7 +19,7 @@ class Manifest:
 
     Attributes:
         value: the object.
-        file: where it stands, as errors name it.
+        file: where it stands, as errors name it; empty where a command makes it.
         line: first line of its document, from 1; 0 where it stands in no file.
         folder: folder of the file; of standard input, the working directory.
 
@@ -34,6 +34,10 @@ class Manifest:
     def where(self) -> str:
         """``file:line`` for errors."""
         return f"{self.file}:{self.line}" if self.line else self.file
+
+    def told(self, text: str) -> str:
+        """An error about the object, after its place where it stands in a file."""
+        return f"{self.where}: {text}" if self.file else text
 
     @property
     def api_version(self) -> str:

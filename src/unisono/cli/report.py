@@ -112,12 +112,13 @@ class LiveReporter:
     def log(self, prefix: str, text: str) -> None:
         """A log line; each task keeps its colour."""
         colour = self._colours.setdefault(prefix, self.COLOURS[len(self._colours) % len(self.COLOURS)])
-        self._print(f"{prefix} | ", colour, text)
+        # The terminal wraps what is too long: a line that is copied stays one.
+        self._print(f"{prefix} | ", colour, text, soft_wrap=True)
 
-    def _print(self, head: str, style: str, text: str) -> None:
+    def _print(self, head: str, style: str, text: str, *, soft_wrap: bool = False) -> None:
         from rich.text import Text
 
-        self._console.print(Text.assemble((head, style), text))
+        self._console.print(Text.assemble((head, style), text), soft_wrap=soft_wrap)
 
     def step(self, text: str, done: int, total: int) -> None:
         """Draw a bar of the set-up."""

@@ -43,7 +43,12 @@ _ALWAYS = (SCHEDULER_NAMES, ENFORCED_QUEUE_FIELDS)
 
 
 class Heartbeat:
-    """Renews one Lease; failures are logged, and never stop the scheduler."""
+    """Renews one Lease; failures are logged, and never stop the scheduler.
+
+    Attributes:
+        told: the first cycle has ended, and the Lease says so, or could not be written.
+
+    """
 
     def __init__(self, client: Client, clock: Clock, lease: str, scheduler_names: Iterable[str]) -> None:
         """``lease`` is ``NAMESPACE/NAME``."""
@@ -55,6 +60,8 @@ class Heartbeat:
         self._told: tuple[float, dict[str, str]] = (0.0, {})
         self._failing = self._held = False
         self._began = clock.monotonic()
+        self._first = asyncio.Event()
+        self.told = asyncio.Event()
 
     def ended(
         self, config_error: str = "", enforced: Iterable[str] = (), source: str = "", notes: Iterable[str] = ()
@@ -69,6 +76,7 @@ class Heartbeat:
 
         """
         self._last = self._clock.monotonic(), self._clock.time()
+        self._first.set()
         self._facts = {
             SCHEDULER_NAMES: self._names,
             CONFIGURATION_ERROR: config_error[:_MOST_TEXT],
@@ -91,6 +99,7 @@ class Heartbeat:
     async def run(self) -> None:
         """Write until cancelled."""
         self._began = self._clock.monotonic()
+        await self._first.wait()
         due = self._began
         while True:
             now = self._clock.monotonic()
@@ -98,6 +107,7 @@ class Heartbeat:
                 self._facts != self._told[1] or (now >= due and self._last[1] != self._told[0])
             ):
                 await self._renew(self._last[1], self._facts)
+                self.told.set()
                 due = now + (_INTERVAL_SECONDS if self._held else _LOOK_SECONDS)
             await self._clock.sleep(_LOOK_SECONDS)
 

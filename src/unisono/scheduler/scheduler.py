@@ -248,6 +248,11 @@ class Scheduler:
             if self._recorder is not None:
                 self._recorder.close()
 
+    @property
+    def working(self) -> asyncio.Event:
+        """Set once the first cycle has ended and the heartbeat told so: from then on clients see it alive."""
+        return self._heartbeat.told
+
     def configuration(self) -> SchedulerConfig:
         """The configuration in force."""
         return self._source.poll()

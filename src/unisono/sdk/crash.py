@@ -5,17 +5,30 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from unisono.sdk.progress import steps_of_line
 
 _TRACEBACK = "Traceback (most recent call last):"
 # PyTorch puts the rank before each line of a traceback.
 _RANK = re.compile(r"^\[rank\d+\]:\s?")
+# Exception groups are drawn as trees.
+_TREE = re.compile(r"^\s*[|+] (?:Exception Group )?")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?::\s|:?$)")
 # How programs complain that another one is gone: they followed, and did not fail by themselves.
 _LOST_PEER = re.compile(
     r"ConnectionReset|ConnectionRefused|ConnectionAborted|BrokenPipe|EOFError|Connection (?:closed|reset|refused)"
     r"|DistBackendError|DistNetworkError|DistStoreError|[Gg]loo|NCCL|ncclRemoteError|socket ?Timeout|TCPStore"
     r"|[Ll]ost (?:connection|peer)|peer (?:has )?(?:closed|exited|failed)|recvValue|MPI_Abort|coordination service",
+)
+# How programs without a traceback complain: "x: error: ...", "bash: line 1: foo: command not found". Before a number
+# such a word is a measure: "validation error 0.12".
+_COMPLAINT = re.compile(
+    r"\b(?:error|fatal|panic(?:ked)?|abort(?:ed|ing)?|fail(?:ed|ure)?|exception|assert(?:ion)?|denied|refused|invalid"
+    r"|unknown|illegal|usage|cannot|can't|could not|couldn't|unable|not found|no such|not permitted|not allowed|missing"
+    r"|required|expected|unrecognized|unsupported|overflow|out of|killed|terminat\w+|segmentation|core dumped"
+    r"|timed out|timeout)\b(?!\s*[:=]?\s*[\d.])|[A-Z]\w*(?:Error|Exception)\b",
+    re.IGNORECASE,
 )
 _LONGEST = 300
 
@@ -28,12 +41,14 @@ class LastWords:
         text: the exception's line, else the last line; empty where it wrote nothing.
         at: when that line was written, RFC 3339; empty where it is not known.
         exception: it is the last line of a traceback.
+        complaint: it says that something is wrong, and not only how far the program was.
 
     """
 
     text: str = ""
     at: str = ""
     exception: bool = False
+    complaint: bool = False
 
     @property
     def lost_peer(self) -> bool:
@@ -55,11 +70,16 @@ def last_words(lines: Iterable[tuple[str, str]]) -> LastWords:
         text = _RANK.sub("", raw.rstrip())
         if text.strip():
             plain = LastWords(text.strip()[:_LONGEST], at)
+        text = _TREE.sub("", text)
         if text.lstrip().startswith(_TRACEBACK):
             inside = True
         elif inside and text and not text[0].isspace() and _EXCEPTION.match(text):
-            inside, found = False, LastWords(text[:_LONGEST], at, exception=True)
-    return found if found.exception else plain
+            inside, found = False, LastWords(text[:_LONGEST], at, exception=True, complaint=True)
+    return found if found.exception else replace(plain, complaint=_complains(plain.text))
+
+
+def _complains(line: str) -> bool:
+    return steps_of_line(line) is None and bool(_COMPLAINT.search(line))
 
 
 def signal_of(exit_code: int | None) -> str:
@@ -74,6 +94,8 @@ def signal_of(exit_code: int | None) -> str:
 
 def ending_text(exit_code: int | None, reason: str) -> str:
     """``exit code 3``, ``exit code 139 (SIGSEGV)``, ``OOMKilled``, or the reason that the node gave."""
+    if reason == "DeadlineExceeded":
+        return "it ran longer than its time limit (DeadlineExceeded)"
     if reason not in ("", "Error", "Completed"):
         return reason
     if exit_code is None:

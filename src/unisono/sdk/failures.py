@@ -38,6 +38,7 @@ class FailedPod:
         ending: in short: ``exit code 139 (SIGSEGV)``, ``OOMKilled``.
         said: the exception, or the last line of the log.
         exception: ``said`` is the last line of a traceback.
+        complaint: ``said`` says that something is wrong.
 
     """
 
@@ -49,6 +50,7 @@ class FailedPod:
     ending: str = ""
     said: str = ""
     exception: bool = False
+    complaint: bool = False
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -60,10 +62,10 @@ class FailedPod:
 
     @property
     def cause(self) -> str:
-        """``ValueError: no data (exit code 1)``."""
+        """``ValueError: no data (exit code 1)``; of a program that did not complain, how it ended and its last line."""
         if not self.said or self.ending == "OOMKilled":
             return self.ending
-        return f"{self.said} ({self.ending})"
+        return f"{self.said} ({self.ending})" if self.complaint else f"{self.ending}; its last line is: {self.said}"
 
 
 def failed(pod: Pod) -> FailedPod | None:
@@ -103,7 +105,7 @@ async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod
 
 def _with_log(told: FailedPod, log: Sequence[tuple[str, str]], words: LastWords, *, shown: bool) -> FailedPod:
     lines = tuple(text for _, text in log[-_SHOWN_LINES:]) if shown else ()
-    return replace(told, log=lines, said=words.text, exception=words.exception)
+    return replace(told, log=lines, said=words.text, exception=words.exception, complaint=words.complaint)
 
 
 def _was_ended(pod: Pod, told: FailedPod) -> bool:

@@ -33,6 +33,9 @@ _MPIRUN = (
     "for host in $(echo $MPI_HOST | tr , ' '); do host=${{host%%.*}}; tries=0; "
     "until ssh -o BatchMode=yes -o ConnectTimeout=2 $host true 2>/dev/null; do tries=$((tries + 1)); "
     "[ $tries -lt 120 ] || {{ echo $host does not answer >&2; exit 1; }}; sleep 1; done; done; "
+    # Logins that mpirun makes write only what is wrong; by the names of Open MPI 4 and 5.
+    'export OMPI_MCA_plm_rsh_args="${{OMPI_MCA_plm_rsh_args:--o LogLevel=ERROR}}"; '
+    'export PRTE_MCA_plm_ssh_args="${{PRTE_MCA_plm_ssh_args:--o LogLevel=ERROR}}"; '
     'exec mpirun --allow-run-as-root --oversubscribe {exports}--host $MPI_HOST -np {size} "$@"'
 )
 
@@ -165,7 +168,7 @@ def _mpi(job: Job, program: Program, surroundings: Surroundings | None) -> None:
     environment = _environment(program, surroundings)
     script = _MPIRUN.format(exports="".join(f"-x {name} " for name in environment), size=program.processes)
     launcher = ["sh", "-c", script, "mpirun", *_command(program, surroundings)]
-    server = ["sh", "-c", f"exec /usr/sbin/sshd -D -e -p {_SSH_PORT} -o ListenAddress=$HOSTNAME"]
+    server = ["sh", "-c", f"exec /usr/sbin/sshd -D -e -p {_SSH_PORT} -o ListenAddress=$HOSTNAME -o LogLevel=ERROR"]
     _task(job, LAUNCHER_TASK, 1, launcher, program, surroundings, environment, alone=True)
     _task(job, TASK, program.processes, server, program, surroundings, environment)
 

@@ -95,7 +95,7 @@ class Work:
 
             make = partial(Hub, own_chart=manifests_for_values)
         scheduler = make(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES, recorder=recorder)
-        await self._run("scheduler", scheduler.ready, scheduler.run(), client)
+        await self._run("scheduler", scheduler.working, scheduler.run(), client)
 
     async def _controllers(self) -> None:
         client = self._client_of(COMPONENT)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
     from unisono.sdk.program import Program
 
-_HERE = "the command line"
-
 
 def of_files(files: Sequence[str]) -> list[Manifest]:
     """The objects of the files, with at least one job or pod among them.
@@ -49,7 +47,7 @@ def of_program(program: Program, *, local: bool) -> Manifest:
     from unisono.cli.manifests import Manifest
     from unisono.sdk.program_submission import job_of
 
-    return Manifest(job_of(program, local=local).manifest(), _HERE, 0, Path.cwd())
+    return Manifest(job_of(program, local=local).manifest(), "", 0, Path.cwd())
 
 
 def _check_for_programs(files: Sequence[str]) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from unisono.sdk.program import Program
 
 
+_ANSWERS = ("s", "stop", "l", "leave")
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a user asked ``unisono run`` for.
@@ -262,11 +265,13 @@ def _stop_or_leave(where: Where, state: _State) -> None:
     """After an interruption: stop the jobs if the user says so, else say how to follow them again."""
     stop = False
     if _asks(state):
+        question = "Stop the jobs, or leave them running? [s/L]"
         try:
-            answer = click.prompt(
-                "Stop the jobs, or leave them running? [s/L]", default="l", show_default=False, prompt_suffix=" "
-            )
-            stop = answer.strip().lower() in ("s", "stop")
+            answer = ""
+            # What was meant by another word is not for us to guess.
+            while answer not in _ANSWERS:
+                answer = click.prompt(question, default="l", show_default=False, prompt_suffix=" ").strip().lower()
+            stop = answer in ("s", "stop")
         except (click.Abort, KeyboardInterrupt):
             click.echo("")
     if stop:

@@ -135,8 +135,10 @@ class _Submission:
             base = manifest.name if number == 2 else manifest.name.rpartition("-")[0]
             return self.naming.numbered(f"{base}-{number}")
         question = f"The {manifest.kind.lower()} {manifest.name} exists already ({await self._state(manifest)})."
-        if self.naming.ask is None or not self.naming.ask(f"{question} Delete it and run this one?"):
+        if self.naming.ask is None:
             raise UnisonoError(_exists(manifest))
+        if not self.naming.ask(f"{question} Delete it and run this one?"):
+            raise UnisonoError(f"nothing was run; {_typed(manifest)} is as it was.")
         await self._delete(manifest)
         return manifest
 
@@ -189,12 +191,17 @@ class _Submission:
 
 
 def _exists(manifest: Manifest) -> str:
+    other = "name or a generateName" if manifest.file else "--name"
+    return manifest.told(
+        f"the {manifest.kind.lower()} {manifest.name} exists already: run with --replace to delete it, delete it "
+        f"with 'unisono delete {_typed(manifest)}', or give this one another {other}."
+    )
+
+
+def _typed(manifest: Manifest) -> str:
+    """``KIND/NAME`` as commands read it."""
     from unisono.api.kinds import JOBS, PODS
     from unisono.cli.workloads import target_kind
 
-    kind, name = target_kind(manifest), manifest.kind.lower()
-    typed = name if kind in (JOBS, PODS) else kind.resource
-    return (
-        f"{manifest.where}: the {name} {manifest.name} exists already: run with --replace to delete it, delete it "
-        f"with 'unisono delete {typed}/{manifest.name}', or give this one another name or a generateName."
-    )
+    kind = target_kind(manifest)
+    return f"{manifest.kind.lower() if kind in (JOBS, PODS) else kind.resource}/{manifest.name}"
