@@ -38,6 +38,8 @@ from unisono.kube.informer import Informer
 from unisono.kube.open_files import open_files
 
 _MACHINE_HOSTS = Path("/etc/hosts")
+# Times as long as hosts files took to write nothing is written again.
+_PAUSES = 20
 
 _log = structlog.get_logger(__name__)
 
@@ -122,6 +124,7 @@ class NameRegistry:
         self._layout, self._services, self._machine_hosts = layout, services, machine_hosts
         self._pods: dict[str, tuple[Pod, Peer]] = {}
         self._pending: asyncio.Handle | None = None
+        self._not_before = 0.0
         services.on_change(lambda *_: self._soon())
 
     def add(self, pod: Pod, address: str) -> None:
@@ -169,7 +172,15 @@ class NameRegistry:
     def _soon(self) -> None:
         # A gang arrives in one go: its files are written once, behind the last of its pods.
         if self._pending is None:
-            self._pending = asyncio.get_running_loop().call_soon(self.refresh)
+            loop = asyncio.get_running_loop()
+            self._pending = loop.call_at(max(loop.time(), self._not_before), self._refresh_in_turn)
+
+    def _refresh_in_turn(self) -> None:
+        """As `refresh`; where that takes long, the next one waits in proportion: Services may change all the time."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.refresh()
+        self._not_before = loop.time() + _PAUSES * (loop.time() - began)
 
     def _peers(self) -> list[Peer]:
         return [peer for _, peer in self._pods.values()]

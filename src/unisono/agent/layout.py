@@ -11,12 +11,15 @@
     DATA/pods/UID/volumes/NAME/    also .home: the home directory of a pod with a user of its own
     DATA/pods/UID/runs/CONTAINER/N/    run N (from 0): spec, lock, log, started, exit, termination
     DATA/gone/UID/                 the same of a pod that was removed just now, without its volumes
+    DATA/trash/                    what waits for its removal
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -239,20 +242,40 @@ class Layout:
         return [PodDir(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 
     def put_aside(self, uid: str) -> bool:
-        """Make a pod a removed one; answers whether it has left anything to read."""
+        """Make a pod a removed one; answers whether it has left anything to read.
+
+        What is not to be read any more is trash: a program may leave a million files, and nothing is to wait for their
+        removal.
+        """
         pod, gone = self.pod(uid), self.gone_pod(uid)
         if not any(pod.all_runs()):
-            pod.remove()
+            self.discard(pod.path)
             return False
-        shutil.rmtree(pod.path / "volumes", ignore_errors=True)
+        self.discard(pod.path / "volumes")
         gone.path.parent.mkdir(exist_ok=True)
-        gone.remove()
+        self.discard(gone.path)
         try:
             pod.path.rename(gone.path)
         except OSError:
-            pod.remove()
+            self.discard(pod.path)
             return False
         return True
+
+    def discard(self, path: Path) -> None:
+        """Put a folder out of sight, at once; `empty_trash` removes it."""
+        self.trash.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(self.trash / secrets.token_hex(8))
+
+    @property
+    def trash(self) -> Path:
+        """Where folders wait for their removal."""
+        return self.root / "trash"
+
+    def empty_trash(self) -> None:
+        """Remove what was discarded; takes as long as there are files."""
+        for folder in sorted(self.trash.iterdir()) if self.trash.is_dir() else ():
+            shutil.rmtree(folder, ignore_errors=True)
 
     def create(self) -> None:
         """Make the directory, readable by its owner alone: secrets are written below it."""

@@ -17,6 +17,9 @@ from unisono.api.core import Container, ExecAction, HTTPGetAction, LifecycleHand
 from unisono.errors import AgentError
 
 _HEAD_BYTES = 4096
+# As much as a pipe may hold. A process that a command has left behind may write for ever.
+_PIPE_BYTES = 1 << 20
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Checks:
                     return await self._tcp(tcp)
         except TimeoutError:
             return Outcome(False, f"no answer within {timeout:g} s")
-        except OSError as error:
+        except (OSError, ValueError, OverflowError) as error:  # also of hosts and ports that none can have
             return Outcome(False, str(error))
         return Outcome(True)
 
@@ -145,7 +148,7 @@ class _Tail:
 
     def _take(self) -> bool:
         try:
-            data = os.read(self._fd, 1 << 16)
+            data = os.read(self._fd, _PIECE)
         except BlockingIOError:
             return False
         self._kept = (self._kept + data)[-_HEAD_BYTES:]
@@ -155,8 +158,9 @@ class _Tail:
 
     def close(self) -> str:
         """What was said last."""
-        while self._take():
-            continue
+        for _ in range(_PIPE_BYTES // _PIECE):
+            if not self._take():
+                break
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
         return self._kept.decode("utf-8", "replace").strip()

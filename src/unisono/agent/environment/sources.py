@@ -6,17 +6,20 @@ import base64
 import binascii
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.core import ConfigMap, Pod, Secret, Volume
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
-from unisono.errors import NotFound
+from unisono.errors import AgentError, NotFound
 from unisono.kube.client import Client
 from unisono.kube.informer import Informer
 
 T = TypeVar("T", bound=Object)
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Size of all ConfigMaps and Secrets that one pod may refer to, and of what the agent writes into its volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +83,23 @@ class ObjectSource:
         self._client, self._config_maps, self._secrets = client, config_maps, secrets
 
     async def gather(self, pod: Pod) -> Gathered:
-        """Everything that the pod refers to."""
+        """Everything that the pod refers to.
+
+        Raises:
+            AgentError: it is more than a pod may refer to.
+        """
         namespace, wanted = pod.metadata.namespace or "", references(pod)
-        config_maps = {
-            name: config_map_data(found)
-            for name in sorted(wanted.config_maps)
-            if (found := await self._read(CONFIG_MAPS, self._config_maps, namespace, name)) is not None
-        }
-        secrets = {
-            name: secret_data(secret)
-            for name in sorted(wanted.secrets)
-            if (secret := await self._read(SECRETS, self._secrets, namespace, name)) is not None
-        }
+        config_maps: dict[str, Mapping[str, bytes]] = {}
+        secrets: dict[str, Mapping[str, bytes]] = {}
+        size = 0
+        for name in sorted(wanted.config_maps):
+            if (found := await self._read(CONFIG_MAPS, self._config_maps, namespace, name)) is not None:
+                config_maps[name] = config_map_data(found)
+                size = _grown(size, config_maps[name])
+        for name in sorted(wanted.secrets):
+            if (secret := await self._read(SECRETS, self._secrets, namespace, name)) is not None:
+                secrets[name] = secret_data(secret)
+                size = _grown(size, secrets[name])
         return Gathered(config_maps, secrets)
 
     async def _read(self, kind: Kind[T], cache: Informer[T], namespace: str, name: str) -> T | None:
@@ -102,6 +110,15 @@ class ObjectSource:
             return await self._client.get(kind, name, namespace)
         except NotFound:
             return None
+
+
+def _grown(size: int, data: Mapping[str, bytes]) -> int:
+    size += sum(map(len, data.values()))
+    if size > MOST_BYTES:
+        raise AgentError(
+            f"The pod refers to ConfigMaps and Secrets of more than {MOST_BYTES >> 20} MiB: use fewer, or a claim."
+        )
+    return size
 
 
 def config_map_data(config_map: ConfigMap) -> dict[str, bytes]:

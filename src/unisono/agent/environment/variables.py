@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from unisono.agent.environment.fields import field_value, resource_value
 from unisono.api.core import Container, EnvFromReference, EnvVar, Pod
 from unisono.errors import AgentError
+
+LONGEST: Final = 128 * 1024
+"""Bytes of one variable or argument that the kernel hands to a program (``MAX_ARG_STRLEN``)."""
+_MOST: Final = 6 * 1024 * 1024
+"""Bytes of all of them that it hands over at most (three quarters of ``_STK_LIM``)."""
 
 _NAME = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
 
@@ -34,22 +39,39 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
     Follows the third_party/forked/golang/expansion rules of Kubernetes: ``$$(X)`` gives ``$(X)``, an unclosed
     ``$(`` and a ``$`` before any other character are kept.
+
+    Raises:
+        AgentError: the result is longer than a program can be given: variables that name each other twice double with
+            each step.
     """
-    out, index = [], 0
+    out, index, size, last = [], 0, 0, text.rfind(")")
     while (dollar := text.find("$", index)) >= 0 and dollar + 1 < len(text):
         out.append(text[index:dollar])
         following = text[dollar + 1]
         if following == "$":
             out.append("$")
             index = dollar + 2
-        elif following == "(" and (close := text.find(")", dollar + 2)) >= 0:
+        elif following == "(" and dollar + 2 <= last:
+            close = text.index(")", dollar + 2)
             name = text[dollar + 2 : close]
             out.append(known.get(name, f"$({name})"))
+            size += len(out[-1])
+            if size > LONGEST:
+                break
             index = close + 1
         else:
             out.append("$")
             index = dollar + 1
-    return "".join(out) + text[index:]
+    return _bounded("".join(out) + text[index:])
+
+
+def _bounded(text: str) -> str:
+    if len(text) > LONGEST:
+        raise AgentError(
+            f"A variable or argument is longer than {LONGEST >> 10} KiB once its references are replaced, which "
+            "is more than the kernel hands to a program: pass it in a file."
+        )
+    return text
 
 
 def container_environment(
@@ -76,6 +98,7 @@ def container_environment(
         AgentError: a reference that this runtime does not know.
     """
     result: dict[str, str] = {}
+    size = 0
     for source in container.env_from or ():
         prefix = source.prefix or ""
         if (chosen := source.config_map_ref) is not None:
@@ -86,6 +109,12 @@ def container_environment(
         value = _value(pod, container, variable, sources, result, pod_ip, host_ip, allocatable)
         if value is not None:
             result[variable.name] = value
+            size += len(value)
+        if size > _MOST:
+            raise AgentError(
+                f"The variables of container {container.name} are larger than {_MOST >> 20} MiB together, "
+                "which is more than the kernel hands to a program: pass them in files."
+            )
     return result
 
 

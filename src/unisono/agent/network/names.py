@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from unisono.api.core import Pod, Service
 
 CLUSTER_DOMAIN = "cluster.local"
+MOST_OWN_LINES = 5_000
+"""Lines for the Services of a namespace in the hosts files of its own pods: one for each pod that a Service selects."""
+MOST_FOREIGN_LINES = 500
+"""The same in the hosts files of the pods of others: every look-up of a name reads the file."""
 _LOCAL = "127.0.0.1\tlocalhost"
 
 
@@ -57,7 +61,7 @@ def members(service: Service, peers: Iterable[Peer]) -> list[Peer]:
     if not selector:
         return []
     wanted = selector.items()
-    return [p for p in peers if p.namespace == service.metadata.namespace and wanted <= dict(p.labels).items()]
+    return [p for p in peers if p.namespace == service.metadata.namespace and wanted <= p.labels.items()]
 
 
 def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Service]) -> list[str]:
@@ -73,9 +77,21 @@ def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Servi
     """
     known = list(peers)
     lines = [f"{p.address}\t{' '.join(names)}" for p in known if (names := pod_names(p, namespace))]
+    here: dict[str, list[Peer]] = {}
+    for peer in known:
+        here.setdefault(peer.namespace, []).append(peer)
+    left: dict[str, int] = {}
     for service in sorted(services, key=lambda s: s.key):
-        joined = " ".join(service_names(service, namespace))
-        lines.extend(f"{p.address}\t{joined}" for p in members(service, known))
+        where = service.metadata.namespace or ""
+        if where not in here:
+            continue
+        room = left.setdefault(where, MOST_OWN_LINES if where == namespace else MOST_FOREIGN_LINES)
+        if room > 0:
+            joined = " ".join(service_names(service, namespace))
+            found = members(service, here[where])[:room]
+            lines.extend(f"{p.address}\t{joined}" for p in found)
+            # One that selects nothing was looked through all the same.
+            left[where] -= max(1, len(found))
     return lines
 
 

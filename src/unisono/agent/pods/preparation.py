@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,9 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     claims = await claim_folders(host.client, host.layout, pod)
     facts = PodFacts(address, host.machine.address, host.allocatable)
     who = host.users.identity(pod, container)
-    places = prepare_volumes(pod, directory, claims, sources, facts, host.users.owner(pod))
+    # Beside the loop: thousands of files take their time. A pod's own worker does one thing after the other.
+    owner = host.users.owner(pod)
+    places = await asyncio.to_thread(prepare_volumes, pod, directory, claims, sources, facts, owner)
     own = env.container_environment(
         pod, container, sources, pod_ip=address, host_ip=facts.host_ip, allocatable=host.allocatable
     )
@@ -126,13 +129,11 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
 
 async def refresh_volumes(host: Host, pod: Pod, directory: PodDir, address: str) -> None:
     """Bring the files of ConfigMap, Secret and downward API volumes of a running pod up to date."""
-    written = [v for v in pod.spec.volumes or () if is_written(v)]
-    if not written:
+    if not any(map(is_written, pod.spec.volumes or ())):
         return
     sources = await host.sources.gather(pod)
     facts = PodFacts(address, host.machine.address, host.allocatable)
-    for volume in written:
-        write_files(pod, volume, directory, sources, facts, host.users.owner(pod))
+    await asyncio.to_thread(write_files, pod, directory, sources, facts, host.users.owner(pod))
 
 
 async def _claimed(host: Host, pod: Pod, container: Container, directory: PodDir) -> list[str]:

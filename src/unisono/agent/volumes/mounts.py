@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from unisono.agent.environment.fields import field_value, resource_value
+from unisono.agent.environment.sources import MOST_BYTES
 from unisono.agent.environment.variables import MissingSource, Sources, expand
 from unisono.agent.files import write_whole
 from unisono.agent.layout import PodDir
@@ -21,6 +22,8 @@ from unisono.api.volumes import claim_name
 from unisono.errors import AgentError
 
 _DEFAULT_MODE = 0o644
+# Files that the agent writes for one pod. A small pod may name a key of a ConfigMap many thousand times.
+_MOST_FILES = 8192
 TMPFS = "tmpfs:"
 _MADE_BY = {
     "DirectoryOrCreate": ["/bin/mkdir", "-p", "-m", "755", "--"],
@@ -50,6 +53,28 @@ class FileContent:
 
     data: bytes
     mode: int = _DEFAULT_MODE
+
+
+class Room:
+    """What may still be written into the volumes of one pod."""
+
+    def __init__(self) -> None:
+        self._bytes, self._files = MOST_BYTES, _MOST_FILES
+
+    def file(self, data: bytes, mode: int) -> FileContent:
+        """A file that takes of it.
+
+        Raises:
+            AgentError: there is no more.
+        """
+        self._bytes -= len(data)
+        self._files -= 1
+        if self._bytes < 0 or self._files < 0:
+            raise AgentError(
+                f"The pod's ConfigMaps, Secrets and downward API files are more than {MOST_BYTES >> 20} MiB or "
+                f"{_MOST_FILES} files in its volumes: mount fewer of them, or use a claim."
+            )
+        return FileContent(data, mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +116,11 @@ def prepare_volumes(
         MissingSource: something that the volume refers to does not exist yet.
         AgentError: the volume cannot be had on this machine.
     """
-    places: dict[str, Path] = {}
+    places: dict[str, Path] = write_files(pod, directory, sources, facts, owner)
     for volume in pod.spec.volumes or ():
         if is_written(volume):
-            places[volume.name] = write_files(pod, volume, directory, sources, facts, owner)
-        elif (claim := claim_name(pod.metadata.name, volume)) is not None:
+            continue
+        if (claim := claim_name(pod.metadata.name, volume)) is not None:
             if claim not in claims:
                 raise MissingSource(volume_claim_not_found(claim))
             places[volume.name] = claims[claim]
@@ -123,49 +148,66 @@ def empty_dir(place: Path, pod: Pod) -> Path:
 
 
 def write_files(
-    pod: Pod,
-    volume: Volume,
-    directory: PodDir,
-    sources: Sources,
-    facts: PodFacts,
-    owner: tuple[int, int] | None = None,
-) -> Path:
-    """Write, or bring up to date, the files of a configMap, secret, downwardAPI or projected volume."""
-    place = directory.volume(volume.name)
-    place.mkdir(parents=True, exist_ok=True)
-    _sync(place, volume_files(pod, volume, sources, facts), owner)
-    return place
+    pod: Pod, directory: PodDir, sources: Sources, facts: PodFacts, owner: tuple[int, int] | None = None
+) -> dict[str, Path]:
+    """Write, or bring up to date, the files of configMap, secret, downwardAPI and projected volumes.
+
+    Returns:
+        The directory of each of these volumes by its name.
+
+    Raises:
+        MissingSource: something that a volume refers to does not exist yet.
+        AgentError: a volume cannot be had on this machine; nothing was written.
+    """
+    room = Room()
+    written = [volume for volume in pod.spec.volumes or () if is_written(volume)]
+    files = {volume.name: volume_files(pod, volume, sources, facts, room) for volume in written}
+    places = {name: directory.volume(name) for name in files}
+    for name, place in places.items():
+        place.mkdir(parents=True, exist_ok=True)
+        _sync(place, files[name], owner)
+    return places
 
 
-def volume_files(pod: Pod, volume: Volume, sources: Sources, facts: PodFacts) -> dict[str, FileContent]:
+def volume_files(
+    pod: Pod, volume: Volume, sources: Sources, facts: PodFacts, room: Room | None = None
+) -> dict[str, FileContent]:
     """Files that a volume consists of, by relative path.
+
+    Args:
+        pod: the pod.
+        volume: one of its volumes.
+        sources: ConfigMaps and Secrets.
+        facts: values for downward API files.
+        room: what may still be written.
 
     Raises:
         MissingSource: an object or key that is not optional does not exist.
-        AgentError: a projection that this runtime does not have, or a path that leads out of the volume.
+        AgentError: a projection that this runtime does not have, a path that leads out of the volume, or too much.
     """
+    room = room or Room()
     files: dict[str, FileContent] = {}
     if (config_map := volume.config_map) is not None:
         data = sources.config_map(config_map.name or "")
         files |= _keys(
-            data, "configmap", config_map.name, config_map.items, config_map.default_mode, config_map.optional
+            data, "configmap", config_map.name, config_map.items, config_map.default_mode, config_map.optional, room
         )
     if (secret := volume.secret) is not None:
         data = sources.secret(secret.secret_name or "")
-        files |= _keys(data, "secret", secret.secret_name, secret.items, secret.default_mode, secret.optional)
+        files |= _keys(data, "secret", secret.secret_name, secret.items, secret.default_mode, secret.optional, room)
     if (downward := volume.downward_api) is not None:
-        files |= _downward(pod, downward.items or (), downward.default_mode, facts)
+        files |= _downward(pod, downward.items or (), downward.default_mode, facts, room)
     if (projected := volume.projected) is not None:
         mode = projected.default_mode
         for source in projected.sources or ():
             if (part := source.config_map) is not None:
                 data = sources.config_map(part.name or "")
-                files |= _keys(data, "configmap", part.name, part.items, mode, part.optional)
+                files |= _keys(data, "configmap", part.name, part.items, mode, part.optional, room)
             elif (hidden := source.secret) is not None:
                 data = sources.secret(hidden.name or "")
-                files |= _keys(data, "secret", hidden.name, hidden.items, mode, hidden.optional)
+                files |= _keys(data, "secret", hidden.name, hidden.items, mode, hidden.optional, room)
             elif source.downward_api is not None:
-                files |= _downward(pod, source.downward_api.items or (), mode, facts)
+                files |= _downward(pod, source.downward_api.items or (), mode, facts, room)
             else:
                 raise AgentError(f"Volume {volume.name} projects a source that this runtime does not have.")
     return files
@@ -261,25 +303,25 @@ def _make_as(name: str, command: list[str], owner: tuple[int, int]) -> None:
 
 
 def _keys(data: Mapping[str, bytes] | None, kind: str, name: str | None, items: list[KeyToPath] | None,
-          mode: int | None, optional: bool | None) -> dict[str, FileContent]:  # fmt: skip
+          mode: int | None, optional: bool | None, room: Room) -> dict[str, FileContent]:  # fmt: skip
     if data is None:
         if optional:
             return {}
         raise MissingSource(f'{kind} "{name}" not found')
     default = _DEFAULT_MODE if mode is None else mode
     if items is None:
-        return {_inside(key): FileContent(value, default) for key, value in data.items()}
+        return {_inside(key): room.file(value, default) for key, value in data.items()}
     files = {}
     for item in items:
         if item.key in data:
-            files[_inside(item.path)] = FileContent(data[item.key], default if item.mode is None else item.mode)
+            files[_inside(item.path)] = room.file(data[item.key], default if item.mode is None else item.mode)
         elif not optional:
             raise MissingSource(f'{kind} "{name}" references non-existent key: {item.key}')
     return files
 
 
 def _downward(
-    pod: Pod, items: Iterable[DownwardAPIVolumeFile], mode: int | None, facts: PodFacts
+    pod: Pod, items: Iterable[DownwardAPIVolumeFile], mode: int | None, facts: PodFacts, room: Room
 ) -> dict[str, FileContent]:
     default = _DEFAULT_MODE if mode is None else mode
     files = {}
@@ -289,7 +331,7 @@ def _downward(
             text = field_value(pod, item.field_ref.field_path, pod_ip=facts.pod_ip, host_ip=facts.host_ip)
         elif item.resource_field_ref is not None:
             text = resource_value(pod, item.resource_field_ref, "", facts.allocatable)
-        files[_inside(item.path)] = FileContent(text.encode(), default if item.mode is None else item.mode)
+        files[_inside(item.path)] = room.file(text.encode(), default if item.mode is None else item.mode)
     return files
 
 
