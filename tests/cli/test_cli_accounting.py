@@ -14,7 +14,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from unisono.cli.accounting import asking
-from unisono.cli.accounting.tables import report_csv, report_lines, sacct_csv, sacct_lines
+from unisono.cli.accounting.tables import (
+    SACCT_COLUMNS,
+    report_csv,
+    report_lines,
+    sacct_columns,
+    sacct_csv,
+    sacct_lines,
+    sacct_states,
+)
 from unisono.cli.main import cli
 from unisono.errors import UnisonoError
 from unisono.history.answers import Accounts, JobLine, Report, Row, SizeRow, Waiting
@@ -240,3 +248,16 @@ def test_help_costs_no_imports(tmp_path: Path) -> None:
     code = "import sys; import unisono.cli.commands.report, unisono.cli.commands.sacct; print('msgspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "False"
+
+
+def test_sacct_shows_the_columns_and_states_that_are_asked_for() -> None:
+    other = msgspec.structs.replace(JOB, name="other", state="Running", ended=0.0)
+    found = Accounts(START, END, [JOB, other])
+    lines = sacct_lines(found, sacct_columns("JobID%20,State,Elapsed"), sacct_states("f"))
+    assert [line.split() for line in lines] == [["JOBID", "STATE", "ELAPSED"], ["train", "FAILED", "1:01:05"]]
+    assert len(sacct_lines(found, states=sacct_states("RUNNING,CD"))) == 2
+    assert sacct_columns("") == list(SACCT_COLUMNS)
+    with pytest.raises(ValueError, match="no column maxrss: there are jobid"):
+        sacct_columns("JobID,MaxRSS")
+    with pytest.raises(ValueError, match="no state X: there are CANCELLED"):
+        sacct_states("X")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli
-from unisono.cli.slurm.arguments import split_words
+from unisono.cli.slurm.arguments import script_elements, split_words
 from unisono.cli.slurm.programs import program_of
 from unisono.cli.slurm.script import BadScript, Batch, batch_of, read_options, read_script
+from unisono.cli.slurm.selecting import Selection, names_of, states_of
 from unisono.cli.slurm.tables import sinfo_lines, squeue_lines
 from unisono.sdk.overview import JobLine, NodeLine, Overview
 
@@ -66,6 +69,12 @@ def test_the_lines_of_a_script_down_to_its_first_command() -> None:
         ("-d afterok:a:b,afterany:c", {"after": (("afterok", "a"), ("afterok", "b"), ("afterany", "c"))}),
         ("-o log-%j.txt -D /tmp", {"output": "log-%j.txt", "folder": "/tmp"}),
         ("-J a --job-name=b", {"name": "b"}),
+        ("-A lab -C a100 -q high -e err.txt -n 2", {"tasks": 2}),
+        ("--constraint a100 --qos high --exclusive -n 2", {"tasks": 2}),
+        ("-H -Q -n 3", {"tasks": 3}),
+        ("--gpus-per-task 2 --cpus-per-gpu=4 --mem-per-gpu=1G", {"cpus": 8, "memory_mib": 2048}),
+        ("--export=ALL,A=1,B", {"exported": (("A", "1"), ("B", None))}),
+        ("--wrap 'echo' --parsable", {"parsable": True}),
     ],
 )
 def test_options(options: str, expected: dict[str, object]) -> None:
@@ -108,12 +117,20 @@ def test_a_script_says_what_runs_it() -> None:
         read_script("#!/bin/bash\n" + "#" * 200_000)
 
 
+def test_what_is_left_out_is_told_in_the_users_words() -> None:
+    notes = read("-A lab -C a100 --hold --export=ALL --frobnicate").notes
+    assert [note.split(" ")[0] for note in notes] == ["--account", "--constraint", "--hold", "--frobnicate", "of"]
+    assert "--partition" in notes[0]
+
+
 def test_options_end_where_the_script_or_command_begins() -> None:
     assert split_words(["-n", "4", "--mem=1G", "train.sh", "-n", "5"]) == (
         ["-n", "4", "--mem=1G"],
         ["train.sh", "-n", "5"],
     )
     assert split_words(["--exclusive", "train.sh"]) == (["--exclusive"], ["train.sh"])
+    assert split_words(["--parsable", "-H", "-A", "lab", "x.sh"]) == (["--parsable", "-H", "-A", "lab"], ["x.sh"])
+    assert split_words(["--constraint", "a100", "x.sh"]) == (["--constraint", "a100"], ["x.sh"])
     assert split_words(["--nodes", "2", "--", "-x"]) == (["--nodes", "2"], ["-x"])
 
 
@@ -162,10 +179,50 @@ def test_an_array_is_a_job_for_each_element(tmp_path: Path, monkeypatch: pytest.
     assert jobs[0]["spec"]["tasks"][0]["template"]["spec"]["activeDeadlineSeconds"] == 300
 
 
+def job_of(done: Result) -> dict[str, Any]:
+    assert done.exit_code == 0, done.output
+    [document] = load_all(done.stdout, file="out")
+    return dict(document.value)
+
+
+def command_of(job: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    [container] = job["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    return container["command"], {each["name"]: each.get("value") for each in container["env"]}
+
+
+def test_a_command_in_place_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN_OF_MINE", "t")
+    job = job_of(sbatch("-n", "2", "--export=ALL,LEVEL=3,TOKEN_OF_MINE", "--wrap", "echo hi there"))
+    command, values = command_of(job)
+    assert job["metadata"]["name"] == "wrap"
+    assert "echo hi there" in command[2]
+    assert (values["LEVEL"], values["TOKEN_OF_MINE"], values["SLURM_SUBMIT_DIR"]) == ("3", "t", str(tmp_path))
+
+
+def test_a_script_that_comes_through_a_pipe() -> None:
+    done = CliRunner().invoke(cli, ["sbatch", "--dry-run", "-J", "piped"], input="#!/bin/bash\n#SBATCH -n 3\necho hi\n")
+    job = job_of(done)
+    assert (job["metadata"]["name"], job["spec"]["tasks"][0]["replicas"]) == ("piped", 3)
+
+
+def test_a_job_whose_name_is_taken_gets_another_and_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.sh").write_text("#!/bin/bash\n#SBATCH -J fit -o %x-%j.txt\necho\n")
+    _, [element] = script_elements(["fit.sh"], None)
+    second = element.called("fit-2")
+    assert (element.program.name, second.name) == ("fit", "fit-2")
+    assert (second.env["SLURM_JOB_ID"], second.env["SLURM_JOB_NAME"]) == ("fit-2", "fit")
+    assert "fit-fit-2.txt" in " ".join(second.command)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([], "the script is missing"),
+        (["--wrap", "echo", "x.sh"], "one too many"),
+        (["--export=NO_SUCH_VARIABLE", "x.sh"], "no variable of that name"),
+        (["--export=a-b", "x.sh"], "variables are expected"),
         (["absent.sh"], "cannot be read"),
         (["-D", "/absent", "x.sh"], "/absent"),
     ],
@@ -178,14 +235,42 @@ def test_slips_of_sbatch(words: list[str], said: str, tmp_path: Path, monkeypatc
     assert said in f"{done.output}{done.exception}"
 
 
-def test_squeue_and_sinfo_have_slurms_columns() -> None:
-    running = [JobLine("job/a", "default", "gpu", 65, pods=4, gang=4)]
-    waiting = [JobLine("job/b", "team", "cpu", 3700, gang=2, waiting="no room: " + "x" * 80)]
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ["a", "b-3"]),
+        ({"queue": "gpu"}, ["a"]),
+        ({"namespace": "team"}, ["b-3"]),
+        ({"user": "ann"}, ["a"]),
+        ({"user": "me"}, []),
+        ({"user": "me", "owner": "me"}, ["b-3"]),
+        ({"names": names_of(["b"])}, ["b-3"]),
+        ({"names": names_of(["job/a,b-3"])}, ["a", "b-3"]),
+        ({"names": names_of(["b-"])}, []),
+        ({"states": states_of("PENDING")}, ["b-3"]),
+        ({"states": states_of("r,pd")}, ["a", "b-3"]),
+        ({"states": states_of("all"), "user": "ann"}, ["a"]),
+    ],
+)
+def test_jobs_are_selected_by_queue_user_name_and_state(asked: dict[str, Any], expected: list[str]) -> None:
+    running = [JobLine("job/a", "default", "gpu", 65, user="ann")]
+    waiting = [JobLine("job/b-3", "team", "cpu", 3700)]
     found = Overview([], [], [], [], [], [], [], waiting, running)
-    lines = squeue_lines(found, width=60)
-    assert lines[0].split() == ["JOBID", "PARTITION", "ST", "TIME", "TASKS", "REASON"]
-    assert lines[1].split() == ["a", "gpu", "R", "1:05", "4"]
-    assert lines[2].split()[:4] == ["b", "cpu", "PD", "1:01:40"]
-    assert len(lines[2]) == 60
-    assert len(squeue_lines(found, queue="gpu")) == len(squeue_lines(found, namespace="team")) == 2
+    assert [job.name for _, job in Selection(**asked).of(found)] == expected
+
+
+def test_a_state_that_does_not_exist_is_named() -> None:
+    with pytest.raises(click.UsageError, match="FAILED"):
+        states_of("R,FAILED")
+
+
+def test_squeue_and_sinfo_have_slurms_columns() -> None:
+    running = [JobLine("job/a", "default", "gpu", 65, pods=4, gang=4, user="ann", nodes=("n1", "n2"))]
+    waiting = [JobLine("job/b-3", "team", "cpu", 3700, gang=2, waiting="no room: " + "x" * 80)]
+    found = Overview([], [], [], [], [], [], [], waiting, running)
+    lines = squeue_lines(Selection().of(found), owner="me", width=70)
+    assert lines[0].split() == ["JOBID", "PARTITION", "USER", "ST", "TIME", "TASKS", "NODELIST(REASON)"]
+    assert lines[1].split() == ["a", "gpu", "ann", "R", "1:05", "4", "n1,n2"]
+    assert lines[2].split()[:6] == ["b-3", "cpu", "me", "PD", "1:01:40", "2"]
+    assert len(lines[2]) == 70
     assert sinfo_lines([NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")])[1].split()[:2] == ["n1", "mix"]

@@ -160,3 +160,22 @@ def test_down_names_the_pods_that_go_on_and_stops_jobs_where_it_is_asked_to(
     told = unisono("down", *where, "--stop-jobs").stdout
     assert "Stopped 1 job." in told
     assert "running" not in told
+
+
+def test_habits_of_slurm(project: Path, plane: RunningPlane) -> None:
+    def slurm(command: str, *words: str) -> str:
+        return unisono(command, "--data-dir", str(plane.data_dir), *words, cwd=project).stdout.strip()
+
+    array = slurm("sbatch", "--parsable", "-a", "1-2", "-J", "sweep", "-A", "lab", "--wrap", "sleep 600")
+    assert array == "sweep-1:sweep-2"
+    # The name is taken by now, as in Slurm no reason to refuse the job.
+    once = [slurm("sbatch", "--parsable", "-J", "once", "--wrap", "exit 0") for _ in range(2)]
+    assert once == ["once", "once-2"]
+    after = slurm("sbatch", "--parsable", "-d", "afterok:once:once-2", "--wrap", "sleep 600")
+    assert after == "wrap"
+    wait_until("all run", lambda: slurm("squeue", "--me", "-t", "R").count("\n") == 3)
+    assert slurm("squeue", "-u", "somebody-else").count("\n") == 0
+    assert "sweep-1" in slurm("squeue", "-j", "sweep")
+    assert slurm("scancel", "sweep").splitlines() == ["job/sweep-1 is being stopped", "job/sweep-2 is being stopped"]
+    assert slurm("scancel", "--me") == "job/wrap is being stopped"
+    wait_until("nothing runs", lambda: slurm("squeue").count("\n") == 0)

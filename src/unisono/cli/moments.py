@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-_AGO = re.compile(r"-?(\d{1,6}(?:\.\d{1,6})?)(s|min|m|h|d|w|y)")
+# As people write it, and as Slurm does: now-7days.
+_AGO = re.compile(
+    r"(?:now-|-)?(\d{1,6}(?:\.\d{1,6})?)(s|min|m|h|d|w|y)|now-(\d{1,6})(?:(second|minute|hour|day|week)s?)?"
+)
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
 _DAYS = {"today": 0, "yesterday": -1}
 FORMS = (
@@ -29,7 +32,7 @@ def moment_of_text(text: str, now: float, zone: tzinfo | None = None) -> float:
     if word == "now":
         return now
     if found := _AGO.fullmatch(word):
-        return now - float(found[1]) * _UNITS[found[2]]
+        return now - float(found[1] or found[3]) * _UNITS[found[2] or (found[4] or "s")[0]]
     try:
         if word in _DAYS:
             there = datetime.fromtimestamp(now, UTC).astimezone(zone)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.annotations import SCHEDULER_CYCLES, SCHEDULER_NAMES
+from unisono.api.annotations import SCHEDULER_CYCLES, SCHEDULER_NAMES, USER
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.resources import add, pod_requests, readable, resource_list
 from unisono.api.times import parse_time
@@ -85,6 +85,8 @@ class JobLine:
         pods: pods that run.
         gang: pods that start together.
         waiting: why it waits; empty where no verdict says it yet.
+        user: who submitted it, where the server knows.
+        nodes: where its pods run.
 
     """
 
@@ -95,6 +97,13 @@ class JobLine:
     pods: int = 0
     gang: int = 1
     waiting: str = ""
+    user: str = ""
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``train`` of ``job/train``."""
+        return self.title.partition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,8 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
         len(running),
         group.spec.min_member or 1,
         waiting_text(meta.annotations) if _waits(group) else "",
+        (meta.annotations or {}).get(USER, ""),
+        tuple(sorted({pod.spec.node_name for pod in running if pod.spec.node_name})),
     )
 
 

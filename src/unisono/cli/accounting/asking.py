@@ -25,10 +25,19 @@ class NoHistory(UnisonoError):
 def time_options(function: Command) -> Command:
     """``--from`` and ``--to``."""
     until = click.option(
-        "--to", "until", default="now", metavar="TIME", show_default=True, help="Up to when, written as --from."
+        "--to",
+        "-E",
+        "--endtime",
+        "until",
+        default="now",
+        metavar="TIME",
+        show_default=True,
+        help="Up to when, written as --from.",
     )
     since = click.option(
         "--from",
+        "-S",
+        "--starttime",
         "since",
         default="-7d",
         metavar="TIME",

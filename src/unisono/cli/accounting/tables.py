@@ -40,6 +40,15 @@ SACCT_COLUMNS = (
     "allocgpus",
     "exitcode",
 )
+_STATE = SACCT_COLUMNS.index("state")
+_STATE_LETTERS = {"CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "R": "RUNNING", "PD": "PENDING"}
+_ALIASES = {
+    "jobidraw": "jobid",
+    "jobname": "jobid",
+    "ncpus": "alloccpus",
+    "ntasks": "alloctasks",
+    "account": "partition",
+}
 REPORT_COLUMNS = (
     "ended",
     "completed",
@@ -85,9 +94,50 @@ def report_csv(report: Report) -> str:
     )
 
 
-def sacct_lines(found: Accounts) -> list[str]:
-    """One line per job, with Slurm's columns."""
-    return columns(SACCT_COLUMNS, (_sacct(job) for job in found.jobs), empty="")
+def sacct_lines(found: Accounts, shown: Sequence[str] = SACCT_COLUMNS, states: Sequence[str] = ()) -> list[str]:
+    """One line per job.
+
+    Args:
+        found: the jobs.
+        shown: columns of ``SACCT_COLUMNS``.
+        states: only jobs in these, in Slurm's words; empty for all.
+
+    """
+    places = [SACCT_COLUMNS.index(name) for name in shown]
+    rows = (_sacct(job) for job in found.jobs)
+    return columns(shown, ([row[at] for at in places] for row in rows if not states or row[_STATE] in states), empty="")
+
+
+def sacct_columns(text: str) -> list[str]:
+    """Columns of ``JobID,State%20,Elapsed``.
+
+    Raises:
+        ValueError: there is no such column; the message names those that there are.
+
+    """
+    found = [word.partition("%")[0].strip().lower() for word in text.split(",") if word.strip()]
+    found = [_ALIASES.get(name, name) for name in found]
+    for name in found:
+        if name not in SACCT_COLUMNS:
+            raise ValueError(f"there is no column {name}: there are {', '.join(SACCT_COLUMNS)}")
+    return list(dict.fromkeys(found)) or list(SACCT_COLUMNS)
+
+
+def sacct_states(text: str) -> list[str]:
+    """Slurm's states of ``F,COMPLETED``.
+
+    Raises:
+        ValueError: there is no such state; the message names those that there are.
+
+    """
+    known = sorted(set(_STATES.values()))
+    found = []
+    for word in (each.strip().upper() for each in text.split(",") if each.strip()):
+        name = _STATE_LETTERS.get(word, word)
+        if name not in known:
+            raise ValueError(f"there is no state {word}: there are {', '.join(known)}")
+        found.append(name)
+    return found
 
 
 def sacct_csv(found: Accounts) -> str:

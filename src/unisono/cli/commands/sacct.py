@@ -14,16 +14,41 @@ from unisono.cli.options import Where, control_plane_options, output_option
 @click.option("-p", "--partition", default="", help="Only jobs of this queue.")
 @click.option("-u", "--user", default="", help="Only jobs that this user submitted.")
 @click.option("-n", "--namespace", default="", help="Only jobs of this namespace.")
+@click.option("--format", "columns", default="", metavar="COLUMN,...", help="Only these columns, such as JobID,State.")
+@click.option("-s", "--state", default="", metavar="STATE,...", help="Only jobs in these states, such as F or FAILED.")
+@click.option("-X", "--allocations", is_flag=True, help="Accepted: there is always one line for each job.")
 @output_option("table", "csv", "json", default="table")
 @control_plane_options
-def command(where: Where, since: str, until: str, name: str, partition: str, user: str, output: str) -> None:
+def command(
+    where: Where,
+    since: str,
+    until: str,
+    name: str,
+    partition: str,
+    user: str,
+    columns: str,
+    state: str,
+    output: str,
+    *,
+    allocations: bool,
+) -> None:
     """List jobs with their use and their end, also those that are gone, as Slurm's sacct does."""
+    from unisono.cli.accounting.tables import sacct_columns, sacct_states
     from unisono.cli.connection import run_async
 
-    run_async(_sacct(where, (since, until), {"name": name, "queue": partition, "user": user}, output))
+    try:
+        shown, states = sacct_columns(columns), sacct_states(state)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    if (columns or state) and output != "table":
+        raise click.UsageError("--format and --state are for the table: csv and json have all.")
+    asked = {"name": name, "queue": partition, "user": user}
+    run_async(_sacct(where, (since, until), asked, output, (shown, states)))
 
 
-async def _sacct(where: Where, times: tuple[str, str], asked: dict[str, str], output: str) -> None:
+async def _sacct(
+    where: Where, times: tuple[str, str], asked: dict[str, str], output: str, table: tuple[list[str], list[str]]
+) -> None:
     import time
 
     import msgspec
@@ -41,7 +66,7 @@ async def _sacct(where: Where, times: tuple[str, str], asked: dict[str, str], ou
     elif output == "csv":
         click.echo(sacct_csv(found), nl=False)
     else:
-        for line in sacct_lines(found):
+        for line in sacct_lines(found, *table):
             click.echo(line)
         if found.more:
             click.echo("There are more jobs: these are the latest; ask for a shorter time.", err=True)

@@ -12,6 +12,7 @@ from unisono.cli.slurm.arguments import slurm_options
 
 if TYPE_CHECKING:
     from unisono.cli.slurm.script import Batch
+    from unisono.sdk.events import Target
     from unisono.sdk.program import Program
 
 _POLL_SECONDS = 1.0
@@ -20,28 +21,33 @@ _POLL_SECONDS = 1.0
 @click.command("sbatch", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @slurm_options
 @click.option("--dry-run", is_flag=True, help="Print the jobs as YAML, and create nothing.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SBATCH] SCRIPT [ARGUMENTS...]")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SBATCH] [SCRIPT [ARGUMENTS...]]")
 def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ...]) -> None:
     """Submit a script with #SBATCH lines as a job and return, as Slurm's sbatch does.
 
-    Options of sbatch may stand before SCRIPT, too; what is not supported is told. Every task runs the script; srun in
-    it runs its command once in each.
+    Options of sbatch may stand before SCRIPT, too; what is not supported is told. SCRIPT may come through a pipe, too;
+    --wrap COMMAND brings it along. Every task runs the script; srun in it runs its command once in each.
     """
-    from unisono.cli.slurm.arguments import script_programs
+    from unisono.cli.slurm.arguments import script_elements
 
-    batch, programs = script_programs(words, image)
+    batch, elements = script_elements(words, image)
     for note in batch.notes:
         click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
     if dry_run:
-        _print(where, programs)
+        _print(where, [element.program for element in elements])
         return
     from unisono.cli.running.session import Request, run
 
     asyncio.run(_dependencies(where, batch))
-    for program in programs:
-        code = run(Request(where, program=program, detach=True))
+    created: list[Target] = []
+    tell = created.append if batch.parsable else None
+    for element in elements:
+        code = run(Request(where, program=element.program, detach=True, called=element.called, tell=tell))
         if code:
             raise SystemExit(code)
+    if batch.parsable:
+        # As --dependency takes them: afterok:NAME:NAME.
+        click.echo(":".join(target.name for target in created))
 
 
 def _print(where: Where, programs: list[Program]) -> None:

@@ -8,12 +8,17 @@ from unisono.cli.options import Where, output_option, where_options
 
 
 @click.command("sinfo")
+@click.option("-p", "--partition", default="", help="Accepted: queues share all nodes.")
+@click.option("-N", "--Node", "by_node", is_flag=True, help="Accepted: there is always a line for each node.")
+@click.option("-l", "--long", is_flag=True, help="Accepted: all columns are always shown.")
 @output_option("text", "json")
 @where_options
-def command(where: Where, output: str) -> None:
+def command(where: Where, partition: str, output: str, *, by_node: bool, long: bool) -> None:
     """List nodes with their state and what is in use, as Slurm's sinfo does; see also 'unisono status'."""
     from unisono.cli.connection import run_async
 
+    if partition:
+        click.echo(f"{click.style('Note:', fg='yellow')} queues share all nodes; these are all", err=True)
     run_async(_sinfo(where, output))
 
 

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.slurm.selecting import selection_options
 
 
 @click.command("squeue")
-@click.option("-p", "--partition", default="", help="Only jobs of this queue.")
+@selection_options
+@click.option("-j", "--jobs", default="", metavar="JOB,...", help="Only these jobs; an array stands for its elements.")
+@click.option("-l", "--long", is_flag=True, help="Do not shorten reasons to the width of the terminal.")
 @output_option("text", "json")
 @where_options
-def command(where: Where, partition: str, output: str) -> None:
+def command(where: Where, jobs: str, output: str, *, long: bool, **asked: Any) -> None:
     """List jobs that run (R) and wait (PD) with the reason, as Slurm's squeue does; see also 'unisono status'."""
     from unisono.cli.connection import run_async
 
-    run_async(_squeue(where, partition, output))
+    asked["name"] = ",".join(filter(None, (asked["name"], jobs)))
+    run_async(_squeue(where, asked, output, long=long))
 
 
-async def _squeue(where: Where, partition: str, output: str) -> None:
+async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: bool) -> None:
     import shutil
     import sys
     from dataclasses import asdict
 
     from unisono.cli.connection import connect
     from unisono.cli.printing import print_json
+    from unisono.cli.slurm.selecting import selection
     from unisono.cli.slurm.tables import squeue_lines
     from unisono.sdk.overview_source import read_overview
 
     async with connect(where) as client:
-        found = await read_overview(client)
+        wanted = await selection(client, where, **asked)
+        found = wanted.of(await read_overview(client))
     if output == "json":
-        jobs = (("running", found.running), ("waiting", found.waiting))
-        print_json({name: [asdict(job) for job in each if partition in ("", job.queue)] for name, each in jobs})
+        kinds = (("running", "R"), ("waiting", "PD"))
+        print_json({name: [asdict(job) for state, job in found if state == wanted] for name, wanted in kinds})
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for line in squeue_lines(found, queue=partition, namespace=where.namespace or "", width=width):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not long else 0
+    for line in squeue_lines(found, owner=wanted.owner, width=width):
         click.echo(line)

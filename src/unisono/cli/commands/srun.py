@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from unisono.cli.options import Where
@@ -19,4 +21,5 @@ def command(where: Where, image: str | None, words: tuple[str, ...]) -> None:
     from unisono.cli.running.session import Request, run
     from unisono.cli.slurm.arguments import command_program
 
-    raise SystemExit(run(Request(where, program=command_program(words, image))))
+    program = command_program(words, image)
+    raise SystemExit(run(Request(where, program=program, called=lambda name: replace(program, name=name))))

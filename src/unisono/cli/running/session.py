@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,8 @@ class Request:
         output: ``text`` or ``json``.
         replace: delete an earlier run of the same name.
         detach: return when the jobs are created.
+        called: the program under another name, for jobs whose own name may be taken; None where it must be free.
+        tell: gets each job that is created and not followed; None to print how it is followed.
 
     """
 
@@ -56,6 +58,8 @@ class Request:
     output: str = "text"
     replace: bool = False
     detach: bool = False
+    called: Callable[[str], Program] | None = None
+    tell: Callable[[Target], None] | None = None
 
 
 @dataclass(slots=True)
@@ -125,7 +129,7 @@ async def _session(request: Request, manifests: Sequence[Manifest], state: _Stat
     from unisono.cli.report import reporter
     from unisono.cli.running.place import control_plane
 
-    report = reporter(json_output=request.output == "json")
+    report = reporter(json_output=request.output == "json" or request.tell is not None)
     started = time.monotonic()
     try:
         async with control_plane(request.where, report, request.nodes_file) as place:
@@ -185,10 +189,11 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
 
         folders = program_folders(program)
     numbered = None
-    if program.name is None and not request.replace:
+    called = request.called or (None if program.name else lambda name: replace(program, name=name))
+    if called is not None and not request.replace:
 
         def numbered(name: str) -> Manifest:
-            return of_program(replace(program, name=name), local=place.local)
+            return of_program(called(name), local=place.local)
 
     naming = replace(naming, numbered=numbered, folders=folders)
     return of_program(program, local=place.local), naming
@@ -228,7 +233,10 @@ def _tell(request: Request, state: _State, seconds: float) -> int:
 
     if request.detach:
         for target in state.targets:
-            _tell_detached(request, target)
+            if request.tell is not None:
+                request.tell(target)
+            else:
+                _tell_detached(request, target)
         return 0
     succeeded = not state.timed_out and all(view.phase == SUCCEEDED for view in state.views.values())
     if request.output == "json":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +58,8 @@ def command_program(words: Sequence[str], image: str | None) -> Program:
     if not rest:
         raise click.UsageError("the command is missing: unisono srun -n 4 python train.py")
     batch = batch_of(read_options(options), "srun")
-    for name, given in (("array", batch.array), ("dependency", batch.after), ("output", batch.output)):
+    scripts = (("array", batch.array), ("dependency", batch.after), ("output", batch.output), ("wrap", batch.wrapped))
+    for name, given in scripts:
         if given:
             raise BadScript(f"--{name} is for sbatch, and not for srun.")
     for note in batch.notes:
@@ -70,14 +74,24 @@ def command_program(words: Sequence[str], image: str | None) -> Program:
         memory=f"{batch.memory_mib}Mi" if batch.memory_mib else None,
         gpus=batch.gpus,
         image=image,
-        env={"SLURM_NTASKS": str(batch.tasks), "SLURM_LOCALID": "0"},
+        env={**_variables(batch), "SLURM_NTASKS": str(batch.tasks), "SLURM_LOCALID": "0"},
         time_limit=batch.seconds,
         rank_names=("SLURM_PROCID",),
     )
 
 
-def script_programs(words: Sequence[str], image: str | None) -> tuple[Batch, list[Program]]:
-    """What a script asks for, and its programs: one, or one for each element of an array.
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One job of a batch: its program, and the same under another name, where its own is taken."""
+
+    program: Program
+    called: Callable[[str], Program]
+
+
+def script_elements(words: Sequence[str], image: str | None) -> tuple[Batch, list[Element]]:
+    """What a script asks for, and its jobs: one, or one for each element of an array.
+
+    The script is a file, the command of ``--wrap``, or what comes through a pipe.
 
     Raises:
         BadScript: the script, a line of it or an option cannot be read.
@@ -88,22 +102,67 @@ def script_programs(words: Sequence[str], image: str | None) -> tuple[Batch, lis
     from unisono.cli.slurm.script import BadScript, batch_of, read_options, read_script
 
     options, rest = split_words(words)
-    if not rest:
-        raise click.UsageError("the script is missing: unisono sbatch train.sh")
-    script = Path(rest[0])
-    try:
-        text = script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadScript(f"{script} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-    batch = batch_of([*read_script(text, str(script)), *read_options(options)], str(script))
-    script = script.absolute()
+    given = read_options(options)
+    wrapped = dict(given).get("wrap", "")
+    if wrapped and rest:
+        raise BadScript(f"--wrap brings its own script: {rest[0]} is one too many.")
+    script, text = ("wrap", f"#!/bin/sh\n{wrapped}\n") if wrapped else _script(rest)
+    batch = batch_of([*read_script(text, script), *given], script)
+    variables = {**_variables(batch), "SLURM_SUBMIT_DIR": str(Path.cwd()), "SLURM_SUBMIT_HOST": platform.node()}
+    path = str(Path(script).absolute())
     _enter(batch)
     if batch.at_once:
         note = f"--array with %{batch.at_once} is not supported: elements run as the queue lets them"
         batch = replace(batch, notes=(*batch.notes, note))
+
+    def element(index: int | None) -> Element:
+        def called(name: str) -> Program:
+            made = program_of(batch, path, text, rest[1:], index, called=name, variables=variables)
+            return replace(made, image=image)
+
+        return Element(called(""), called)
+
     indices: Sequence[int | None] = batch.array or (None,)
-    programs = [program_of(batch, str(script), text, rest[1:], index) for index in indices]
-    return batch, [replace(program, image=image) for program in programs]
+    return batch, [element(index) for index in indices]
+
+
+def _script(rest: Sequence[str]) -> tuple[str, str]:
+    """Name and text of the script: a file, or what comes through a pipe.
+
+    Raises:
+        BadScript: it cannot be read.
+        UsageError: there is none.
+
+    """
+    from unisono.cli.slurm.script import LONGEST, BadScript
+
+    if not rest:
+        text = "" if sys.stdin.isatty() else sys.stdin.read(LONGEST + 1)
+        if not text.strip():
+            raise click.UsageError("the script is missing: unisono sbatch train.sh")
+        return "sbatch", text
+    try:
+        return rest[0], Path(rest[0]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadScript(f"{rest[0]} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _variables(batch: Batch) -> dict[str, str]:
+    """What ``--export`` names.
+
+    Raises:
+        BadScript: the caller has no variable of a name.
+
+    """
+    from unisono.cli.slurm.script import BadScript
+
+    found = {}
+    for name, value in batch.exported:
+        own = os.environ.get(name) if value is None else value
+        if own is None:
+            raise BadScript(f"--export={name}: you have no variable of that name; write {name}=VALUE.")
+        found[name] = own
+    return found
 
 
 def _enter(batch: Batch) -> None:
@@ -113,8 +172,6 @@ def _enter(batch: Batch) -> None:
         BadScript: there is no such folder.
 
     """
-    import os
-
     from unisono.cli.slurm.script import BadScript
 
     if batch.folder:

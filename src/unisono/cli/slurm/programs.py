@@ -19,7 +19,16 @@ _SRUN = (
 )
 
 
-def program_of(batch: Batch, script: str, text: str, arguments: Sequence[str], index: int | None = None) -> Program:
+def program_of(
+    batch: Batch,
+    script: str,
+    text: str,
+    arguments: Sequence[str],
+    index: int | None = None,
+    *,
+    called: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> Program:
     """One element of a batch.
 
     Args:
@@ -28,13 +37,15 @@ def program_of(batch: Batch, script: str, text: str, arguments: Sequence[str], i
         text: its content; later changes of the file do not matter.
         arguments: of the script.
         index: of the element; None where the batch is no array.
+        called: name of the job where its own is taken.
+        variables: further ones of the processes.
 
     Raises:
         BadScript: ``--output`` is given for a script that is not of bash.
 
     """
     base = batch.name or derived_name([PurePath(script).name])
-    name = base if index is None else f"{base}-{index}"
+    name = (called or (base if index is None else f"{base}-{index}")).lower().replace("_", "-")
     first, _, rest = text.partition("\n")
     interpreter = shlex.split(first.removeprefix("#!"))
     if PurePath(interpreter[0]).name == "env" and len(interpreter) > 1:
@@ -47,12 +58,12 @@ def program_of(batch: Batch, script: str, text: str, arguments: Sequence[str], i
     return Program(
         (*interpreter, "-c", text, script, *arguments),
         batch.tasks,
-        name.lower().replace("_", "-"),
+        name,
         queue=batch.queue,
         cpu=batch.cpus,
         memory=f"{batch.memory_mib}Mi" if batch.memory_mib else None,
         gpus=batch.gpus,
-        env=_variables(batch, base, name, index),
+        env={**(variables or {}), **_variables(batch, base, name, index)},
         time_limit=batch.seconds,
         rank_names=("SLURM_PROCID",),
     )
@@ -84,6 +95,8 @@ def _variables(batch: Batch, base: str, name: str, index: int | None) -> Mapping
     }
     if batch.cpus:
         values["SLURM_CPUS_PER_TASK"] = str(batch.cpus)
+    if batch.gpus:
+        values["SLURM_GPUS_ON_NODE"] = str(batch.gpus)
     if index is not None:
         numbers = {"ID": index, "COUNT": len(batch.array), "MIN": min(batch.array), "MAX": max(batch.array)}
         values |= {f"SLURM_ARRAY_TASK_{key}": str(number) for key, number in numbers.items()}

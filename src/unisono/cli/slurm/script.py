@@ -8,37 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from unisono.cli.slurm.vocabulary import ALONE, FLAGS, SAID_ELSEWHERE, SHORT, VALUED
 from unisono.errors import UnisonoError
 
 # Linux takes no longer word on a command line.
-_LONGEST = 100_000
+LONGEST = 100_000
 _MOST_ARRAY = 1000
-_SHORT = {
-    "-N": "nodes",
-    "-n": "ntasks",
-    "-c": "cpus-per-task",
-    "-G": "gpus",
-    "-t": "time",
-    "-J": "job-name",
-    "-a": "array",
-    "-d": "dependency",
-    "-o": "output",
-    "-p": "partition",
-    "-D": "chdir",
-}
-# What says nothing that changes how the job runs here.
-_SAID_ELSEWHERE = {
-    "error": "standard error is in the same log",
-    "mail-type": "no mail is sent",
-    "mail-user": "no mail is sent",
-    "account": "queues stand for accounts: use --partition",
-    "export": "variables are passed on with unisono run -e",
-    "exclusive": "nodes are shared",
-    "hint": "it is left out",
-    "open-mode": "logs are kept for each run",
-    "comment": "it is left out",
-}
-_VALUED = {"error", "mail-type", "mail-user", "account", "export", "open-mode", "comment", "hint"}
 _SIZES = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _ACCEPTED_DEPENDENCIES = ("afterok", "afterany", "after")
 
@@ -65,6 +40,9 @@ class Batch:
         output: where the log is to be copied; empty for the log alone.
         queue: the partition.
         folder: where the processes start; empty for the caller's.
+        wrapped: the command that stands in place of a script; empty for none.
+        exported: variables of the processes; None is the caller's own value.
+        parsable: the names of the jobs alone are printed.
         notes: what was said and is not done here, a sentence each.
 
     """
@@ -82,6 +60,9 @@ class Batch:
     output: str = ""
     queue: str = "default"
     folder: str = ""
+    wrapped: str = ""
+    exported: tuple[tuple[str, str | None], ...] = ()
+    parsable: bool = False
     notes: tuple[str, ...] = field(default=())
 
 
@@ -92,8 +73,8 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
         BadScript: the script is too long, has no ``#!``, or a line cannot be split.
 
     """
-    if len(text) > _LONGEST:
-        raise BadScript(f"{where} has {len(text)} characters, and {_LONGEST} are read.")
+    if len(text) > LONGEST:
+        raise BadScript(f"{where} has {len(text)} characters, and {LONGEST} are read.")
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
         raise BadScript(f"{where} does not begin with #!: write what runs it in the first line, such as #!/bin/bash.")
@@ -123,12 +104,15 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
         word = rest.pop(0)
         if word.startswith("--"):
             name, assigned, value = word[2:].partition("=")
-            if not assigned and rest and not rest[0].startswith("-"):
+            valued = name in _READ or name in VALUED or (bool(rest) and not rest[0].startswith("-"))
+            if not assigned and rest and valued and name not in ALONE:
                 value = rest.pop(0)
-        elif word[:2] in _SHORT:
-            name, value = _SHORT[word[:2]], word[2:].removeprefix("=")
+        elif word[:2] in SHORT:
+            name, value = SHORT[word[:2]], word[2:].removeprefix("=")
             if not value and rest:
                 value = rest.pop(0)
+        elif word in FLAGS:
+            name, value = FLAGS[word], ""
         else:
             raise BadScript(f"{where}: {word} is no option of sbatch.")
         found.append((name, value))
@@ -138,8 +122,8 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
 def takes_value(word: str) -> bool:
     """Whether the next word of a command line is this option's value."""
     if word.startswith("--"):
-        return "=" not in word and word[2:] in (_READ.keys() | _VALUED)
-    return word in _SHORT
+        return "=" not in word and (word[2:] in _READ or word[2:] in VALUED) and word[2:] not in ALONE
+    return word in SHORT
 
 
 def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch:
@@ -151,7 +135,7 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
     """
     values = {name: value for name, value in options if name in _READ}
     notes = [
-        f"--{name} is not supported: {_SAID_ELSEWHERE.get(name, 'it is left out')}"
+        f"--{name} is not supported: {SAID_ELSEWHERE.get(name, 'it is left out')}"
         for name, _ in dict(options).items()
         if name not in _READ
     ]
@@ -161,6 +145,8 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
             batch = replace(batch, **_READ[name](value))
         except ValueError as error:
             raise BadScript(f"{where}: --{name}={value}: {error}.") from None
+    if any(word in ("ALL", "NONE", "NIL") for word in values.get("export", "").split(",")):
+        notes.append("of --export only variables with a name are passed on: --export=NAME,NAME=VALUE")
     return replace(_sized(batch, values, where), notes=tuple(notes))
 
 
@@ -189,6 +175,10 @@ def _sized(batch: Batch, values: Mapping[str, str], where: str) -> Batch:
         batch = replace(batch, gpus=count // whole)
     if "gpus-per-task" in values:
         batch = replace(batch, gpus=_devices(values["gpus-per-task"]))
+    if "cpus-per-gpu" in values and batch.gpus:
+        batch = replace(batch, cpus=_positive(values["cpus-per-gpu"]) * batch.gpus)
+    if "mem-per-gpu" in values and batch.gpus:
+        batch = replace(batch, memory_mib=_mebibytes(values["mem-per-gpu"]) * batch.gpus)
     if "mem" in values:
         batch = replace(batch, memory_mib=max(1, _mebibytes(values["mem"]) // (tasks // nodes)))
     if "mem-per-cpu" in values:
@@ -280,6 +270,17 @@ def _text(name: str) -> Callable[[str], dict[str, Any]]:
     return read
 
 
+def _export(text: str) -> dict[str, Any]:
+    found: list[tuple[str, str | None]] = []
+    for word in text.split(","):
+        name, assigned, value = word.partition("=")
+        if not re.fullmatch(r"[A-Za-z_]\w{0,254}", name):
+            raise ValueError("variables are expected: NAME,NAME=VALUE")
+        if word not in ("ALL", "NONE", "NIL"):
+            found.append((name, value if assigned else None))
+    return {"exported": tuple(found)}
+
+
 def _checked(value: object) -> dict[str, Any]:
     """What ``_sized`` shares out among the processes."""
     return {}
@@ -296,6 +297,11 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "gres": lambda text: _checked(_devices(text)),
     "mem": lambda text: _checked(_mebibytes(text)),
     "mem-per-cpu": lambda text: _checked(_mebibytes(text)),
+    "mem-per-gpu": lambda text: _checked(_mebibytes(text)),
+    "cpus-per-gpu": lambda text: _checked(_positive(text)),
+    "export": _export,
+    "wrap": _text("wrapped"),
+    "parsable": lambda text: {"parsable": True},
     "time": _time,
     "job-name": _text("name"),
     "array": _array,

@@ -9,27 +9,24 @@ from unisono.cli.durations import clock_text
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:
-    from unisono.sdk.overview import NodeLine, Overview
+    from unisono.sdk.overview import JobLine, NodeLine
 
 
-def squeue_lines(found: Overview, *, queue: str = "", namespace: str = "", width: int = 0) -> list[str]:
-    """Jobs that run (``R``) and wait (``PD``) with the reason.
+def squeue_lines(jobs: Iterable[tuple[str, JobLine]], *, owner: str = "", width: int = 0) -> list[str]:
+    """Jobs with where they run, or why they wait.
 
     Args:
-        found: the overview.
-        queue: only of this one.
-        namespace: only of this one.
+        jobs: the state of each, ``R`` or ``PD``, and what is known of it.
+        owner: user of jobs of which none is known.
         width: columns; longer lines end with an ellipsis; 0 for no bound.
 
     """
     rows = []
-    for state, jobs in (("R", found.running), ("PD", found.waiting)):
-        for job in jobs:
-            if (queue and job.queue != queue) or (namespace and job.namespace != namespace):
-                continue
-            reason = job.waiting if state == "PD" else ""
-            rows.append([job.title.partition("/")[2], job.queue, state, clock_text(job.seconds), job.gang, reason])
-    lines = columns(["jobid", "partition", "st", "time", "tasks", "reason"], rows, empty="")
+    for state, job in jobs:
+        place = f"({job.waiting})" if state == "PD" and job.waiting else ",".join(job.nodes)
+        user = job.user or owner
+        rows.append([job.name, job.queue, user, state, clock_text(job.seconds), job.gang, place])
+    lines = columns(["jobid", "partition", "user", "st", "time", "tasks", "nodelist(reason)"], rows, empty="")
     return [line if not width or len(line) <= width else line[: width - 3] + "..." for line in lines]
 
 

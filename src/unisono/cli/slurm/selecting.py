@@ -1,0 +1,140 @@
+"""Which jobs ``squeue`` lists and ``scancel`` stops: of a user, a queue, a state or by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from unisono.errors import UnisonoError
+
+if TYPE_CHECKING:
+    from unisono.cli.options import Where
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.overview import JobLine, Overview
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_STATES = {"R": "R", "RUNNING": "R", "PD": "PD", "PENDING": "PD"}
+_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is asked for; empty fields select all.
+
+    Attributes:
+        queue: the partition.
+        user: who submitted the job.
+        names: of jobs; the name of an array stands for all its elements.
+        states: ``R`` and ``PD``.
+        namespace: of the jobs.
+        owner: who owns the control plane: jobs of which no user is known are theirs; empty on a cluster.
+
+    """
+
+    queue: str = ""
+    user: str = ""
+    names: frozenset[str] = frozenset()
+    states: frozenset[str] = frozenset()
+    namespace: str = ""
+    owner: str = ""
+
+    def of(self, found: Overview) -> list[tuple[str, JobLine]]:
+        """State and line of each job, those that run first."""
+        both = [("R", job) for job in found.running] + [("PD", job) for job in found.waiting]
+        return [(state, job) for state, job in both if self._has(state, job)]
+
+    def _has(self, state: str, job: JobLine) -> bool:
+        return (
+            (not self.queue or job.queue == self.queue)
+            and (not self.namespace or job.namespace == self.namespace)
+            and (not self.states or state in self.states)
+            and (not self.user or (job.user or self.owner) == self.user)
+            and (not self.names or any(is_called(job.name, name) for name in self.names))
+        )
+
+
+def is_called(job: str, name: str) -> bool:
+    """Whether a job has the name, or is an element of the array of this name; a later array has ``-2`` behind."""
+    return job == name or bool(re.fullmatch(re.escape(name) + r"(?:-\d+){1,2}", job))
+
+
+def states_of(text: str) -> frozenset[str]:
+    """``R`` and ``PD`` of ``RUNNING,PD``.
+
+    Raises:
+        UsageError: there is no such state.
+
+    """
+    words = {word.strip().upper() for word in text.split(",") if word.strip()} - {"ALL"}
+    if wrong := sorted(words - _STATES.keys()):
+        raise click.UsageError(
+            f"--states {wrong[0]}: jobs are R (running) or PD (pending); 'unisono sacct' has the others."
+        )
+    return frozenset(_STATES[word] for word in words)
+
+
+def names_of(texts: Iterable[str]) -> frozenset[str]:
+    """Names of ``a,job/b``."""
+    words = (word.strip() for text in texts for word in text.split(","))
+    return frozenset(word.removeprefix("job/") for word in words if word)
+
+
+def selection_options(function: Command) -> Command:
+    """``--partition``, ``--user``, ``--me``, ``--states`` and ``--name``."""
+    for option in (
+        click.option("--name", default="", metavar="NAME,...", help="Only jobs of these names."),
+        click.option("-t", "--states", "--state", default="", metavar="R,PD", help="Only jobs in these states."),
+        click.option("--me", is_flag=True, help="Only your own jobs."),
+        click.option("-u", "--user", default="", help="Only jobs that this user submitted."),
+        click.option("-p", "--partition", default="", help="Only jobs of this queue."),
+    ):
+        function = option(function)
+    return function
+
+
+async def selection(
+    client: HttpClient,
+    where: Where,
+    *,
+    partition: str = "",
+    user: str = "",
+    me: bool = False,
+    states: str = "",
+    name: str = "",
+) -> Selection:
+    """What the options ask for.
+
+    Raises:
+        UsageError: a state does not exist, or two users are asked for.
+        UnisonoError: the server does not say who the caller is.
+
+    """
+    import getpass
+
+    from unisono.cli.running.place import is_cluster
+
+    if me and user:
+        raise click.UsageError("--me and --user name two users; give one of them.")
+    owner = "" if is_cluster(where) else getpass.getuser()
+    if me:
+        user = owner or await _own_name(client)
+    return Selection(partition, user, names_of([name]), states_of(states), where.namespace or "", owner)
+
+
+async def _own_name(client: HttpClient) -> str:
+    """The caller's name, as the server knows it."""
+    import msgspec
+
+    status, _, body = await client.request("POST", _REVIEW, body=b'{"kind":"SelfSubjectReview"}')
+    try:
+        found = msgspec.json.decode(body)["status"]["userInfo"]["username"] if status < 300 else ""
+    except (msgspec.DecodeError, KeyError, TypeError):
+        found = ""
+    if not found:
+        raise UnisonoError("the server does not say who you are: name yourself with --user.")
+    return str(found)
