@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_GROUP, ORIGIN_UID
+from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.keys import GROUP_NAME
@@ -153,7 +153,8 @@ def test_placements_are_written_and_read():
     assert placement_of(job) == Placement("", 0)
     patch = Placement("", 0).to("a").patch("5")["metadata"]
     assert patch == {"resourceVersion": "5", "annotations": {CLUSTER: "a", DISPATCH: "1"}}
-    assert Placement("a", 1).back().patch("6")["metadata"]["annotations"] == {CLUSTER: None, DISPATCH: "2"}
+    back = Placement("a", 1).back().patch("6")["metadata"]["annotations"]
+    assert back == {CLUSTER: None, DISPATCH: "2", LAST_CLUSTER: "a"}
     job.metadata.annotations = {CLUSTER: "a", DISPATCH: "not a number"}
     assert placement_of(job) == Placement("a", 0)
 

@@ -128,6 +128,21 @@ successor: ``{"at": TIME, "use": {NAME: CLUSTER_SECONDS}}``."""
 PRICES: Final = "unisono.io/prices"
 """On an AttachedCluster: price of one unit of a resource per hour, such as ``nvidia.com/gpu=2.5,cpu=0.04``."""
 
+FLEET: Final = "unisono.io/fleet"
+"""On a job of a hub: the Fleet, ``NAME`` or ``NAMESPACE/NAME``, to whose members it goes and to no other."""
+
+LAST_CLUSTER: Final = "unisono.io/last-cluster"
+"""On a job of a hub: the member from which it was taken back last; what it saved may be there."""
+
+GIGABYTES: Final = "unisono.io/gigabytes"
+"""On a DataSource: how much there is to bring to a cluster that does not have it; without it, it cannot be brought."""
+
+BANDWIDTH: Final = "unisono.io/bandwidth"
+"""On an AttachedCluster: gigabits per second at which it gets data of others; 1 without it."""
+
+CLUSTER_POINTS: Final = "unisono.io/cluster-points"
+"""On pods of a hub's state: points from 0 to 100 by reason and cluster, as JSON, for plug-in ``cluster-preference``."""
+
 GANG: Final = "unisono.io/gang"
 """On a HyperJob of a hub: where its parts are, as JSON; it is written before anything is written to a member."""
 

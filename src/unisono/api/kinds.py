@@ -6,7 +6,7 @@ from typing import Any
 
 from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.admission_registration import WEBHOOK_KINDS
-from unisono.api.fleet_kinds import FLEET_KINDS
+from unisono.api.fleet_kinds import FLEET_KINDS, PLACEMENT_KINDS
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.group_kinds import GROUP_KINDS
 from unisono.api.inference_kinds import INFERENCE_KINDS
@@ -227,6 +227,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
+    *PLACEMENT_KINDS,
     *INFERENCE_KINDS,
 )
 CUSTOM_KINDS: tuple[Kind[Any], ...] = (

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api import keys
+from unisono.api.annotations import CLUSTER_POINTS
 from unisono.api.core import Affinity, Container, PodSpec, Toleration
 from unisono.api.membership import pod_group_name
 from unisono.api.qos import qos_class
@@ -30,6 +31,7 @@ HostPort = tuple[str, str, int]
 
 NOTES = frozenset(
     (
+        CLUSTER_POINTS,
         keys.NUMA_TOPOLOGY_POLICY,
         keys.PREEMPTABLE,
         keys.REVOCABLE_ZONE,

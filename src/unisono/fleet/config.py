@@ -11,6 +11,8 @@ from unisono.scheduler.settings import ConfigSource, FixedConfig
 TOPOLOGY = "network-topology-aware"
 """The plug-in that keeps gangs within their domain; clusters are domains."""
 
+PREFERENCE = "cluster-preference"
+"""The plug-in that knows what policies, data and users prefer."""
 
 _WHOLE_GANGS = {"preempt": "gangpreempt", "reclaim": "gangreclaim"}
 """Actions that make room pod by pod, and those that make it within one domain, which is what a hub's gangs need."""
@@ -19,16 +21,17 @@ _WHOLE_GANGS = {"preempt": "gangpreempt", "reclaim": "gangreclaim"}
 def for_hub(config: SchedulerConfig) -> SchedulerConfig:
     """The configuration with what gangs in one cluster need, where it does not have it.
 
-    That is the plug-in that bounds them, and for each action that evicts its form for whole gangs in one domain.
+    That is the plug-in that bounds them, the one by which policies choose among clusters, and for each action that
+    evicts its form for whole gangs in one domain.
     """
     actions: list[str] = []
     for action in config.actions:
         wanted = _WHOLE_GANGS.get(action, action)
         if wanted == action or wanted not in config.actions:
             actions.append(wanted)
-    tiers = config.tiers
-    if all(plugin.name != TOPOLOGY for plugin in config.plugins):
-        tiers = (*tiers, (PluginConfig(TOPOLOGY),))
+    known = {plugin.name for plugin in config.plugins}
+    missing = tuple(PluginConfig(name) for name in (TOPOLOGY, PREFERENCE) if name not in known)
+    tiers = (*config.tiers, missing) if missing else config.tiers
     return replace(config, actions=tuple(actions), tiers=tiers)
 
 

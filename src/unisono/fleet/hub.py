@@ -34,6 +34,7 @@ from unisono.fleet.hyper_jobs.controller import GangController
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
+from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
 from unisono.kube.client import Client
@@ -96,8 +97,11 @@ class Hub(Scheduler):
             self.members_state, self.events, self._placements, self._connect, self._member_changed
         )
         self._hyper_gangs = GangController(self.members_state, self.events)
+        self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [
-            DispatchController(kind, self.members_state, self._members.member, self.events, self._hyper_gangs)
+            DispatchController(
+                kind, self.members_state, self._members.member, self.events, self._policies, self._hyper_gangs
+            )
             for kind in KINDS
         ]
         self._queue_copies = QueueCopies(self.members_state, self._members.member)
@@ -125,6 +129,7 @@ class Hub(Scheduler):
         controllers: list[Controller] = [
             self._members,
             FleetsController(),
+            self._policies,
             self._queue_copies,
             self._applications,
             self._hyper_gangs,
@@ -158,6 +163,10 @@ class Hub(Scheduler):
             found.update(controller.placements())
         return found
 
+    def _rules_changed(self) -> None:
+        for controller in self._dispatch:
+            controller.look_at_waiting()
+
     def _member_changed(self, name: str) -> None:
         """Jobs and queues are looked at when a member comes or goes, not at each of its probes."""
         view = self.members_state.views.get(name)
@@ -167,6 +176,7 @@ class Hub(Scheduler):
         self._told[name] = now
         for controller in self._dispatch:
             controller.look_again(name)
+        self._rules_changed()
         self._hyper_gangs.look_again(name)
         self._queue_copies.look_again(name)
         self._applications.look_again(name)

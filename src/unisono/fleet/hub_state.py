@@ -44,6 +44,7 @@ class HubState:
     Attributes:
         hub: the hub's identity; set before a member is added.
         views: what is known of each member's connection.
+        outside: members that may not have a job that waits, and why, by uid of the job.
 
     """
 
@@ -52,6 +53,7 @@ class HubState:
         self.feed = feed
         self.stand_ins = StandIns()
         self.views: dict[str, MemberView] = {}
+        self.outside: dict[str, dict[str, str]] = {}
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
         self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)

@@ -30,7 +30,13 @@ class _Wanted:
     number: int
 
 
-def by_member(table: NodeTable, tasks: Iterable[Task], closed: Mapping[str, str], least: int) -> dict[str, str]:
+def by_member(
+    table: NodeTable,
+    tasks: Iterable[Task],
+    closed: Mapping[str, str],
+    least: int,
+    outside: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """One sentence for each member.
 
     Args:
@@ -38,6 +44,7 @@ def by_member(table: NodeTable, tasks: Iterable[Task], closed: Mapping[str, str]
         tasks: pods of the gang.
         closed: members that take no work, and why.
         least: pods that must have a place together.
+        outside: members that may not have the gang, and why.
 
     """
     wanted = [
@@ -47,7 +54,7 @@ def by_member(table: NodeTable, tasks: Iterable[Task], closed: Mapping[str, str]
     columns: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(table.names):
         columns[cluster_of(name)].append(column)
-    told = {cluster: f"takes no work: {why}" for cluster, why in closed.items()}
+    told = {**{cluster: f"takes no work: {why}" for cluster, why in closed.items()}, **(outside or {})}
     for cluster, own in columns.items():
         if cluster and cluster not in told:
             told[cluster] = _sentence(table, own, wanted, least)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,6 +12,7 @@ from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.status import READY_STATES, count
+from unisono.controllers.owners import controller_of
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import WaitingParts
 from unisono.fleet.reasons import by_member, by_part
@@ -74,11 +75,16 @@ class ReasonsWriter:
         parts = self._parts(self._state.feed.groups[key])
         if parts is None:
             least = max(1, job.min_member - count(job.counts, READY_STATES))
-            told = by_member(state.nodes, tasks, closed, least)
+            told = by_member(state.nodes, tasks, closed, least, self._outside(key))
         else:
             told = by_part(state.nodes, tasks, closed, parts.least, parts.clusters)
         text = msgspec.json.encode(told).decode()
         return text if len(text) <= _MOST_BYTES else None
+
+    def _outside(self, key: str) -> Mapping[str, str]:
+        """Members that rules keep the gang from."""
+        owner = controller_of(self._state.feed.groups[key])
+        return self._state.outside.get(owner.uid or "", {}) if owner is not None else {}
 
     def _wish(self, key: str, text: str | None) -> None:
         group = self._state.feed.groups[key]

@@ -18,6 +18,7 @@ from unisono.engine.contract.plugin import Lookup, Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cdp import CdpPlugin
+from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.cost import CostPlugin
 from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
@@ -86,6 +87,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         EvictionGuardPlugin,
         ReschedulingPlugin,
         CostPlugin,
+        ClusterPreferencePlugin,
         FairSharePlugin,
         UserLimitsPlugin,
     )

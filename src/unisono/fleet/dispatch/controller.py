@@ -11,6 +11,7 @@ import structlog
 from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Namespace
+from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
 from unisono.api.times import duration_or_none
@@ -21,6 +22,7 @@ from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
+from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.work import part_work
@@ -30,6 +32,7 @@ from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.following import can_be_held, changes, is_held
 from unisono.fleet.jobs.work import Work, has_ended, work_of
 from unisono.fleet.members.member import Busy, Member
+from unisono.fleet.policies.book import PolicyBook
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 
@@ -52,9 +55,11 @@ class DispatchController(Controller):
         state: HubState,
         members: Members,
         recorder: Recorder,
+        book: PolicyBook,
         gangs: GangController | None = None,
     ) -> None:
         """``members`` finds the connection to a member, ``gangs`` says which jobs are parts of a HyperJob."""
+        self._book = book
         self.kind, self.name = kind, f"dispatch-{kind.plural}"
         self._gangs = gangs
         self._state, self._members, self._recorder = state, members, recorder
@@ -71,6 +76,7 @@ class DispatchController(Controller):
         index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._state.on_copy(self._copy_changed)
+        self._guide = Guide(self._book, self._state, self._clock)
 
     def placements(self) -> Mapping[str, Placement]:
         """Where the jobs are, by uid; one whose uid is absent here has been deleted."""
@@ -85,6 +91,12 @@ class DispatchController(Controller):
         for kind, key in self._state.copy_keys():
             if kind == self.kind.kind:
                 self._context.enqueue(key)
+
+    def look_at_waiting(self) -> None:
+        """What decides where jobs may go has changed: look at every job that has no member."""
+        for job in self._jobs.items():
+            if not self.where(job).cluster:
+                self._context.enqueue(job.key)
 
     def look_at(self, key: str) -> None:
         """Look at one job again."""
@@ -108,26 +120,36 @@ class DispatchController(Controller):
         part = self._part(job)
         view = JobView(True, has_ended(self.kind, job), part.placement, math.inf) if part else self._alone(job)
         steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
-        work = await self._stand(job, view, part)
+        work, again = await self._stand(job, view, part)
         if part is not None:
-            return await self._reconcile_part(job, part, steps, work, dict_of(copies))
+            await self._reconcile_part(job, part, steps, work, dict_of(copies))
+            return again
         if steps.place is not None:
             await self.place(job, steps.place, "the member that ran it is lost" if steps.lost else "found in a member")
             return 0.0
         await self._carry_out(job, steps, work, dict_of(copies), view.placement)
-        return steps.again
+        if steps.mirror is not None and work is not None and not steps.mirror.deleting:
+            again = await self._look_whether_it_starts(job, view.placement)
+        return _sooner(steps.again, again)
+
+    async def _look_whether_it_starts(self, job: Any, placement: Placement) -> float | None:
+        """A member that does not start the job in time loses it, and is not asked again for a while."""
+        left = self._guide.stalls(job, placement)
+        if left == 0.0:
+            self._guide.failed(job.metadata.uid or "", placement.cluster)
+            await self.place(job, placement.back(), f"member {placement.cluster} has not started a pod of it in time")
+        return left or None
 
     async def _reconcile_part(
         self, job: Any, part: Part, steps: Steps, work: Work | None, copies: Mapping[str, Object]
-    ) -> float | None:
+    ) -> None:
         """A job of a HyperJob: its gang says where it belongs, and the job says it, too, for those who look at it."""
         written = placement_of(job)
         if steps.place is not None or written.generation > part.placement.generation:
-            return None  # taken back by a user, or found in a member: the gang decides what follows
+            return  # taken back by a user, or found in a member: the gang decides what follows
         if written != part.placement:
             job = await self.place(job, part.placement, "a part of its HyperJob")
         await self._carry_out(job, steps, work, copies, part.placement, held=part.held)
-        return None
 
     def _alone(self, job: Any) -> JobView:
         return JobView(True, has_ended(self.kind, job), placement_of(job), _timeout(job))
@@ -166,21 +188,30 @@ class DispatchController(Controller):
 
     # ---- on the hub
 
-    async def _stand(self, job: Any, view: JobView, part: Part | None = None) -> Work | None:
-        """Make the job's PodGroup, and let pods stand for it in the hub's state as long as it has not ended."""
+    async def _stand(self, job: Any, view: JobView, part: Part | None = None) -> tuple[Work | None, float | None]:
+        """Make the job's PodGroup, and let pods stand for it in the hub's state as long as it has not ended.
+
+        Answers what stands for it, and after how many seconds that changes by itself.
+        """
         uid = job.metadata.uid or ""
         work = None if view.ended else work_of(self.kind, job, self._clock.time(), self._priority)
         if work is None or (part is not None and not part.group):
             self._leave(job.key)
             await self._drop_group(job)
-            return None
+            return None, None
         if part is None:
             await self._bring_group(job, work)
         else:
             work = part_work(work, part.group, part.clusters)
         self._standing[job.key] = uid
+        work, again = self._guided(job, work, view.placement, part)
         self._state.stand(uid, view.placement, work.pods)
-        return work
+        return work, again
+
+    def _guided(self, job: Any, work: Work, placement: Placement, part: Part | None) -> tuple[Work, float | None]:
+        uid, hyper_job = job.metadata.uid or "", self._gangs.of_part(job) if self._gangs is not None and part else None
+        kind, subject = (self.kind, job) if hyper_job is None else (HYPER_JOBS, hyper_job)
+        return self._guide.guide(kind, subject, uid, work, placement)
 
     async def _bring_group(self, job: Any, work: Work) -> None:
         group = work.group
@@ -206,6 +237,7 @@ class DispatchController(Controller):
         uid = self._standing.pop(key, None)
         if uid is not None:
             self._state.unstand(uid)
+            self._guide.forget(uid)
 
     def _priority(self, name: str | None) -> int:
         found = self._priorities.get(name) if name else None
@@ -263,9 +295,9 @@ class DispatchController(Controller):
         except (NotFound, Conflict):
             raise
         except ApiError as error:
-            if _is_refusal(error):
-                await self._refused(job, placement.cluster, error)
-            raise
+            if not _is_refusal(error):
+                raise
+            await self._refused(job, placement, error)
 
     async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
         """Bring what may change of the job to its copy."""
@@ -306,8 +338,14 @@ class DispatchController(Controller):
             self._tell(job, "Warning", "NameTaken", text)
             self._context.enqueue(job.key, 30.0)
 
-    async def _refused(self, job: Any, cluster: str, error: ApiError) -> None:
-        self._tell(job, "Warning", "DispatchRefused", f"member {cluster} refuses the job: {error}")
+    async def _refused(self, job: Any, placement: Placement, error: ApiError) -> None:
+        """A job that stands alone goes elsewhere; a part of a gang is tried again until its gang is released."""
+        text = f"member {placement.cluster} refuses the job: {error}"
+        self._tell(job, "Warning", "DispatchRefused", text)
+        if self._part(job) is not None:
+            raise error
+        self._guide.failed(job.metadata.uid or "", placement.cluster)
+        await self.place(job, placement.back(), text)
 
     async def _delete(self, copies: list[Copy]) -> None:
         for copy in copies:
@@ -353,6 +391,11 @@ class DispatchController(Controller):
 
 
 _MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    given = [each for each in (one, other) if each is not None]
+    return min(given) if given else None
 
 
 def _is_refusal(error: ApiError) -> bool:

@@ -11,18 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job
-from unisono.api.core import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    Pod,
-    PodSpec,
-)
+from unisono.api.core import Pod
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
 from unisono.api.keys import GROUP_NAME, JOB_NAME
@@ -33,6 +24,7 @@ from unisono.controllers.job.pod_group import pod_group_for, smallest_gang
 from unisono.controllers.job.view import JobView
 from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
 from unisono.errors import UnisonoError
+from unisono.fleet.jobs.bounds import keeping_to
 from unisono.fleet.jobs.naming import CLUSTER_TIER_NAME
 from unisono.fleet.jobs.work import Work
 
@@ -126,26 +118,8 @@ def part_work(work: Work, group: str, clusters: Sequence[str] | None) -> Work:
 
 def _pod(pod: Pod, group: str, clusters: Sequence[str]) -> Pod:
     meta = msgspec.structs.replace(pod.metadata, annotations={**(pod.metadata.annotations or {}), GROUP_NAME: group})
-    spec = _keeping_to(pod.spec, clusters) if clusters else pod.spec
+    spec = keeping_to(pod.spec, clusters) if clusters else pod.spec
     return msgspec.structs.replace(pod, metadata=meta, spec=spec)
-
-
-def _keeping_to(spec: PodSpec, clusters: Sequence[str]) -> PodSpec:
-    """The spec with one more required expression in every term of its node affinity."""
-    wanted = NodeSelectorRequirement(key=CLUSTER, operator="In", values=sorted(set(clusters)))
-    affinity = spec.affinity or Affinity()
-    nodes = affinity.node_affinity or NodeAffinity()
-    required = nodes.required_during_scheduling_ignored_during_execution
-    given = (required.node_selector_terms if required is not None else None) or [NodeSelectorTerm(match_expressions=[])]
-    terms = [
-        msgspec.structs.replace(term, match_expressions=[*(term.match_expressions or ()), wanted])
-        for term in given
-        if required is None or term.match_expressions or term.match_fields
-    ]
-    bound = msgspec.structs.replace(
-        nodes, required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms)
-    )
-    return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(affinity, node_affinity=bound))
 
 
 def clusters_of(hyper_job: HyperJob) -> Mapping[str, tuple[str, ...]]:

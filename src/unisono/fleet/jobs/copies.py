@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_GROUP, ORIGIN_UID
+from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.base import Object
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
@@ -31,11 +31,13 @@ class Placement:
     Attributes:
         cluster: the member; empty while it waits on the hub.
         generation: how many times it was sent to a member, or taken back.
+        last: the member from which it is being taken back.
 
     """
 
     cluster: str = ""
     generation: int = 0
+    last: str = field(default="", compare=False)
 
     def to(self, cluster: str) -> Placement:
         """The next dispatch."""
@@ -43,11 +45,13 @@ class Placement:
 
     def back(self) -> Placement:
         """Taken back: whatever copy exists is old from now on."""
-        return Placement("", self.generation + 1)
+        return Placement("", self.generation + 1, last=self.cluster)
 
     def patch(self, version: str | None) -> dict[str, Any]:
         """The merge patch that writes it down, if the job is still at ``version``."""
         marks = {CLUSTER: self.cluster or None, DISPATCH: str(self.generation)}
+        if self.last:
+            marks[LAST_CLUSTER] = self.last
         return {"metadata": {"resourceVersion": version, "annotations": marks}}
 
 
@@ -127,7 +131,7 @@ def copy_to_write(
     value.pop("status", None)
     meta = {name: each for name, each in value["metadata"].items() if name not in (*_SERVER_FIELDS, *_OWN_FIELDS)}
     marks = {HUB: hub, ORIGIN_UID: job.metadata.uid or "", DISPATCH: str(generation)}
-    own = {LAST_APPLIED, CLUSTER, DISPATCH}
+    own = {LAST_APPLIED, CLUSTER, DISPATCH, LAST_CLUSTER}
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
     value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}
     value["spec"] = _marked(value.get("spec", {}), marks, {ORIGIN_GROUP: group}, 0)

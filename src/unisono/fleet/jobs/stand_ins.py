@@ -63,6 +63,11 @@ class StandIns:
         if stand is not None:
             stand.places.clear()
 
+    def has_started(self, uid: str) -> bool:
+        """Whether a member's scheduler has given a pod of the job a node."""
+        stand = self._jobs.get(uid)
+        return stand is not None and any(pod.spec.node_name for here in stand.real.values() for _, pod in here.values())
+
     def remove(self, uid: str) -> list[Change]:
         """The job is gone; pods that members still have of it only occupy their nodes from now on."""
         stand = self._jobs.get(uid)

@@ -1,0 +1,110 @@
+"""Which members a job that waits may go to: policies, and members that have failed it lately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from unisono.api.annotations import START_TIMEOUT
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.api.times import duration_or_none, parse_time
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.jobs.bounds import guided
+from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.work import Work
+from unisono.fleet.policies.book import PolicyBook
+from unisono.fleet.policies.rules import Rules
+from unisono.kube.backoff import Backoff
+from unisono.kube.clock import Clock
+
+START_SECONDS: Final = 600.0
+"""How long a job may be in a member without a node for one of its pods."""
+
+
+@dataclass(slots=True)
+class _Trip:
+    """What is remembered of a job.
+
+    Attributes:
+        since: since when it has waited on the hub, in seconds since 1970; None while it is with a member.
+        sent: since when it has been with its member, on the monotonic clock, for a number of dispatch.
+        failures: failures by member, and until when it is avoided.
+
+    """
+
+    since: float | None = None
+    sent: tuple[int, float] | None = None
+    failures: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+
+class Guide:
+    """What is remembered is lost with the hub, and learnt again."""
+
+    def __init__(self, book: PolicyBook, state: HubState, clock: Clock) -> None:
+        self._book, self._state, self._clock = book, state, clock
+        self._trips: dict[str, _Trip] = {}
+        self._backoff = Backoff(base=30.0, cap=900.0)
+
+    def forget(self, uid: str) -> None:
+        """A job is gone."""
+        self._trips.pop(uid, None)
+        self._state.outside.pop(uid, None)
+
+    def failed(self, uid: str, cluster: str) -> None:
+        """A member does not take the job, or does not start it."""
+        trip = self._trips.setdefault(uid, _Trip())
+        number = trip.failures.get(cluster, (0, 0.0))[0] + 1
+        trip.failures[cluster] = number, self._clock.monotonic() + self._backoff.delay(number)
+
+    def guide(
+        self, kind: Kind[Any], subject: Object, uid: str, work: Work, placement: Placement, clusters: Sequence[str] = ()
+    ) -> tuple[Work, float | None]:
+        """The work kept to where it may go, and after how many seconds that changes by itself.
+
+        Args:
+            kind: of ``subject``.
+            subject: the job, or the HyperJob of which it is a part.
+            uid: of the job.
+            work: what stands for the job.
+            placement: where it is.
+            clusters: those that a HyperJob names for the part; empty for all.
+
+        """
+        trip = self._trips.setdefault(uid, _Trip())
+        if placement.cluster:
+            trip.since = None
+            self._state.outside.pop(uid, None)
+            return work, None
+        if trip.since is None:
+            made = subject.metadata.creation_timestamp if not placement.generation else None
+            trip.since = parse_time(made) if made else self._clock.time()
+        now = self._clock.monotonic()
+        avoided = {name: until - now for name, (_, until) in trip.failures.items() if until > now}
+        waited = max(0.0, self._clock.time() - trip.since)
+        rules = self._book.rules(kind, subject, work.pods, waited, avoided)
+        outside = dict(rules.outside)
+        if clusters:
+            names = [each.name for each in self._book.clusters()]
+            outside |= {name: "is not one of its clusterNames" for name in names if name not in clusters}
+        self._state.outside[uid] = outside
+        return self._kept(work, rules), rules.again
+
+    def _kept(self, work: Work, rules: Rules) -> Work:
+        inside = None
+        if rules.bound:
+            inside = [each.name for each in self._book.clusters() if each.name not in rules.outside]
+        return Work(work.group, guided(work.pods, inside, rules.outside, rules.points))
+
+    def stalls(self, job: Object, placement: Placement) -> float | None:
+        """Seconds that the member has left to start the job: 0.0 when time is up, None where it has started."""
+        uid = job.metadata.uid or ""
+        limit = duration_or_none((job.metadata.annotations or {}).get(START_TIMEOUT))
+        limit = START_SECONDS if limit is None else limit
+        if limit <= 0 or not placement.cluster or self._state.stand_ins.has_started(uid):
+            return None
+        trip, now = self._trips.setdefault(uid, _Trip()), self._clock.monotonic()
+        if trip.sent is None or trip.sent[0] != placement.generation:
+            trip.sent = placement.generation, now
+        return max(0.0, trip.sent[1] + limit - now)
