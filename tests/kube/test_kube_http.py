@@ -287,6 +287,32 @@ async def test_a_watch_line_may_be_very_long() -> None:
     assert events[0].object.spec.color == color
 
 
+async def test_a_watch_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.kube.http._LONGEST_LINE", 10)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"short\n12345"
+        yield b"678901"
+
+    found = []
+    with pytest.raises(Unavailable, match="a line of more than 10 bytes"):
+        async for line in split_lines(chunks()):
+            found.append(line)
+    assert found == [b"short", b"12345short", b"12345short"]
+
+
+async def test_an_answer_of_an_untrusted_server_is_bounded() -> None:
+    script = Script(
+        web.Response(body=b"x" * 10), web.Response(body=b"x" * 11), web.Response(body=b"y" * 11, status=500)
+    )
+    async with serving(script, transport={"most_bytes": 10}) as (client, _):
+        assert (await client.request("GET", "/version"))[2] == b"x" * 10
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="larger than 10 bytes"):
+                await client.request("GET", "/version")
+
+
 async def test_an_error_event_of_a_watch_is_raised() -> None:
     expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
     async with serving(Script(lines({"type": "ERROR", "object": expired}))) as (client, _):

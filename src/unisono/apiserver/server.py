@@ -47,6 +47,7 @@ from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.nodes.logs import LogSource
 from unisono.apiserver.nodes.remote import PodAccess
+from unisono.apiserver.nodes.remote_pods import RemotePods
 from unisono.errors import ConfigError
 from unisono.kube.listening import Listener
 from unisono.kube.open_files import open_files
@@ -75,6 +76,7 @@ class ApiServer:
         data_dir: where keys, token and the kubeconfig live.
         log_source: reads container logs; None when no node runs here.
         pod_access: runs commands in containers and reaches their ports; None when no node runs here.
+        remote_pods: pods that run elsewhere and can be read here; None where there are none.
         kinds: what is served.
         allow_remote: listen on an address that other machines reach.
         limits: bounds on what clients may ask for.
@@ -98,6 +100,7 @@ class ApiServer:
         port: int = 0,
         log_source: LogSource | None = None,
         pod_access: PodAccess | None = None,
+        remote_pods: RemotePods | None = None,
         kinds: Iterable[Kind[Any]] = ALL_KINDS,
         allow_remote: bool = False,
         limits: Limits | None = None,
@@ -117,6 +120,7 @@ class ApiServer:
             )
         self._service, self._log_source, self._clock, self._monotonic = service, log_source, clock, monotonic
         self._pod_access, self._meter, self._history = pod_access, meter, history
+        self._remote_pods = remote_pods
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = (limits or Limits()).within(open_files())
         self._readiness: Readiness = readiness or (list)
@@ -203,9 +207,9 @@ class ApiServer:
                 self._backups,
                 HistoryHandler(self._history, authorizer),
             ),
-            objects=ObjectHandlers(self._service, self._clock),
+            objects=ObjectHandlers(self._service, self._clock, self._remote_pods),
             watches=WatchHandler(self._service, self._clock),
-            logs=LogHandler(self._service, self._log_source, self._clock),
+            logs=LogHandler(self._service, self._log_source, self._clock, self._remote_pods),
             pods=PodAccessHandler(self._service, self._pod_access, authorizer, self._metrics.rejected),
             reviews=ReviewHandlers(
                 Reviews(authorizer, authenticator.token_user), accounts, self._service.hooks, self._clock

@@ -31,6 +31,8 @@ _PATCH_TYPES: dict[PatchType, str] = {
 }
 # As client-go: small enough for the server's memory, large enough that 100,000 objects take 200 requests.
 _PAGE = 500
+# No object is as large by far: who sends a longer line of a watch means harm.
+_LONGEST_LINE = 64 * 1024 * 1024
 # There are many of these. A third of their size says who set which field, which is not read in lists and watches.
 _LEAN = frozenset({("", "pods"), ("", "nodes")})
 # How long a watch may outlive the time-out that the server was asked for before it counts as broken.
@@ -341,19 +343,29 @@ class _Marked(msgspec.Struct):
 
 
 async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Lines of a byte stream without their newline; a last line that the connection cut off is dropped."""
+    """Lines of a byte stream without their newline; a last line that the connection cut off is dropped.
+
+    Raises:
+        Unavailable: a line has no end for longer than any object is.
+
+    """
     parts: list[bytes] = []
+    size = 0
     async for chunk in chunks:
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             parts.append(chunk[start:end])
             line = b"".join(parts)
             parts.clear()
+            size = 0
             start = end + 1
             if line.strip():
                 yield line
         if start < len(chunk):
             parts.append(chunk[start:])
+            size += len(chunk) - start
+            if size > _LONGEST_LINE:
+                raise Unavailable(f"the server sends a line of more than {_LONGEST_LINE} bytes")
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

@@ -60,17 +60,19 @@ class Transport:
         observer: Observer | None = None,
         socket: Path | None = None,
         program: str = "unisono",
+        most_bytes: int | None = None,
     ) -> None:
         """``timeout`` bounds one request, ``max_wait`` all waiting for a busy server during one call
         (seconds); ``observer`` hears of every try. ``socket`` is a socket of this machine to connect to instead of the
         host in the configuration; ``program`` is what the server takes for the name of the writer.
+        ``most_bytes`` bounds one answer, for servers that are not trusted.
         """
         self.config = config
         self.clock = clock
         self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
         self._backoff = backoff or Backoff(base=0.1, cap=5.0)
         self._observe = observer or _ignore
-        self._socket, self._program = socket, program
+        self._socket, self._program, self._most_bytes = socket, program, most_bytes
         self.flow = Flow(clock, connections)
         self.pace = WritePace(clock)
         self._credentials = credentials(config, clock)
@@ -147,8 +149,19 @@ class Transport:
         from aiohttp import ClientTimeout
 
         async with self._send(method, path, params, body, headers, ClientTimeout(total=seconds)) as response:
-            data = await response.read()
-            return response.status, response.headers, data
+            return response.status, response.headers, await self._body(response)
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        if self._most_bytes is None:
+            return await response.read()
+        parts: list[bytes] = []
+        left = self._most_bytes
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            left -= len(chunk)
+            if left < 0:
+                raise self._unreachable(f"its answer is larger than {self._most_bytes} bytes")
+            parts.append(chunk)
+        return b"".join(parts)
 
     def _turn(self, path: str) -> AbstractAsyncContextManager[None]:
         urgent = path.startswith(_LEASES) or path in _PASS
@@ -178,7 +191,7 @@ class Transport:
         async with self._send("GET", path, params, None, headers, limit) as response:
             self._observe("WATCH" if params and "watch" in params else "GET", path, response.status, None)
             if response.status >= 400:
-                raise error_of(response.status, response.headers, await response.read())
+                raise error_of(response.status, response.headers, await self._body(response))
             async for chunk in response.content.iter_chunked(_CHUNK):
                 yield chunk
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from unisono.apiserver.admission import Request
     from unisono.apiserver.backend import Backend
     from unisono.apiserver.flow_control.limits import Limits
+    from unisono.apiserver.nodes.remote_pods import RemotePods
     from unisono.apiserver.server import ApiServer
     from unisono.scheduler.settings import ConfigSource
     from unisono.standalone.background import Work
@@ -246,6 +247,7 @@ class Plane:
             allow_remote=True,
             log_source=FileLogSource(self._data.agent),
             pod_access=FilePodAccess(self._data.agent, self._spawner),
+            remote_pods=self._member_pods(backend) if self._options.fleet else None,
             meter=FileMeter(hostname(), self._data.agent) if self._options.local_node else None,
             registry=self.metrics,
             readiness=self._reasons,
@@ -256,6 +258,14 @@ class Plane:
         )
         await server.start()
         return server
+
+    def _member_pods(self, backend: Backend) -> RemotePods:
+        from unisono.apiserver.local import LocalClient
+        from unisono.fleet.remote_pods import MemberPods
+
+        pods = MemberPods(LocalClient(backend.service))
+        self._stack.push_async_callback(pods.close)
+        return pods
 
     async def _settings(self) -> Settings:
         await self._served.wait()

@@ -19,6 +19,7 @@ from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import Query, flag, integer
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.nodes.logs import LogSource
+from unisono.apiserver.nodes.remote_pods import RemotePods
 from unisono.apiserver.tables.values import get, items
 from unisono.errors import ApiError, Invalid, NotFound, UnisonoError
 
@@ -41,10 +42,18 @@ class LogHandler:
         service: knows the pods.
         source: reads the logs; None when no node agent runs with this server.
         clock: Unix seconds.
+        remote: pods that run elsewhere and can be read here; None where there are none.
 
     """
 
-    def __init__(self, service: ObjectService, source: LogSource | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        service: ObjectService,
+        source: LogSource | None,
+        clock: Callable[[], float],
+        remote: RemotePods | None = None,
+    ) -> None:
+        self._remote = remote
         self._service = service
         self._source = source
         self._clock = clock
@@ -59,9 +68,11 @@ class LogHandler:
         try:
             pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
         except NotFound:
-            if (gone := self._gone(path, query, {})) is None:
+            if (gone := self._gone(path, query, {})) is not None:
+                return await _relay(exchange, gone)
+            if self._remote is None:
                 raise
-            return await _relay(exchange, gone)
+            return await _relay(exchange, self._remote.log(str(path.namespace), str(path.name), query))
         if (gone := self._gone(path, query, pod)) is not None:
             return await _relay(exchange, gone)
         container = choose_container(pod, query.get("container", ""))

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
+from unisono.api.kinds import PODS
 from unisono.apiserver.flow_control.aside import aside, weigh
 from unisono.apiserver.http.accept import PROTOBUF, Form
 from unisono.apiserver.http.body import Body, content_type, patch_type, read_object, read_patch
@@ -25,9 +26,10 @@ from unisono.apiserver.http.query import (
     write_options,
 )
 from unisono.apiserver.http.status import bad_request, success
+from unisono.apiserver.nodes.remote_pods import RemotePods
 from unisono.apiserver.tables import IncludeObject, TableWriter, partial_metadata
 from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions, Written
-from unisono.errors import ApiError
+from unisono.errors import ApiError, NotFound
 
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
@@ -42,16 +44,26 @@ class ObjectHandlers:
     Args:
         service: holds the objects and their rules.
         clock: Unix seconds, for the ages in tables.
+        remote: pods that run elsewhere and can be read here; None where there are none.
 
     """
 
-    def __init__(self, service: ObjectService, clock: Clock) -> None:
+    def __init__(self, service: ObjectService, clock: Clock, remote: RemotePods | None = None) -> None:
         self._service = service
         self._clock = clock
+        self._remote = remote
 
     async def get(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """GET of one object; ``/status`` reads the same object."""
-        found = await self._service.get(kind, path.namespace, str(path.name), path.subresource)
+        try:
+            found = await self._service.get(kind, path.namespace, str(path.name), path.subresource)
+        except NotFound:
+            if kind is not PODS or self._remote is None:
+                raise
+            elsewhere = await self._remote.find(str(path.namespace), str(path.name))
+            if elsewhere is None:
+                raise
+            found = elsewhere
         return await self._object(exchange, kind, found)
 
     async def list(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:

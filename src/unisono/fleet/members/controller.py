@@ -41,11 +41,15 @@ from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.transport import Transport
 
 _log = structlog.get_logger(__name__)
 
 # How often the Secret is read again, and the figures of the status are written (seconds).
 _REFRESH_SECONDS = 10.0
+
+MOST_BYTES = 128 * 1024 * 1024
+"""Of one answer of a member, which may be a list of 500 objects."""
 
 Connect = Callable[[ClusterConfig], tuple[Client, Probe]]
 Placements = Callable[[], Mapping[str, Placement]]
@@ -53,7 +57,7 @@ Placements = Callable[[], Mapping[str, Placement]]
 
 def connect(config: ClusterConfig) -> tuple[Client, Probe]:
     """A client of a member over HTTPS, and what asks it for its version."""
-    client = HttpClient(config)
+    client = HttpClient(config, transport=Transport(config, most_bytes=MOST_BYTES))
 
     async def probe() -> str:
         status, _, body = await client.request("GET", "/version")
