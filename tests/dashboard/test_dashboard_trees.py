@@ -13,7 +13,7 @@ from unisono.api.topology import HyperNode
 from unisono.api.verdict import Verdict, encode
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.queues import queues_view
-from unisono.dashboard.views.scheduler import timings
+from unisono.dashboard.views.scheduler import scheduler_view
 from unisono.sdk.overview import Found
 
 
@@ -98,11 +98,11 @@ PLACES = [switch("s1", 1, "n1"), switch("s0", 1, "n2"), switch("spine", 2, "s0",
 @pytest.mark.parametrize(
     ("query", "names"),
     [
-        (NodeQuery(), ["n3", "n2", "n1"]),
+        (NodeQuery(), ["n2", "n1", "n3"]),
         (NodeQuery(q="spine"), ["n2", "n1"]),
         (NodeQuery(state="drain"), ["n3"]),
         (NodeQuery(q="none"), []),
-        (NodeQuery(offset=1, limit=1), ["n2"]),
+        (NodeQuery(offset=1, limit=1), ["n1"]),
     ],
 )
 def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> None:
@@ -114,11 +114,12 @@ def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> N
         cell = view.rows["n1"]
         assert (cell.path, cell.cards, cell.cards_used, cell.pods) == (["spine", "s1"], 8, 9, 3)
         assert [(each.job, each.amount) for each in cell.held] == [
-            ("default/train", "cpu 4, nvidia.com/gpu 6"),
-            ("pod default/c", "cpu 2, nvidia.com/gpu 3"),
+            ("default/train", "6 GPUs, 4 CPUs"),
+            ("pod default/c", "3 GPUs, 2 CPUs"),
         ]
 
 
+LEASES = Found("", [], [], [], [], [])
 METRICS = """# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
 volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} 4.0
 volcano_e2e_scheduling_latency_milliseconds_count 4.0
@@ -135,10 +136,34 @@ other_total 7.0
 
 
 def test_times_of_a_cycle_are_told_the_longest_first() -> None:
-    told = [(each.kind, each.name, each.count, each.mean) for each in timings(METRICS)]
+    told = [(each.kind, each.name, each.count, each.mean) for each in scheduler_view(LEASES, METRICS, 0.0).times]
     assert told == [("cycle", "", 4, 2.5), ("action", "allocate", 4, 1.5), ("action", "enqueue", 4, 0.5)]
 
 
 @pytest.mark.parametrize("text", ["", "no metrics", "a{", '{"kind":"Status"}'])
 def test_a_text_that_is_no_metrics_has_no_times(text: str) -> None:
-    assert timings(text) == []
+    view = scheduler_view(LEASES, text, 0.0)
+    assert (view.times, view.metrics, view.violations) == ([], False, 0)
+
+
+HISTOGRAM = """# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
+volcano_e2e_scheduling_latency_milliseconds_bucket{le="1.0"} 90.0
+volcano_e2e_scheduling_latency_milliseconds_bucket{le="5.0"} 99.0
+volcano_e2e_scheduling_latency_milliseconds_bucket{le="10.0"} 99.0
+volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} 100.0
+volcano_e2e_scheduling_latency_milliseconds_count 100.0
+volcano_e2e_scheduling_latency_milliseconds_sum 120.0
+# TYPE unisono_scheduler_violations counter
+unisono_scheduler_violations_total 3.0
+"""
+
+
+def test_the_slowest_cycles_and_broken_invariants_are_told() -> None:
+    view = scheduler_view(LEASES, HISTOGRAM, 0.0, configuration="actions: x")
+    assert [(each.mean, each.most) for each in view.times] == [(1.2, 5.0)]
+    assert (view.violations, view.configuration) == (3, "actions: x")
+
+
+def test_a_bucket_without_a_bound_bounds_nothing() -> None:
+    text = HISTOGRAM.replace("99.0", "90.0")
+    assert [each.most for each in scheduler_view(LEASES, text, 0.0).times] == [0.0]

@@ -100,7 +100,7 @@ def test_a_window_is_bounded_and_the_counts_are_of_all_rows() -> None:
 def test_jobs_that_wait_for_the_same_are_told_together() -> None:
     groups = waiting_groups(ROWS)
     assert [(group.cause, group.jobs, group.pods) for group in groups] == [("NodesFull", 2, 10)]
-    assert groups[0].example.endswith("/old")
+    assert groups[0].example.name == "old"
 
 
 # ---- rows
@@ -214,7 +214,7 @@ def test_the_row_of_a_pod() -> None:
     )
     found = pod_row(pod)
     assert (found.ending, found.restarts, found.task) == ("exit code 3 (Error)", 2, "w")
-    assert found.requests == "cpu 500m, nvidia.com/gpu 1"
+    assert found.requests == "1 GPU, 0.5 CPUs"
     assert [found.scheduled - found.created, found.started - found.created, found.finished - found.created] == [
         20,
         50,
@@ -244,11 +244,11 @@ def test_a_verdict_is_told_with_its_numbers() -> None:
     )
     view = verdict_view(verdict)
     assert [(each.name, each.need, each.have, each.short) for each in view.amounts] == [
-        ("nvidia.com/gpu", "2", "500m", True),
-        ("memory", "1Gi", "2Gi", False),
+        ("nvidia.com/gpu", "2", "0.5", True),
+        ("memory", "1 GiB", "2 GiB", False),
     ]
     assert [each.value for each in view.reasons] == ["cordoned", "Insufficient nvidia.com/gpu"]
-    assert view.holders[0].amounts == "nvidia.com/gpu 4"
+    assert view.holders[0].amounts == "4 GPUs"
     assert [(fact.name, fact.text) for fact in view.facts] == [("try", "end team/other")]
 
 

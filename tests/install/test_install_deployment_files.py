@@ -72,14 +72,14 @@ def test_what_comes_later_needs_only_what_comes_earlier() -> None:
 
 
 def test_pods_have_no_privileges_and_are_looked_after() -> None:
-    for (kind, name), one in everything().items():
+    for (kind, name), one in everything(dashboard=True).items():
         if kind != "Deployment":
             continue
-        assert one["spec"]["replicas"] == 2
+        assert one["spec"]["replicas"] == (1 if name == "unisono-dashboard" else 2)
         pod = one["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert ("ServiceAccount", pod["serviceAccountName"]) in everything()
+        assert ("ServiceAccount", pod["serviceAccountName"]) in everything(dashboard=True)
         (container,) = pod["containers"]
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -92,13 +92,14 @@ def test_pods_have_no_privileges_and_are_looked_after() -> None:
 
 
 def test_every_command_line_is_one_that_the_program_accepts() -> None:
-    for (kind, _), one in everything().items():
+    named = {"dashboard": True, "dashboard_names": ("d.example.com",), "dashboard_token_header": "Authorization"}
+    for (kind, _), one in everything(**named).items():
         if kind != "Deployment":
             continue
         name, *arguments = one["spec"]["template"]["spec"]["containers"][0]["args"]
         found = cli.get_command(click.Context(cli), name)
         assert found is not None
-        given = [text for text in arguments if not text.startswith("--config=")]
+        given = [text for text in arguments if not text.startswith(("--config=", "--certificate-"))]
         context = found.make_context(name, given)
         assert context.params["listen"].startswith(":")
 
@@ -110,11 +111,21 @@ def test_every_command_line_is_one_that_the_program_accepts() -> None:
         ("policies", "ValidatingAdmissionPolicy"),
         ("webhook", "ValidatingWebhookConfiguration"),
         ("monitoring", "PrometheusRule"),
+        ("dashboard", "unisono-dashboard"),
     ],
 )
 def test_parts_can_be_left_out(option: str, kind: str) -> None:
-    assert any(found == kind for found, _ in everything(**{option: True}))
-    assert not any(found == kind for found, _ in everything(**{option: False}))
+    assert any(kind in found for found in everything(**{option: True}))
+    assert not any(kind in found for found in everything(**{option: False}))
+
+
+def test_the_dashboard_has_an_account_without_rights_and_without_a_token() -> None:
+    made = everything(dashboard=True)
+    assert made["ServiceAccount", "unisono-dashboard"]["automountServiceAccountToken"] is False
+    assert made["Deployment", "unisono-dashboard"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    bound = [one for (kind, _), one in made.items() if kind.endswith("RoleBinding")]
+    assert bound
+    assert "unisono-dashboard" not in str(bound)
 
 
 def test_the_command_prints_what_is_asked_for(tmp_path: Path) -> None:
@@ -173,8 +184,16 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("simulate", [0, 100_000])
 def test_the_chart_makes_what_the_command_makes(simulate: int) -> None:
-    chart = rendered(monitoring={"enabled": True}, agent={"simulate": simulate})
-    ours = everything(crds=False, monitoring=True, simulate=simulate)
+    page = {"enabled": True, "names": ["d.example.com", "e.example.com:8443"], "tokenHeader": "Authorization"}
+    chart = rendered(monitoring={"enabled": True}, agent={"simulate": simulate}, dashboard=page)
+    ours = everything(
+        crds=False,
+        monitoring=True,
+        simulate=simulate,
+        dashboard=True,
+        dashboard_names=("d.example.com", "e.example.com:8443"),
+        dashboard_token_header="Authorization",
+    )
     elsewhere = {("Namespace", NAMESPACE), ("Queue", "root"), ("Queue", "default")}
     assert set(chart) == set(ours) - elsewhere
     for name, one in chart.items():
@@ -202,6 +221,8 @@ def test_dashboards_come_as_config_maps() -> None:
         ({"schedulerName": "volcano"}, "schedulerName"),
         ({"scheduler": {"replica": 3}}, "replica"),
         ({"webhook": {"enabled": "no"}}, "enabled"),
+        ({"dashboard": {"names": ["a b"]}}, "names"),
+        ({"dashboard": {"tokenHeader": "X: y"}}, "tokenHeader"),
         ({"schedulerNames": []}, "schedulerNames"),
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
     ],

@@ -34,6 +34,7 @@ class DashboardServer:
         page: folder of the built page.
         bound: a socket to listen on, and not host and port.
         codes: folder of one-time codes that others than this process have made (`unisono.dashboard.http.codes`).
+        token_header: in which an authenticating proxy sends the user's token; empty for none.
 
     Attributes:
         url: of the page.
@@ -52,8 +53,9 @@ class DashboardServer:
         page: Path = BUILT,
         bound: socket | None = None,
         codes: Path | None = None,
+        token_header: str = "",
     ) -> None:
-        self._bound = bound
+        self._bound, self._token_header = bound, token_header
         self._page = page
         self._config, self._host, self._port = config, host, port
         self._names, self._secure = names, secure
@@ -70,7 +72,12 @@ class DashboardServer:
         """
         hosts: set[str] = set()
         dashboard = Dashboard(
-            self.sessions, read_files(self._page), hosts, server=self._config.server, secure=self._secure
+            self.sessions,
+            read_files(self._page),
+            hosts,
+            server=self._config.server,
+            secure=self._secure,
+            token_header=self._token_header,
         )
         dashboard.cookie = f"unisono-{secrets.token_hex(4)}"
         try:

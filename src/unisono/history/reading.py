@@ -17,6 +17,7 @@ from unisono.history.answers import Accounts, By, Report
 from unisono.history.hours import HOUR
 from unisono.history.records import CLUSTER, Hour, Interval, JobRecord
 from unisono.history.report import MOST_ROWS, Counting, Window, accounts
+from unisono.history.series import Series, series, steps
 
 Place = tuple[str, str]
 """A namespace, and the resource of a kind of job (``plural.group``): rights are asked for by it."""
@@ -28,6 +29,12 @@ _JOBS = ", ".join(f"j.{name}" for name in schema.JOB_FIELDS)
 _THERE = 'i.start < :end AND (i."end" = 0 OR i."end" > :start)'
 # Ended jobs whose last pod went later have intervals beyond their own end.
 _JOB_THERE = "j.created < :end AND (j.ended = 0 OR j.ended >= :start)"
+# The last share before the window holds in its beginning.
+_SHARES = (
+    "WITH begun AS (SELECT queue, resource, max(at) AS at FROM samples WHERE at <= :start GROUP BY 1, 2) "
+    "SELECT s.* FROM samples s LEFT JOIN begun b ON b.queue = s.queue AND b.resource = s.resource "
+    "WHERE s.at < :end AND s.at >= coalesce(b.at, :start)"
+)
 _INTERVALS = f"SELECT {schema.INTERVAL_COLUMNS}, {_JOBS} FROM intervals i JOIN jobs j ON j.uid = i.job"  # noqa: S608  # nosec B608 # names
 
 
@@ -109,6 +116,40 @@ class Reader:
                 for _, shares in groupby(rows, key=lambda share: share.resource):
                     counting.capacity(list(shares))
             return counting.report(self._since(connection))
+
+    def shares(self, window: Window, queue: str, resource: str, points: int, *, capacity: bool) -> Series:
+        """Shares of queues over time.
+
+        Args:
+            window: the time.
+            queue: only of this one; empty for all.
+            resource: only of this one; empty for all.
+            points: how many are wanted.
+            capacity: the viewer may see how large the cluster is.
+
+        Raises:
+            NotFound: no history has been written.
+
+        """
+        narrowed = "".join(
+            f" AND (s.{name} = :{name} OR s.queue = :cluster)"
+            for name, value in (("queue", queue), ("resource", resource))
+            if value
+        )
+        query = f"{_SHARES}{narrowed} ORDER BY s.queue, s.resource, s.at"
+        times = {
+            "start": window.start,
+            "end": window.end,
+            "queue": queue,
+            "resource": resource,
+            "cluster": CLUSTER,
+        }
+        with self._open() as connection:
+            rows = map(schema.share_of, connection.execute(query, times))
+            groups = (list(each) for _, each in groupby(rows, key=lambda share: (share.queue, share.resource)))
+            shown = (each for each in groups if capacity or each[0].queue != CLUSTER)
+            wanted = (each for each in shown if resource in ("", each[0].resource))
+            return series(wanted, steps(window, points))
 
     def jobs(self, window: Window, wanted: Filter, shown: Collection[Place]) -> Accounts:
         """Jobs that were there in a time; of very many the latest.

@@ -38,15 +38,17 @@ class FileHistory:
         return await self._ask(self._reader.places)
 
     async def answer(
-        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool
+        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool, queues: bool
     ) -> bytes | None:
         """The answer as JSON; None where there is no such question.
 
         Args:
-            what: ``report`` or ``jobs``.
-            query: ``from``, ``to`` (seconds since 1970), ``by``, ``namespace``, ``queue``, ``user``, ``name``.
+            what: ``report``, ``jobs`` or ``shares``.
+            query: ``from``, ``to`` (seconds since 1970), ``by``, ``namespace``, ``queue``, ``user``, ``name``; and of
+                shares ``resource`` and ``points``.
             shown: places that the user may see.
             capacity: the user may see how large the cluster is.
+            queues: the user may see what queues use.
 
         Raises:
             ApiError: 400 for a parameter that cannot be read.
@@ -61,6 +63,11 @@ class FileHistory:
         wanted = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))
         if what == "jobs":
             return msgspec.json.encode(await self._ask(lambda: self._reader.jobs(window, wanted, shown)))
+        if what == "shares":
+            if not queues:
+                raise ApiError("who may list queues sees their shares over time", code=403, reason="Forbidden")
+            told = query.get("queue", ""), query.get("resource", ""), _points(query)
+            return msgspec.json.encode(await self._ask(lambda: self._reader.shares(window, *told, capacity=capacity)))
         if what != "report":
             return None
         by = query.get("by", "queue")
@@ -87,6 +94,13 @@ def _seconds(query: Mapping[str, str], name: str, default: float) -> float:
     if not 0 <= found < 253_402_300_800:
         raise _bad(f"{name} must be seconds between 1970 and the year 10000, and not {text}")
     return found
+
+
+def _points(query: Mapping[str, str]) -> int:
+    text = query.get("points", "") or "120"
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text)):
+        raise _bad(f"points must be a number from 1 on, and not {text!r}")
+    return int(text)
 
 
 def _bad(message: str) -> ApiError:

@@ -11,6 +11,7 @@ from unisono.api.defaulting.scheduling import ROOT_QUEUE
 from unisono.api.keys import APP_PART_OF, HELM_RESOURCE_POLICY
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors
 from unisono.install.options import InstallOptions, labels
 from unisono.install.policies import policies
@@ -29,6 +30,7 @@ def manifests(options: InstallOptions) -> list[dict[str, Any]]:
         config_map(options),
         *queues(),
         *(manifest for each in chosen for manifest in workload(each, options)),
+        *(dashboard_server(options) if options.dashboard else ()),
         *(policies() if options.policies else ()),
         *(webhooks(options) if options.webhook else ()),
         *(monitors(options) if options.monitoring else ()),

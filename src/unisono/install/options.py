@@ -25,6 +25,9 @@ class InstallOptions:
         webhook: include the webhook server.
         simulate: that many simulated nodes, to try the rest out; none with 0.
         monitoring: include ServiceMonitors and alert rules, which need the Prometheus operator's kinds.
+        dashboard: include the dashboard, which has no rights.
+        dashboard_names: under which browsers reach it over HTTPS, through an Ingress or a Gateway.
+        dashboard_token_header: in which an authenticating proxy sends tokens; empty for none.
 
     """
 
@@ -38,6 +41,9 @@ class InstallOptions:
     webhook: bool = True
     simulate: int = 0
     monitoring: bool = False
+    dashboard: bool = False
+    dashboard_names: tuple[str, ...] = ()
+    dashboard_token_header: str = ""
 
 
 def labels(component: str) -> dict[str, str]:

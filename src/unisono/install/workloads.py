@@ -13,6 +13,19 @@ from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
 
 _CONFIG_DIR = "/etc/unisono"
 WEBHOOK_PORT = 8443
+POD_SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Of every pod."""
+HARDENED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""Of every container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +133,7 @@ def _pod(component: Component, options: InstallOptions) -> dict[str, Any]:
     return {
         "serviceAccountName": f"unisono-{component.name}",
         "priorityClassName": "system-cluster-critical",
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "runAsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": POD_SECURITY,
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
@@ -151,19 +159,16 @@ def _container(component: Component, options: InstallOptions) -> dict[str, Any]:
         "image": options.image,
         "args": arguments(component, options),
         "ports": ports,
-        "livenessProbe": _probe("/livez", failures=6),
-        "readinessProbe": _probe("/readyz", failures=3),
-        "startupProbe": _probe("/livez", failures=60, period=2),
+        "livenessProbe": probe("/livez", failures=6),
+        "readinessProbe": probe("/readyz", failures=3),
+        "startupProbe": probe("/livez", failures=60, period=2),
         "resources": {"requests": {"cpu": component.cpu, "memory": component.memory}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": HARDENED,
         "volumeMounts": mounts,
     }
 
 
-def _probe(path: str, *, failures: int, period: int = 10) -> dict[str, Any]:
+def probe(path: str, *, failures: int, period: int = 10) -> dict[str, Any]:
+    """A probe of the port of probes and metrics."""
     get = {"path": path, "port": "metrics"}
     return {"httpGet": get, "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures}

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from aiohttp import web
 
+from unisono.api.kinds import QUEUES
 from unisono.apiserver.access.user import User
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
@@ -25,7 +26,7 @@ class HistorySource(Protocol):
         ...
 
     async def answer(
-        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool
+        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool, queues: bool
     ) -> bytes | None:
         """The answer to a question about these places, as JSON; None where there is no such question."""
         ...
@@ -55,7 +56,8 @@ class HistoryHandler:
         user = exchange.user
         shown = [place for place in await self._source.places() if self._may_list(user, *place)]
         capacity = self._authorizer.decide(user, Action("list", resource="nodes")).allowed
-        body = await self._source.answer(what, exchange.query, shown, capacity=capacity)
+        queues = self._authorizer.decide(user, Action("list", group=QUEUES.group, resource=QUEUES.plural)).allowed
+        body = await self._source.answer(what, exchange.query, shown, capacity=capacity, queues=queues)
         return None if body is None else await exchange.send(200, body)
 
     def _may_list(self, user: User, namespace: str, resource: str) -> bool:

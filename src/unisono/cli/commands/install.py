@@ -42,6 +42,22 @@ from unisono.cli.options import Where, where_options
     show_default=True,
     help="Also run that many simulated nodes, to try jobs out; use it where no kubelet is.",
 )
+@click.option(
+    "--dashboard/--no-dashboard", default=False, show_default=True, help="Include the dashboard, which has no rights."
+)
+@click.option(
+    "--dashboard-name",
+    "dashboard_names",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Name under which browsers reach the dashboard over HTTPS; may be repeated.  [default: port-forward alone]",
+)
+@click.option(
+    "--dashboard-token-header",
+    default="",
+    metavar="HEADER",
+    help="Header in which an authenticating proxy before the dashboard sends the user's token.",
+)
 @click.option("--uninstall", is_flag=True, help="Take the installation away again; queues and jobs are kept.")
 @click.option(
     "--with-data",
@@ -86,7 +102,7 @@ def command(
         raise click.UsageError("--with-data belongs to --uninstall.")
     if uninstall:
         # Whatever was chosen then: what is not there is no error.
-        chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring"), True) | {"simulate": 1}
+        chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring", "dashboard"), True) | {"simulate": 1}
     text = ""
     if config is not None:
         try:

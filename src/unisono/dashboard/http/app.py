@@ -17,10 +17,11 @@ from unisono.dashboard.http.log_batches import batches
 from unisono.dashboard.http.sessions import MOST_STREAMS, NotSignedIn, Session, Sessions
 from unisono.dashboard.http.streams import Events, follow
 from unisono.dashboard.http.views import UnknownView, page_of
-from unisono.dashboard.live.futures import futures
+from unisono.dashboard.live.futures import Turns, futures
 from unisono.dashboard.live.rights import namespaces_of
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, UnisonoError
+from unisono.history import answers as history_answers
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
 
@@ -57,6 +58,7 @@ class Dashboard:
         hosts: Host headers that are this server's.
         server: the API server's address, as people are told it.
         secure: the page is reached over HTTPS.
+        token_header: in which an authenticating proxy sends the user's token; empty for none.
 
     """
 
@@ -68,9 +70,11 @@ class Dashboard:
         *,
         server: str = "",
         secure: bool = False,
+        token_header: str = "",
     ) -> None:
         self._sessions, self._files, self._hosts = sessions, files, hosts
-        self._server, self._secure = server, secure
+        self._server, self._secure, self._token_header = server, secure, token_header
+        self._turns = Turns()
         self.cookie = "unisono-session"
 
     def app(self) -> web.Application:
@@ -82,6 +86,7 @@ class Dashboard:
         app.router.add_get("/api/views/{view}", self._signed(self._stream))
         app.router.add_get("/api/logs", self._signed(self._logs))
         app.router.add_get("/api/object", self._signed(self._object))
+        app.router.add_get("/api/history/{what:[a-z]+}", self._signed(self._history))
         app.router.add_post("/api/fix", self._action(actions.ApplyFix, actions.apply))
         app.router.add_post("/api/job", self._action(actions.ChangeJob, actions.change_job))
         app.router.add_post("/api/queue", self._action(actions.ChangeQueue, actions.change_queue))
@@ -123,7 +128,10 @@ class Dashboard:
 
         async def signed(request: web.Request) -> web.StreamResponse:
             cookie, key = request.cookies.get(self.cookie, ""), request.headers.get(KEY_HEADER, "")
-            return await handler(request, self._sessions.find(cookie, key))
+            session = self._sessions.find(cookie, key)
+            if session.proxied and (token := self._token_of(request)) and token != session.config.token:
+                await self._sessions.renew(session, token)
+            return await handler(request, session)
 
         return signed
 
@@ -156,6 +164,9 @@ class Dashboard:
         asked = msgspec.json.decode(await request.read(), type=SignIn)
         if asked.code:
             session = await self._sessions.with_code(asked.code)
+        elif not asked.token and (token := self._token_of(request)):
+            session = await self._sessions.with_token(token, asked.namespaces)
+            session.proxied = True
         else:
             session = await self._sessions.with_token(asked.token, asked.namespaces)
         answer = _json(Who(user=session.user, key=session.key, server=self._server))
@@ -164,10 +175,18 @@ class Dashboard:
         )
         return answer
 
+    def _token_of(self, request: web.Request) -> str:
+        """The token that a proxy sends with a request; the API server says whether it is one, and whose."""
+        if not self._token_header:
+            return ""
+        kind, _, token = request.headers.get(self._token_header, "").strip().rpartition(" ")
+        return token if kind.lower() in ("", "bearer") else ""
+
     async def _who(self, _: web.Request, session: Session) -> web.StreamResponse:
         with self._sessions.looking(session) as world:
             namespaces = await namespaces_of(world.client, session.user, session.namespaces)
-        return _json(Who(user=session.user, namespaces=namespaces, server=self._server))
+            fleet = await world.has_fleet()
+        return _json(Who(user=session.user, namespaces=namespaces, fleet=fleet, server=self._server))
 
     async def _sign_out(self, _: web.Request, session: Session) -> web.StreamResponse:
         self._sessions.end(session)
@@ -206,8 +225,19 @@ class Dashboard:
 
     async def _what_if(self, request: web.Request, session: Session) -> web.StreamResponse:
         asked = msgspec.json.decode(await request.read(), type=actions.WhatIf)
+        async with self._turns.taken(session.user):
+            with self._sessions.looking(session) as world:
+                return _json(await futures(world.client, asked.changes))
+
+    async def _history(self, request: web.Request, session: Session) -> web.StreamResponse:
+        """What the API server knows of the past, and shows to this viewer."""
+        path = f"{history_answers.PATH}/{request.match_info['what']}"
         with self._sessions.looking(session) as world:
-            return _json(await futures(world.client, asked.changes))
+            status, _, body = await world.client.request("GET", path, params=dict(request.query))
+        if status >= 400:
+            told = _status(body)
+            return _refused(str(told.get("message") or f"the server answered {status}"), status)
+        return web.Response(body=body, content_type="application/json")
 
     async def _object(self, request: web.Request, session: Session) -> web.StreamResponse:
         asked = msgspec.convert(dict(request.query), actions.JobRef)
@@ -215,7 +245,7 @@ class Dashboard:
         with self._sessions.looking(session) as world:
             path = kind.path(asked.namespace if kind.namespaced else None, asked.name)
             status, _, body = await world.client.request("GET", path)
-        found = msgspec.json.decode(body) if body else {}
+        found = _status(body)
         if status >= 400:
             return _refused(str(found.get("message") or f"the server answered {status}"), status)
         (found.get("metadata") or {}).pop("managedFields", None)
@@ -241,6 +271,15 @@ def _counted(session: Session) -> Iterator[None]:
         yield
     finally:
         session.streams -= 1
+
+
+def _status(body: bytes) -> dict[str, Any]:
+    """What a server says of itself; nothing of an answer that is no object."""
+    try:
+        found = msgspec.json.decode(body or b"{}")
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _json(value: Wire) -> web.Response:

@@ -61,6 +61,7 @@ class Session:
         namespaces: to look into where the viewer may not look everywhere.
         seen: when it was last used (monotonic seconds).
         streams: how many are open.
+        proxied: a proxy has said whose it is, and goes on to do so.
 
     """
 
@@ -71,6 +72,7 @@ class Session:
     namespaces: tuple[str, ...] = ()
     seen: float = 0.0
     streams: int = 0
+    proxied: bool = False
 
     @property
     def identity(self) -> str:
@@ -100,6 +102,9 @@ class Sessions:
         clock: of this process.
         client_of: makes the client for a viewer's configuration.
 
+    Attributes:
+        base: the same without credentials.
+
     """
 
     def __init__(
@@ -111,7 +116,8 @@ class Sessions:
         client_of: Callable[[ClusterConfig], HttpClient] = HttpClient,
     ) -> None:
         self._own, self._folder = base, codes
-        self._base, self._clock, self._client_of = without_credentials(base), clock, client_of
+        self.base = without_credentials(base)
+        self._clock, self._client_of = clock, client_of
         self._codes: dict[str, tuple[float, ClusterConfig]] = {}
         self._sessions: dict[str, Session] = {}
         self._worlds: dict[str, Watched] = {}
@@ -165,7 +171,21 @@ class Sessions:
         token = token.strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise NotSignedIn("Give a token of the API server, such as 'kubectl create token NAME' prints.")
-        return await self._open(replace(self._base, token=token), tuple(namespaces)[:MOST_NAMESPACES])
+        return await self._open(replace(self.base, token=token), tuple(namespaces)[:MOST_NAMESPACES])
+
+    async def renew(self, session: Session, token: str) -> None:
+        """Go on with another token of the same user, as proxies get one before the last one ends.
+
+        Raises:
+            NotSignedIn: it is another user's; the session is ended.
+            ApiError: the server does not accept it.
+
+        """
+        renewed = replace(session.config, token=token)
+        if await self._user_of(renewed) != session.user:
+            self.end(session)
+            raise NotSignedIn("Another user has signed in at the proxy: sign in again.")
+        session.config = renewed
 
     def find(self, cookie: str, key: str) -> Session:
         """The session of a request.
@@ -193,13 +213,7 @@ class Sessions:
         return session.cookie in self._sessions
 
     async def _open(self, config: ClusterConfig, namespaces: tuple[str, ...]) -> Session:
-        client = self._client_of(config)
-        try:
-            user = (await who(client)).username or ""
-        finally:
-            await client.close()
-        if user in ("", "system:anonymous"):
-            raise ApiError("the server does not accept these credentials", code=401, reason="Unauthorized")
+        user = await self._user_of(config)
         if len(self._sessions) >= MOST_SESSIONS:
             self.end(min(self._sessions.values(), key=lambda each: each.seen))
         session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), user, config, namespaces)
@@ -207,6 +221,16 @@ class Sessions:
         self._sessions[session.cookie] = session
         _log.info("dashboard.signed_in", user=user)
         return session
+
+    async def _user_of(self, config: ClusterConfig) -> str:
+        client = self._client_of(config)
+        try:
+            user = (await who(client)).username or ""
+        finally:
+            await client.close()
+        if user in ("", "system:anonymous"):
+            raise ApiError("the server does not accept these credentials", code=401, reason="Unauthorized")
+        return user
 
     def _forget_codes(self) -> None:
         now = self._clock.monotonic()

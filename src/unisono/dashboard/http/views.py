@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unisono.dashboard.http.actions import JobRef, kind_of
-from unisono.dashboard.live.pages import JobPage, JobsPage, NodesPage, OverviewPage, Page, QueuesPage, SchedulerPage
+from unisono.dashboard.live.pages import (
+    FleetPage,
+    JobPage,
+    JobsPage,
+    NodesPage,
+    OverviewPage,
+    Page,
+    QueuesPage,
+    SchedulerPage,
+)
 from unisono.dashboard.views.nodes import NodeQuery
 from unisono.dashboard.views.table import Query
 from unisono.errors import UnisonoError
@@ -37,6 +46,8 @@ def page_of(world: World, view: str, query: Mapping[str, str]) -> Page:
             return JobsPage(world, msgspec.convert(dict(query), Query, strict=False))
         case "queues":
             return QueuesPage(world)
+        case "fleet":
+            return FleetPage(world)
         case "scheduler":
             return SchedulerPage(world)
         case "nodes":

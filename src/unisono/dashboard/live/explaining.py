@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.kinds import COMMANDS, EVENTS, POD_GROUPS, PODS
+from unisono.api.quantity import QuantityError
+from unisono.api.resource_metrics import POD_METRICS
+from unisono.api.resources import add, resource_list
 from unisono.dashboard.live.rights import may, may_carry_out
 from unisono.dashboard.views.events import event_rows
 from unisono.dashboard.views.explanation import explanation_view, fix_id
+from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import EventRow, ExplanationView
 from unisono.errors import ApiError, NotFound
 from unisono.sdk.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod
@@ -74,6 +78,25 @@ async def events_of(client: HttpClient, namespace: str, uids: Collection[str]) -
     if status >= 300:
         return []
     return event_rows(msgspec.json.decode(body).get("items") or (), uids)
+
+
+async def usage_of(client: HttpClient, namespace: str, pods: Collection[str]) -> dict[str, str]:
+    """What pods use now, by name; nothing where it is not measured, or the viewer may not see it."""
+    try:
+        measured = (await client.list(POD_METRICS, namespace)).items if pods else []
+    except ApiError:
+        return {}
+    found = {}
+    for each in measured:
+        if each.metadata.name in pods:
+            used: dict[str, int] = {}
+            for container in each.containers or ():
+                try:
+                    add(used, resource_list(container.usage))
+                except QuantityError:
+                    continue
+            found[each.metadata.name] = amounts_text(used)
+    return found
 
 
 async def actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> list[str]:

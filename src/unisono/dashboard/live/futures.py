@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.verdict import job_name
 from unisono.api.yaml import load_all
 from unisono.dashboard.views.wire import Futures, Moved
-from unisono.errors import ConfigError, UnisonoError
+from unisono.errors import ApiError, ConfigError, UnisonoError
 from unisono.simulator.forecast.listing import list_objects
 
 if TYPE_CHECKING:
@@ -32,8 +34,41 @@ class CannotTell(UnisonoError):
     """The question has no answer; says why."""
 
 
-# Each costs a processor for seconds: one question of all viewers at a time.
-_turn = asyncio.Semaphore(1)
+class Turns:
+    """Each question costs a processor for seconds, and a copy of the cluster: one at a time, of few that wait.
+
+    Args:
+        most: questions that may be open.
+
+    """
+
+    def __init__(self, most: int = 8) -> None:
+        self._most = most
+        self._open: set[str] = set()
+        self._turn = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def taken(self, user: str) -> AsyncIterator[None]:
+        """Wait for the turn of a user's question.
+
+        Raises:
+            ApiError: 429: this user asks already, or too many others do.
+
+        """
+        if user in self._open:
+            raise _busy("one question at a time: your last one is not answered yet")
+        if len(self._open) >= self._most:
+            raise _busy("too many others ask: try again in a minute")
+        self._open.add(user)
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._open.discard(user)
+
+
+def _busy(message: str) -> ApiError:
+    return ApiError(message, code=429, reason="TooManyRequests")
 
 
 async def futures(client: HttpClient, text: str) -> Futures:
@@ -50,9 +85,7 @@ async def futures(client: HttpClient, text: str) -> Futures:
 
     """
     documents = _documents(text)
-    objects = await list_objects(client)
-    async with _turn:
-        told = await _elsewhere(objects, documents)
+    told = await _elsewhere(await list_objects(client), documents)
     if isinstance(told, str):
         raise CannotTell(told)
     return told
@@ -132,6 +165,7 @@ def _moved(key: str, before: Any, after: Any) -> Moved:
     known = after if after is not None else before
     return Moved(
         job=key,
+        name=job_name(key),
         queue=known.queue,
         before=median(before),
         after=median(after),

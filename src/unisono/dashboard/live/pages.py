@@ -7,10 +7,14 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.job_kinds import JOB_KINDS
+from unisono.api.keys import CONFIG_MAP_NAME, CONFIG_MAP_NAMESPACE
+from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.rights import may
 from unisono.dashboard.live.world import OVERVIEW_TOPICS, World
+from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
@@ -18,11 +22,17 @@ from unisono.dashboard.views.scheduler import scheduler_view
 from unisono.dashboard.views.table import Query, counted, jobs_view
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
 from unisono.errors import ApiError
+from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.work import has_ended
+from unisono.install.options import NAMESPACE
+from unisono.scheduler.config_advice import INSTALLED_NAME
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.api.scheduling import PodGroup
 
+# Where installations keep the scheduler's configuration.
+_CONFIG_MAPS = ((NAMESPACE, INSTALLED_NAME), (CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME))
 # Pods of one job that its page gets; their number and phases are told of all.
 _MOST_PODS = 1000
 
@@ -124,6 +134,30 @@ class NodesPage:
         """Nothing is kept for it."""
 
 
+class FleetPage:
+    """The clusters of a fleet."""
+
+    pause = 1.0
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.topics: Collection[str] = ("scope", "jobs", ATTACHED_CLUSTERS.resource)
+
+    async def view(self) -> Wire:
+        """All members, as of now."""
+        world = self._world
+        there: Counter[str] = Counter()
+        for kind in JOB_KINDS:
+            for job in world.source(kind).items():
+                if not has_ended(kind, job):
+                    there[placement_of(job).cluster] += 1
+        clusters = world.source(ATTACHED_CLUSTERS).items()
+        return fleet_view(clusters, there, there[""], ready=world.ready)
+
+    async def close(self) -> None:
+        """Nothing is kept for it."""
+
+
 class SchedulerPage:
     """The scheduler."""
 
@@ -141,7 +175,21 @@ class SchedulerPage:
         except ApiError:
             status, body = 503, b""
         text = body.decode(errors="replace") if status == 200 else ""
-        return await asyncio.to_thread(scheduler_view, world.found(), text, world.now, ready=world.ready)
+        configuration = await self._configuration()
+        found, now, ready = world.found(), world.now, world.ready
+        return await asyncio.to_thread(scheduler_view, found, text, now, configuration=configuration, ready=ready)
+
+    async def _configuration(self) -> str:
+        """What an installation's ConfigMap says, or Volcano's; empty where the viewer may not read it, or none is."""
+        for namespace, name in _CONFIG_MAPS:
+            try:
+                found = await self._world.client.get(CONFIG_MAPS, name, namespace)
+            except ApiError:
+                continue
+            texts = [text for key, text in sorted((found.data or {}).items()) if key.endswith((".conf", ".yaml"))]
+            if texts:
+                return texts[0]
+        return ""
 
     async def close(self) -> None:
         """Nothing is kept for it."""
@@ -179,6 +227,8 @@ class JobPage:
         self._told = ExplanationView()
         self._events: list[EventRow] = []
         self._actions: list[str] = []
+        self._usage: dict[str, str] = {}
+        self._running: set[str] = set()
         self._uids: set[str] = set()
         self._asking = asyncio.create_task(self._ask())
 
@@ -189,7 +239,8 @@ class JobPage:
             return JobView(ready=self._world.ready)
         job, found = there
         row = group_row(job, found.pods) if self._kind is POD_GROUPS else job_row(self._kind, job, found)
-        shown = [pod_row(pod) for pod in found.pods[:_MOST_PODS]]
+        shown = [pod_row(pod, self._usage.get(pod.metadata.name, "")) for pod in found.pods[:_MOST_PODS]]
+        self._running = {pod.name for pod in shown if pod.phase == "Running"}
         self._uids = {each.metadata.uid or "" for each in (job, *found.parts, *found.groups, *found.pods)}
         return JobView(
             ready=self._world.ready,
@@ -217,6 +268,7 @@ class JobPage:
             version = signal.version((self._key,))
             told, self._actions = await asyncio.gather(explanation_of(client, *place), actions_of(client, *place))
             self._events = await events_of(client, self._namespace, self._uids)
+            self._usage = await usage_of(client, self._namespace, self._running)
             self._told = told
             signal.tell(self._own)
             await asyncio.sleep(self.ask_seconds)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.jobs import Jobs
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _log = LazyLogger(__name__)
 
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
-KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
+KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
+_NO_ROWS = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS)
 OVERVIEW_TOPICS = ("jobs", "scope", "samples", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
@@ -74,7 +76,7 @@ class World:
 
     def _handler(self, kind: Kind[Any]) -> Any:
         def note(event: str, obj: Object, _: Object | None) -> None:
-            if kind not in _CLUSTER_KINDS and (key := self.jobs.note(kind, event, obj)):
+            if kind not in _NO_ROWS and (key := self.jobs.note(kind, event, obj)):
                 self.signal.tell(key)
                 self.signal.tell("jobs")
             self.signal.tell(kind.resource)
@@ -143,6 +145,16 @@ class World:
     def sees_all(self, kind: Kind[Any]) -> bool:
         """Whether the viewer may see every object of the kind."""
         return self._sources[kind.resource].scope == EVERYWHERE
+
+    async def has_fleet(self) -> bool:
+        """Whether there are clusters of a fleet that the viewer may see."""
+        source = self.source(ATTACHED_CLUSTERS)
+        if self.ready:
+            return len(source) > 0
+        try:
+            return bool((await self.client.list(ATTACHED_CLUSTERS)).items)
+        except ApiError:
+            return False
 
     def hidden(self) -> list[str]:
         """Kinds of the whole cluster that the viewer may not see."""

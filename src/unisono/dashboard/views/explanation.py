@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import yaml
 
-from unisono.api.resources import readable
 from unisono.api.verdict import Verdict, job_name
 from unisono.dashboard.views.table import counted
+from unisono.dashboard.views.units import amounts_text, ordered, quantity
 from unisono.dashboard.views.wire import (
     Amount,
     ExplanationView,
@@ -47,17 +47,17 @@ def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -
     return ExplanationView(
         known=True,
         headline=told.headline,
-        verdicts=[verdict_view(verdict) for verdict in told.verdicts[:_MOST_VERDICTS]],
+        verdicts=[verdict_view(verdict, fixes=bool(told.fixes)) for verdict in told.verdicts[:_MOST_VERDICTS]],
         notes=[*notes[:_MOST_LINES], *failures[: 2 * _MOST_LINES]],
         warnings=warnings,
         fixes=[fix_view(fix, allowed.get(fix_id(fix), ())) for fix in told.fixes],
     )
 
 
-def verdict_view(verdict: Verdict) -> VerdictView:
-    """A verdict with its numbers."""
-    names = dict.fromkeys((*verdict.need, *verdict.have))
-    need, have = readable(verdict.need), readable(verdict.have)
+def verdict_view(verdict: Verdict, *, fixes: bool = False) -> VerdictView:
+    """A verdict with its numbers; what to try is said once where there are fixes for it."""
+    elsewhere = (*_SHOWN_ELSEWHERE, "try") if fixes else _SHOWN_ELSEWHERE
+    names = ordered(dict.fromkeys((*verdict.need, *verdict.have)))
     return VerdictView(
         job=job_name(verdict.job),
         cause=verdict.cause,
@@ -66,8 +66,8 @@ def verdict_view(verdict: Verdict) -> VerdictView:
         amounts=[
             Amount(
                 name=name,
-                need=need.get(name, ""),
-                have=have.get(name, ""),
+                need=quantity(name, verdict.need[name]) if name in verdict.need else "",
+                have=quantity(name, verdict.have[name]) if name in verdict.have else "",
                 short=name in verdict.have and verdict.have[name] < verdict.need.get(name, 0),
             )
             for name in names
@@ -77,9 +77,10 @@ def verdict_view(verdict: Verdict) -> VerdictView:
         reasons=counted(verdict.reasons),
         nodes=verdict.nodes,
         holders=[
-            HolderLine(kind=holder.kind, name=holder.name, amounts=_text(holder.amounts)) for holder in verdict.holders
+            HolderLine(kind=holder.kind, name=holder.name, amounts=amounts_text(holder.amounts))
+            for holder in verdict.holders
         ],
-        facts=[Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in _SHOWN_ELSEWHERE],
+        facts=[Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in elsewhere],
     )
 
 
@@ -108,7 +109,3 @@ def _operation(operation: Operation, allowed: bool) -> OperationView:
     return OperationView(
         title=operation.title, verb=operation.verb, body=body, kubectl=operation.kubectl(), allowed=allowed
     )
-
-
-def _text(amounts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in readable({k: v for k, v in amounts.items() if v}).items())

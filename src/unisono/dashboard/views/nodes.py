@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from unisono.api.membership import pod_group_of
-from unisono.api.resources import add, pod_requests, readable, resource_list
+from unisono.api.resources import add, pod_requests, resource_list
 from unisono.api.verdict import job_name
 from unisono.dashboard.views.table import counted, windowed
+from unisono.dashboard.views.units import amount_text, amounts_text, ordered, quantity
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
+from unisono.fleet.members.summary import accelerator_type
 from unisono.sdk.overview import Found, overview
 from unisono.simulator.clusters.kubernetes import paths_of
 
 if TYPE_CHECKING:
-    from unisono.api.core import Node
     from unisono.api.topology import HyperNode
 
 _ENDED = ("Succeeded", "Failed")
 _NO_DEVICES = ("cpu", "memory", "pods", "ephemeral-storage")
 _MOST_HELD = 20
+# Longer ones are no numbers that people count by.
+_NUMBERS = re.compile(r"(\d{1,18})")
 
 
 class NodeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,23 +78,29 @@ def nodes_view(
         text = f"{line.name} {' '.join(path)}".lower()
         if (query.state and line.state != query.state) or not all(word in text for word in query.q.lower().split()):
             continue
-        cards, cards_used, share = _parts(by_name[line.name], used[line.name])
+        node, taken = by_name[line.name], used[line.name]
+        there = resource_list(node.status.allocatable)
+        devices = _devices(there)
+        cards, cards_used, share = _parts(there, taken, devices)
         cells.append(
             NodeCell(
                 name=line.name,
                 state=line.state,
-                cpus=line.cpus,
-                memory=line.memory,
-                devices=line.devices,
+                cpus=_of("cpu", taken, there),
+                memory=_of("memory", taken, there),
+                devices=", ".join(
+                    f"{quantity(name, taken.get(name, 0))} of {amount_text(name, there[name])}" for name in devices
+                ),
+                model=accelerator_type(node.metadata.labels or {}) if devices else "",
                 cards=cards,
                 cards_used=cards_used,
                 share=share,
                 pods=pods[line.name],
                 path=path,
-                held=_held(holders[line.name]),
+                held=_held(holders[line.name], devices),
             )
         )
-    cells.sort(key=lambda cell: (cell.path, cell.name))
+    cells.sort(key=lambda cell: (not cell.path, _natural(" ".join(cell.path)), _natural(cell.name)))
     offset, window = windowed(cells, query.offset, query.limit)
     return NodesView(
         ready=ready,
@@ -104,27 +114,38 @@ def nodes_view(
     )
 
 
-def _parts(node: Node, used: Mapping[str, int]) -> tuple[float, float, float]:
+def _devices(there: Mapping[str, int]) -> list[str]:
+    """Devices of a node, cards first."""
+    names = {
+        name: amount
+        for name, amount in there.items()
+        if amount and name not in _NO_DEVICES and not name.startswith("hugepages-")
+    }
+    return ordered(names)
+
+
+def _of(name: str, used: Mapping[str, int], there: Mapping[str, int]) -> str:
+    return f"{quantity(name, used.get(name, 0))} of {quantity(name, there.get(name, 0))}"
+
+
+def _parts(there: Mapping[str, int], used: Mapping[str, int], devices: Sequence[str]) -> tuple[float, float, float]:
     """Devices, used devices, and the used part of them, or of the cores where the node has no devices."""
-    there = resource_list(node.status.allocatable)
-    devices = [name for name in there if name not in _NO_DEVICES and not name.startswith("hugepages-") and there[name]]
     cards = sum(there[name] for name in devices)
     taken = sum(used.get(name, 0) for name in devices)
     of, amount = (cards, taken) if cards else (there.get("cpu", 0), used.get("cpu", 0))
     return cards / 1000, taken / 1000, round(min(1.0, amount / of), 4) if of else 0.0
 
 
-def _held(holders: Mapping[str, Mapping[str, int]]) -> list[Held]:
-    def size(each: tuple[str, Mapping[str, int]]) -> tuple[int, int]:
-        devices = sum(amount for name, amount in each[1].items() if name not in _NO_DEVICES)
-        return -devices, -each[1].get("cpu", 0)
+def _held(holders: Mapping[str, Mapping[str, int]], devices: Sequence[str]) -> list[Held]:
+    def cards(amounts: Mapping[str, int]) -> int:
+        return sum(amounts.get(name, 0) for name in devices)
 
-    ordered = sorted(sorted(holders.items()), key=size)[:_MOST_HELD]
+    found = sorted(holders.items(), key=lambda each: (-cards(each[1]), -each[1].get("cpu", 0), each[0]))
     return [
-        Held(job=job, amount=", ".join(f"{name} {text}" for name, text in readable(_nonzero(amounts)).items()))
-        for job, amounts in ordered
+        Held(job=job, amount=amounts_text(amounts), cards=cards(amounts) / 1000) for job, amounts in found[:_MOST_HELD]
     ]
 
 
-def _nonzero(amounts: Mapping[str, int]) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if amount}
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts ``node-2`` before ``node-10``."""
+    return [(int(each), "") if each.isascii() and each.isdigit() else (-1, each) for each in _NUMBERS.split(text)]

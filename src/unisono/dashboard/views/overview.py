@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from unisono.api.resources import add, pod_requests, resource_list
-from unisono.dashboard.views.table import choices, counted
-from unisono.dashboard.views.wire import ComponentView, JobRow, OverviewView, ResourceView, Sample, WaitingGroup
+import msgspec
+
+from unisono.api.resources import add, pod_requests, resource_list, to_units
+from unisono.dashboard.views.table import choices
+from unisono.dashboard.views.units import ordered, quantity
+from unisono.dashboard.views.wire import (
+    Choice,
+    ComponentView,
+    JobRow,
+    OverviewView,
+    ResourceView,
+    Sample,
+    WaitingGroup,
+)
+from unisono.fleet.members.summary import accelerator_type, is_accelerator
 from unisono.sdk.overview import Component, Found, Resource, overview
 
 _MOST_GROUPS = 50
@@ -37,11 +49,10 @@ def overview_view(
     """
     told = overview(found, now)
     rows = list(rows)
-    parts = used_parts(found)
     return OverviewView(
         ready=ready,
         components=[] if "leases" in hidden else [component_view(each) for each in told.components[1:]],
-        resources=[_resource(each, parts.get(each.name, 0.0)) for each in told.resources],
+        resources=resources(found, told.resources, now),
         groups=waiting_groups(rows),
         nodes_ready=len(told.ready),
         nodes_down=told.not_ready[:_MOST_NODES],
@@ -73,12 +84,34 @@ def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
                 queue=queue,
                 jobs=len(members),
                 pods=sum(row.gang for row in members),
-                example=oldest.key,
+                example=msgspec.structs.replace(oldest, waiting="", message=""),
                 line=oldest.waiting,
                 since=oldest.created,
             )
         )
     return sorted(found, key=lambda group: (-group.pods, group.key))[:_MOST_GROUPS]
+
+
+def resources(found: Found, told: Iterable[Resource], now: float) -> list[ResourceView]:
+    """Each resource of the nodes that take pods, and below it each model of its devices where there are several."""
+    by_name = {each.name: each for each in told}
+    models: dict[str, set[str]] = defaultdict(set)
+    for node in found.nodes:
+        models[accelerator_type(node.metadata.labels or {})].add(node.metadata.name)
+    of_model = {}
+    if len(models) > 1:
+        for model in sorted(models):
+            nodes = [node for node in found.nodes if node.metadata.name in models[model]]
+            pods = [pod for pod in found.pods if pod.spec.node_name in models[model]]
+            alone = overview(Found("", nodes, pods, [], [], []), now).resources
+            of_model[model] = {each.name: each for each in alone if is_accelerator(each.name)}
+    rows = []
+    for name in ordered(by_name):
+        rows.append(_resource(by_name[name]))
+        with_it = {model: there[name] for model, there in of_model.items() if name in there}
+        if len(with_it) > 1:
+            rows += [_resource(each, model or "other") for model, each in with_it.items()]
+    return rows
 
 
 def used_parts(found: Found) -> dict[str, float]:
@@ -92,7 +125,7 @@ def used_parts(found: Found) -> dict[str, float]:
     for pod in found.pods:
         if pod.spec.node_name in nodes and pod.status.phase not in _ENDED:
             add(used, pod_requests(pod.spec))
-    return {name: _part(used.get(name, 0), amount) for name, amount in total.items() if amount and name != "pods"}
+    return {name: part(used.get(name, 0), amount) for name, amount in total.items() if amount and name != "pods"}
 
 
 def sample(found: Found, waiting: int, now: float) -> Sample:
@@ -109,19 +142,22 @@ def sample(found: Found, waiting: int, now: float) -> Sample:
 
 def dominant(amounts: Mapping[str, int], total: Mapping[str, int]) -> float:
     """The largest of the amounts' parts of the total."""
-    return max((_part(amount, total.get(name, 0)) for name, amount in amounts.items()), default=0.0)
+    return max((part(amount, total.get(name, 0)) for name, amount in amounts.items()), default=0.0)
 
 
-def _resource(told: Resource, part: float) -> ResourceView:
+def _resource(told: Resource, model: str = "") -> ResourceView:
+    used, total, largest = (to_units(told.name, text) for text in (told.used, told.total, told.largest))
     return ResourceView(
         name=told.name,
-        used=told.used,
-        total=told.total,
-        largest=told.largest,
-        share=part,
-        holes=counted({str(free): nodes for free, nodes in told.holes.items()}),
+        model=model,
+        used=quantity(told.name, used),
+        total=quantity(told.name, total),
+        largest=quantity(told.name, largest),
+        share=part(used, total),
+        holes=[Choice(value=str(free), count=nodes) for free, nodes in told.holes.items()],
     )
 
 
-def _part(amount: int, total: int) -> float:
+def part(amount: int, total: int) -> float:
+    """A part of a total, from 0 to 1 and a little beyond where more is used than there is."""
     return round(amount / total, 4) if total > 0 else 0.0

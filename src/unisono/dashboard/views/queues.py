@@ -10,8 +10,9 @@ import msgspec
 import yaml
 
 from unisono.api.membership import queue_of
-from unisono.api.resources import add, readable, resource_list
+from unisono.api.resources import add, resource_list
 from unisono.api.verdict import job_name, verdict_in
+from unisono.dashboard.views.units import ordered, quantity
 from unisono.dashboard.views.wire import QueueLine, QueuesView, Share
 from unisono.sdk.queues import queue_views
 
@@ -106,9 +107,10 @@ def _shares(queue: Queue, total: Mapping[str, int]) -> list[Share]:
     }
     names = dict.fromkeys(name for each in amounts.values() for name in each if name not in _LEFT_OUT)
     found = []
-    for name in names:
+    for name in ordered(names):
         most = max(total.get(name, 0), *(each.get(name, 0) for each in amounts.values()))
-        texts = {part: readable({name: each[name]})[name] for part, each in amounts.items() if name in each}
+        texts = {part: quantity(name, each[name]) for part, each in amounts.items() if name in each}
+        texts["total"] = quantity(name, total.get(name, 0))
         parts = {f"{part}_part": round(each.get(name, 0) / most, 4) if most else 0.0 for part, each in amounts.items()}
         if most:
             found.append(msgspec.convert({"name": name, **texts, **_camel(parts)}, Share))

@@ -9,10 +9,13 @@ from unisono.api.job_state import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import queue_of
 from unisono.api.pod_end import pod_end
-from unisono.api.resources import pod_requests, readable
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import add, pod_requests, resource_list
 from unisono.api.times import parse_time
 from unisono.api.verdict import PASSING, verdict_in, waiting_text
+from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import JobRow, PodRow
+from unisono.history.records import gpus
 from unisono.sdk.dependents import Dependents
 from unisono.sdk.followed import task_of
 from unisono.sdk.observing import observation
@@ -60,6 +63,7 @@ def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
         placed=view.placed,
         running=sum(task.count("Running") for task in view.tasks),
         pods=sum(task.wanted for task in view.tasks),
+        cards=cards_of(found.groups, found.pods),
         created=seconds(job.metadata.creation_timestamp),
         waiting=view.waiting[:_LONGEST_LINE] if state == "waiting" else "",
         cause=_cause(found.groups) if state == "waiting" else "",
@@ -102,14 +106,37 @@ def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
         placed=len(placed),
         running=sum(pod.status.phase == "Running" for pod in pods),
         pods=max(len(pods), least),
+        cards=cards_of([group], pods),
         created=seconds(group.metadata.creation_timestamp),
         waiting=waiting_text(group.metadata.annotations)[:_LONGEST_LINE] if state == "waiting" else "",
         cause=_cause([group]) if state == "waiting" else "",
     )
 
 
-def pod_row(pod: Pod) -> PodRow:
-    """The row of a pod."""
+def cards_of(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> float:
+    """GPUs that a job asks for: of the pods that it has, or of its gang where that is more."""
+    asked: dict[str, int] = {}
+    for pod in pods:
+        if pod.status.phase not in _ENDED_PODS:
+            add(asked, pod_requests(pod.spec))
+    return max(gpus(asked), sum(_cards_of_gang(group) for group in groups)) / 1000
+
+
+def _cards_of_gang(group: PodGroup) -> int:
+    try:
+        told = resource_list(group.spec.min_resources)
+    except QuantityError:
+        return 0
+    least: dict[str, int] = {}
+    for name, amount in told.items():
+        # As a quota names it, or as a pod does, or both.
+        short = name.removeprefix("requests.").removeprefix("limits.")
+        least[short] = max(least.get(short, 0), amount)
+    return gpus(least)
+
+
+def pod_row(pod: Pod, usage: str = "") -> PodRow:
+    """The row of a pod, with what was measured of its use."""
     statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
     ended = [each.state.terminated for each in statuses if each.state and each.state.terminated]
     over = pod.status.phase in _ENDED_PODS
@@ -131,7 +158,8 @@ def pod_row(pod: Pod) -> PodRow:
         restarts=sum(each.restart_count or 0 for each in statuses),
         ending="" if ending == "Succeeded" else ending,
         containers=[each.name for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))],
-        requests=", ".join(f"{name} {amount}" for name, amount in readable(asked).items()),
+        requests=amounts_text(asked),
+        usage=usage,
     )
 
 

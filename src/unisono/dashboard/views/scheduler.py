@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from unisono.api.annotations import SCHEDULER_CYCLES
@@ -23,46 +25,86 @@ _TIMES = {
 }
 
 
-def scheduler_view(found: Found, metrics: str, now: float, *, ready: bool = True) -> SchedulerView:
+def scheduler_view(
+    found: Found, metrics: str, now: float, *, configuration: str = "", ready: bool = True
+) -> SchedulerView:
     """What is known of the scheduler.
 
     Args:
         found: what the viewer may see; its Leases tell who is alive.
         metrics: in Prometheus' text format; empty where the viewer may not read them, or none are served.
         now: seconds since 1970.
+        configuration: text of it, where the viewer may read it.
         ready: everything was listed once.
 
     """
+    families = _families(metrics)
     alone = Found("", [], [], [], [], found.leases)
     return SchedulerView(
         ready=ready,
         components=[component_view(each) for each in overview(alone, now).components[1:]],
         facts=list(_facts(found.leases)),
-        times=timings(metrics),
+        times=timings(families),
+        metrics=bool(families),
+        violations=_violations(families),
+        configuration=configuration,
     )
 
 
-def timings(metrics: str) -> list[Timing]:
-    """How often and how long each part of a cycle has run; nothing of a text that is none."""
-    sums: dict[tuple[str, str], float] = {}
-    counts: dict[tuple[str, str], float] = {}
+def _families(metrics: str) -> list[Metric]:
+    """What a text of metrics says; nothing of a text that is none."""
     try:
-        for family in text_string_to_metric_families(metrics):
-            if family.name not in _TIMES:
-                continue
-            kind, labels = _TIMES[family.name]
-            for sample in family.samples:
-                row = kind, " ".join(sample.labels.get(label, "") for label in labels)
-                if sample.name.endswith("_sum"):
-                    sums[row] = sample.value
-                elif sample.name.endswith("_count"):
-                    counts[row] = sample.value
+        return list(text_string_to_metric_families(metrics))
     except ValueError:
         return []
-    rows = [(kind, name, count, sums.get((kind, name), 0.0)) for (kind, name), count in counts.items() if count]
+
+
+def timings(families: Iterable[Metric]) -> list[Timing]:
+    """How often and how long each part of a cycle has run, what takes longest together first."""
+    sums: dict[tuple[str, str], float] = {}
+    counts: dict[tuple[str, str], float] = {}
+    buckets: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for family in families:
+        if family.name not in _TIMES:
+            continue
+        kind, labels = _TIMES[family.name]
+        for sample in family.samples:
+            row = kind, " ".join(sample.labels.get(label, "") for label in labels)
+            if sample.name.endswith("_sum"):
+                sums[row] = sample.value
+            elif sample.name.endswith("_count"):
+                counts[row] = sample.value
+            elif sample.name.endswith("_bucket"):
+                buckets[row].append((float(sample.labels["le"]), sample.value))
     order = [kind for kind, _ in _TIMES.values()]
-    rows.sort(key=lambda row: (order.index(row[0]), -row[3], row[1]))
-    return [Timing(kind=kind, name=name, count=int(count), mean=total / count) for kind, name, count, total in rows]
+    rows = sorted(
+        (row for row, count in counts.items() if count),
+        key=lambda row: (order.index(row[0]), -sums.get(row, 0.0), row[1]),
+    )
+    return [
+        Timing(
+            kind=row[0],
+            name=row[1],
+            count=int(counts[row]),
+            mean=sums.get(row, 0.0) / counts[row],
+            most=_most(buckets[row], counts[row]),
+        )
+        for row in rows
+    ]
+
+
+def _most(buckets: list[tuple[float, float]], count: float) -> float:
+    """The bound that 99 of 100 are within; 0 where the last bucket, which has none, is needed."""
+    return next((bound for bound, below in sorted(buckets) if below >= 0.99 * count and bound != float("inf")), 0.0)
+
+
+def _violations(families: Iterable[Metric]) -> int:
+    return sum(
+        int(sample.value)
+        for family in families
+        for sample in family.samples
+        if sample.name == "unisono_scheduler_violations_total"
+    )
 
 
 def _facts(leases: Iterable[Lease]) -> Iterable[Fact]:

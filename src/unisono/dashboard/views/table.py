@@ -53,6 +53,7 @@ _SORTS: dict[str, Callable[[JobRow], Any]] = {
     "priority": lambda row: (row.priority, row.created),
     "gang": lambda row: row.gang,
     "pods": lambda row: row.pods,
+    "cards": lambda row: row.cards,
     "created": lambda row: -row.created,
     "cause": lambda row: (row.cause or "~", row.created),
 }

@@ -27,6 +27,7 @@ class JobRow(Wire):
         placed: pods that have a node.
         running: pods that run.
         pods: pods that it wants.
+        cards: GPUs that its pods ask for together; 0 for none.
         created: when the object was created.
         waiting: why it waits, one line.
         cause: of the verdict.
@@ -48,6 +49,7 @@ class JobRow(Wire):
     placed: int = 0
     running: int = 0
     pods: int = 0
+    cards: float = 0.0
     created: float = 0.0
     waiting: str = ""
     cause: str = ""
@@ -98,7 +100,8 @@ class PodRow(Wire):
         restarts: of its containers.
         ending: ``exit code 1 (Error)`` where it has ended, or why its containers wait.
         containers: names.
-        requests: ``cpu 4, nvidia.com/gpu 1``.
+        requests: ``1 GPU, 4 CPUs``.
+        usage: measured use of it, as ``3.9 CPUs, 2.1 GiB``; empty where nothing is measured.
 
     """
 
@@ -114,6 +117,7 @@ class PodRow(Wire):
     ending: str = ""
     containers: list[str] = []
     requests: str = ""
+    usage: str = ""
 
 
 class Amount(Wire):
@@ -287,6 +291,7 @@ class ResourceView(Wire):
 
     Attributes:
         name: ``nvidia.com/gpu``.
+        model: of these devices alone, as labels of nodes name it; empty for all.
         used, total, largest: quantities for people; the last is the most that is free on one node.
         share: 0 to 1.
         holes: of a device, how many nodes have so many free.
@@ -296,6 +301,7 @@ class ResourceView(Wire):
     name: str
     used: str
     total: str
+    model: str = ""
     largest: str = ""
     share: float = 0.0
     holes: list[Choice] = []
@@ -309,7 +315,7 @@ class WaitingGroup(Wire):
     queue: str
     jobs: int
     pods: int
-    example: str
+    example: JobRow
     line: str
     since: float
 
@@ -339,10 +345,14 @@ class OverviewView(Wire):
 
 
 class Share(Wire):
-    """One resource of a queue, in quantities for people and as parts of the largest of them (0 to 1)."""
+    """One resource of a queue, in quantities for people and as parts of the largest of them (0 to 1).
+
+    ``total`` is what the cluster has.
+    """
 
     name: str
     used: str = ""
+    total: str = ""
     deserved: str = ""
     guarantee: str = ""
     capability: str = ""
@@ -378,10 +388,11 @@ class QueuesView(Wire):
 
 
 class Held(Wire):
-    """What a job holds of a node."""
+    """What a job holds of a node: an amount for people, and whole or part cards."""
 
     job: str
     amount: str
+    cards: float = 0.0
 
 
 class NodeCell(Wire):
@@ -390,7 +401,8 @@ class NodeCell(Wire):
     Attributes:
         name: of the node.
         state: ``idle``, ``mix``, ``alloc``, ``drain`` or ``down``.
-        cpus, memory, devices: ``4/16``: requested and allocatable.
+        cpus, memory, devices: ``4 of 16``: requested and allocatable.
+        model: of its devices.
         cards, cards_used: devices.
         share: of its devices, or else of its cores, that are used; 0 to 1.
         pods: how many it has.
@@ -404,6 +416,7 @@ class NodeCell(Wire):
     cpus: str = ""
     memory: str = ""
     devices: str = ""
+    model: str = ""
     cards: float = 0.0
     cards_used: float = 0.0
     share: float = 0.0
@@ -425,22 +438,70 @@ class NodesView(Wire):
     cordons: bool = False
 
 
+class MemberRow(Wire):
+    """A cluster of a fleet.
+
+    Attributes:
+        name, namespace: of the AttachedCluster.
+        ready: it takes work.
+        message: what the hub says of it.
+        version: of its API server.
+        region: where it is.
+        nodes: that are ready.
+        jobs: that the hub has placed there and that have not ended.
+        resources: of its nodes.
+        lost: since when it has not answered; 0 where it does.
+
+    """
+
+    name: str
+    namespace: str
+    ready: bool = False
+    message: str = ""
+    version: str = ""
+    region: str = ""
+    nodes: int = 0
+    jobs: int = 0
+    resources: list[ResourceView] = []
+    lost: float = 0.0
+
+
+class FleetView(Wire):
+    """The clusters of a fleet, and jobs of the hub that are in none of them."""
+
+    ready: bool = False
+    order: list[str] = []
+    rows: dict[str, MemberRow] = {}
+    waiting: int = 0
+
+
 class Timing(Wire):
-    """How long a part of the scheduler's cycles takes: ``cycle``, ``action`` or ``plug-in``; mean in milliseconds."""
+    """How long a part of the scheduler's cycles takes: ``cycle``, ``action`` or ``plug-in``.
+
+    ``mean`` is in milliseconds, as is ``most``: 99 of 100 take no longer, 0 where no histogram tells it.
+    """
 
     kind: str
     name: str
     count: int
     mean: float
+    most: float = 0.0
 
 
 class SchedulerView(Wire):
-    """Whether schedulers are alive, what they say of their configuration, and how long their cycles take."""
+    """Whether schedulers are alive, what they say of their configuration, and how long their cycles take.
+
+    ``metrics`` says whether the scheduler's metrics could be read; ``violations`` counts decisions that were dropped,
+    since each broke an invariant.
+    """
 
     ready: bool = False
     components: list[ComponentView] = []
     facts: list[Fact] = []
     times: list[Timing] = []
+    metrics: bool = False
+    violations: int = 0
+    configuration: str = ""
 
 
 class Who(Wire):
@@ -449,7 +510,7 @@ class Who(Wire):
     user: str
     key: str = ""
     namespaces: list[str] = []
-    everything: bool = False
+    fleet: bool = False
     server: str = ""
 
 
@@ -479,6 +540,7 @@ class Moved(Wire):
 
     Attributes:
         job: PodGroup, ``namespace/name``.
+        name: of its job, ``namespace/name``.
         queue: where it is.
         before, after: half of the futures start it by then.
         low, high: bounds of 80 % of the futures with the change.
@@ -487,6 +549,7 @@ class Moved(Wire):
     """
 
     job: str
+    name: str
     queue: str
     before: float
     after: float

@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Link } from "./components/link";
+import { Fleet } from "./pages/fleet";
 import { Job } from "./pages/job";
 import { Jobs } from "./pages/jobs";
 import { Nodes } from "./pages/nodes";
@@ -10,9 +11,10 @@ import { Overview } from "./pages/overview";
 import { Queues } from "./pages/queues";
 import { Scheduler } from "./pages/scheduler";
 import { SignIn } from "./pages/signin";
+import { Usage } from "./pages/usage";
 import { WhatIf } from "./pages/whatif";
 import { go, useRoute } from "./route";
-import { Failure, signIn, signOut, useUser } from "./session";
+import { Failure, signIn, signOut, useFleet, useUser } from "./session";
 import "./style.css";
 
 const PAGES = [
@@ -21,12 +23,15 @@ const PAGES = [
   ["queues", "Queues"],
   ["nodes", "Nodes"],
   ["whatif", "What if"],
+  ["usage", "Usage"],
   ["scheduler", "Scheduler"],
+  ["fleet", "Fleet"],
 ] as const;
 
 function App() {
   const route = useRoute();
   const user = useUser();
+  const fleet = useFleet(user);
   const [problem, setProblem] = useState("");
   const [code, setCode] = useState(codeOf(location.hash));
   useEffect(() => {
@@ -57,8 +62,8 @@ function App() {
       <header>
         <nav aria-label="Pages">
           <b>Unisono</b>
-          {PAGES.map(([name, text]) => (
-            <Link key={name} to={`/${name}`} current={page === name}>
+          {PAGES.filter(([name]) => name !== "fleet" || fleet || page === "fleet").map(([name, text]) => (
+            <Link key={name} to={`/${name}`} current={page === name || (name === "jobs" && page === "job")}>
               {text}
             </Link>
           ))}
@@ -88,6 +93,10 @@ function Content(props: { page: string; path: string[] }) {
       return <Queues />;
     case "nodes":
       return <Nodes />;
+    case "usage":
+      return <Usage />;
+    case "fleet":
+      return <Fleet />;
     case "scheduler":
       return <Scheduler />;
     case "whatif":

@@ -68,11 +68,40 @@ export async function request<T>(method: string, path: string, body?: unknown): 
   throw new Failure(refused.error ?? `The server answered ${answer.status}.`, answer.status);
 }
 
-export async function signIn(given: { code: string } | { token: string; namespaces: string[] }): Promise<void> {
+/** Sign in with a link's code, a token, or nothing: then an authenticating proxy before the server may say who it is. */
+export async function signIn(given: { code?: string; token?: string; namespaces?: string[] }): Promise<void> {
   keep(await request<Who>("POST", "/api/session", given));
+}
+
+let signedOut = false;
+
+/** Whether the user has just signed out in this tab. */
+export function wasSignedOut(): boolean {
+  return signedOut;
 }
 
 export async function signOut(): Promise<void> {
   await request("DELETE", "/api/session").catch(() => undefined);
+  signedOut = true;
   keep(null);
+}
+
+/** Whether there is a fleet that the user may see. */
+export function useFleet(user: string): boolean {
+  const [fleet, setFleet] = useState(false);
+  useEffect(() => {
+    let current = true;
+    if (user)
+      request<Who>("GET", "/api/session").then(
+        (who) => current && setFleet(who.fleet),
+        (error: unknown) => {
+          // The server may have forgotten the session while the page was closed.
+          if (current && error instanceof Failure && error.code === 401) forget();
+        },
+      );
+    return () => {
+      current = false;
+    };
+  }, [user]);
+  return fleet;
 }

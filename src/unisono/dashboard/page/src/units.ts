@@ -35,3 +35,34 @@ export function count(number: number, word: string): string {
 export function clock(time: number): string {
   return time ? new Date(time * 1000).toLocaleString("en-GB") : "";
 }
+
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/** Whether a resource is counted in bytes. */
+export function isBytes(resource: string): boolean {
+  return resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-");
+}
+
+/** `6.3 TiB` or `16.3` for an amount in bytes, or in thousandths. */
+export function amount(resource: string, value: number): string {
+  if (!isBytes(resource)) return number(value / 1000);
+  let [rest, unit] = [value, 0];
+  while (Math.abs(rest) >= 999.5 && unit < BINARY.length - 1) {
+    rest /= 1024;
+    unit += 1;
+  }
+  return `${number(rest)} ${BINARY[unit]}`;
+}
+
+/** A number with as many digits as people read: `1,624`, `16.3`, `0.25`. */
+export function number(value: number): string {
+  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return value.toLocaleString("en", { maximumFractionDigits: digits });
+}
+
+/** `GPU (nvidia.com/gpu)`, `CPU`, `Memory`: a resource as people call it, with the name that manifests have. */
+export function resourceTitle(name: string): string {
+  if (name === "cpu") return "CPU";
+  if (name === "memory") return "Memory";
+  return name.endsWith("/gpu") ? `GPU (${name})` : name;
+}

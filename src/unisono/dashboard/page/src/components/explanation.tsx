@@ -8,7 +8,8 @@ export function Explanation(props: { job: object; told: ExplanationView }) {
   const { told } = props;
   if (!told.known) return <p class="hint">Asking why …</p>;
   return (
-    <section class="explanation" aria-label="Why">
+    <section class={`card ${told.verdicts.length ? "why" : ""}`} aria-label="Why">
+      {told.verdicts.length > 0 && <h2>Why it waits</h2>}
       {told.problem && <p class="problem">{told.problem}</p>}
       {told.verdicts.length === 0 && <p class="headline">{told.headline}</p>}
       {told.verdicts.map((verdict) => (
@@ -35,23 +36,24 @@ function Verdict(props: { verdict: VerdictView }) {
       <p class="headline">
         <span class="cause">{verdict.cause}</span> {verdict.message}
       </p>
+      <div class="columns">
       {verdict.amounts.length > 0 && (
         <table aria-label="Need and have">
           <thead>
             <tr>
               <th scope="col">Resource</th>
-              <th scope="col">Need</th>
-              <th scope="col">Have</th>
+              <th scope="col" class="number">Need</th>
+              <th scope="col" class="number">Have</th>
             </tr>
           </thead>
           <tbody>
             {verdict.amounts.map((amount) => (
               <tr key={amount.name} class={amount.short ? "short" : ""}>
                 <td>{amount.name}</td>
-                <td>{amount.need}</td>
-                <td>
+                <td class="number">{amount.need}</td>
+                <td class="number">
                   {amount.have}
-                  {amount.short ? " (too little)" : ""}
+                  {amount.short ? <b title="less than is needed"> ✕<span class="unseen"> (too little)</span></b> : ""}
                 </td>
               </tr>
             ))}
@@ -59,7 +61,7 @@ function Verdict(props: { verdict: VerdictView }) {
         </table>
       )}
       {verdict.reasons.length > 0 && (
-        <>
+        <div>
           <h3>Why nodes are ruled out ({verdict.nodes} looked at)</h3>
           <ul>
             {verdict.reasons.map((reason) => (
@@ -68,21 +70,29 @@ function Verdict(props: { verdict: VerdictView }) {
               </li>
             ))}
           </ul>
-        </>
+        </div>
       )}
       {verdict.holders.length > 0 && (
-        <>
-          <h3>Who holds it</h3>
-          <ul>
+        <table aria-label="Who holds it">
+          <thead>
+            <tr>
+              <th scope="col">Who holds it</th>
+              <th scope="col">What</th>
+            </tr>
+          </thead>
+          <tbody>
             {verdict.holders.map((holder) => (
-              <li key={`${holder.kind}/${holder.name}`}>
-                {holder.kind} {holder.name}
-                {holder.amounts ? `: ${holder.amounts}` : ""}
-              </li>
+              <tr key={`${holder.kind}/${holder.name}`}>
+                <td>
+                  {holder.kind} {holder.name}
+                </td>
+                <td>{holder.amounts}</td>
+              </tr>
             ))}
-          </ul>
-        </>
+          </tbody>
+        </table>
       )}
+      </div>
       <dl class="facts">
         {verdict.facts.map((fact) => (
           <div key={fact.name}>
@@ -116,9 +126,9 @@ function Fix(props: { job: object; fix: FixView }) {
   return (
     <article class="fix">
       <p>
-        <strong>{fix.text}</strong>{" "}
-        <span class="hint">
-          {fix.tried ? "tried by the scheduler on a copy of the cluster: the job starts" : "not tried"}
+        <strong>{(fix.text[0]?.toUpperCase() ?? "") + fix.text.slice(1)}</strong>{" "}
+        <span class={fix.tried ? "badge good" : "badge"}>
+          {fix.tried ? "tried on a copy of the cluster: the job starts" : "not tried"}
         </span>
       </p>
       {fix.whyNot && <p class="hint">{fix.whyNot}</p>}

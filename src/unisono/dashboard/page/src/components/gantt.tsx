@@ -4,6 +4,21 @@ import type { JobRow, PodRow } from "../../generated/views";
 import { clock, duration } from "../units";
 
 const MOST = 64;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 7 * 86400];
+
+function timeOf(time: number, day: boolean, seconds: boolean): string {
+  const date = new Date(time * 1000);
+  if (day) return date.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}) });
+}
+
+/** Times of the axis: five at most, at full steps. */
+function ticks(begin: number, end: number): number[] {
+  const step = STEPS.find((each) => (end - begin) / each <= 5) ?? (end - begin) / 5;
+  const found = [];
+  for (let at = Math.ceil(begin / step) * step; at <= end; at += step) found.push(at);
+  return found;
+}
 
 export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; now: number }) {
   const { job, now } = props;
@@ -15,11 +30,37 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
     left: `${(100 * (from - begin)) / (end - begin)}%`,
     width: `${Math.max(0.3, (100 * (to - from)) / (end - begin))}%`,
   });
+  if (!pods.length) return null;
+  const times = ticks(begin, end);
+  const day = end - begin > 86400;
   return (
     <figure class="gantt">
       <figcaption>
-        {clock(begin)} to {clock(end)} ({duration(end - begin)})
+        <span>
+          {clock(begin)} to {clock(end)} ({duration(end - begin)})
+        </span>
+        <span class="legend">
+          <i class="wait" /> waited for a node
+          <i class="start" /> starting
+          <i class="run" /> ran
+          <i class="fail" /> failed
+          {props.admitted > 0 && (
+            <>
+              <i class="gang-mark" /> gang placed
+            </>
+          )}
+        </span>
       </figcaption>
+      <div class="gantt-row" aria-hidden="true">
+        <span />
+        <span class="gantt-axis">
+          {times.map((time) => (
+            <span key={time} style={{ left: place(time, time).left }}>
+              {timeOf(time, day, end - begin < 120)}
+            </span>
+          ))}
+        </span>
+      </div>
       {pods.map((pod) => {
         const placed = pod.scheduled || pod.started;
         const until = pod.finished || now;
@@ -29,11 +70,15 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
           <div key={pod.name} class="gantt-row">
             <span class="gantt-name">{pod.name}</span>
             <span class="gantt-track" role="img" aria-label={text} title={text}>
+              {times.map((time) => (
+                <i key={time} class="tick" style={{ left: place(time, time).left }} />
+              ))}
               <i class="wait" style={place(pod.created, placed || until)} />
               {placed > 0 && <i class="start" style={place(placed, pod.started || until)} />}
               {pod.started > 0 && (
                 <i class={pod.phase === "Failed" ? "fail" : "run"} style={place(pod.started, until)} />
               )}
+              {props.admitted >= begin && <i class="gang-mark" style={{ left: place(props.admitted, props.admitted).left }} />}
             </span>
           </div>
         );

@@ -1,9 +1,9 @@
 // The state of a job as a word with a colour; the word alone says it too.
 
-export function State(props: { state: string; phase?: string }) {
+export function State(props: { state: string; phase?: string; text?: string }) {
   return (
     <span class={`state state-${props.state}`} title={props.phase ? `phase ${props.phase}` : ""}>
-      {props.state}
+      {props.text ?? props.state}
     </span>
   );
 }

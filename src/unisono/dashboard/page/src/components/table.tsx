@@ -9,11 +9,19 @@ export interface Column<Row> {
   /** Whether the server can sort by it. */
   sorts?: boolean;
   narrow?: boolean;
+  /** Stands at the right, as numbers do. */
+  right?: boolean;
+  /** Takes the room that is left, and is cut where that is too little. */
+  rest?: boolean;
   cell: (row: Row) => ComponentChildren;
 }
 
 const ROW = 33; // pixels, as style.css has it
 const AHEAD = 20;
+
+function classOf<Row>(column: Column<Row>): string {
+  return [column.narrow && "narrow", column.right && "number", column.rest && "rest"].filter(Boolean).join(" ");
+}
 
 export function Table<Row>(props: {
   label: string;
@@ -61,7 +69,7 @@ export function Table<Row>(props: {
               <th
                 key={column.name}
                 scope="col"
-                class={column.narrow ? "narrow" : ""}
+                class={classOf(column)}
                 aria-sort={column.name !== sorted ? undefined : props.sort.startsWith("-") ? "descending" : "ascending"}
               >
                 {column.sorts ? (
@@ -88,7 +96,7 @@ export function Table<Row>(props: {
               row && (
                 <tr key={key} aria-rowindex={from + index + 2}>
                   {props.columns.map((column) => (
-                    <td key={column.name} class={column.narrow ? "narrow" : ""}>
+                    <td key={column.name} class={classOf(column)}>
                       {column.cell(row)}
                     </td>
                   ))}

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Done, JobView, PodRow } from "../../generated/views";
+import { Estimate } from "../components/estimate";
 import { Explanation } from "../components/explanation";
 import { Gantt } from "../components/gantt";
 import { Link } from "../components/link";
@@ -12,7 +13,7 @@ import { useNow } from "../now";
 import { useRoute, withQuery } from "../route";
 import { Failure, request } from "../session";
 import { useView } from "../stream";
-import { age, clock, count, duration } from "../units";
+import { age, clock, count, duration, number } from "../units";
 
 const TABS = ["pods", "logs", "events", "yaml"] as const;
 
@@ -48,12 +49,14 @@ export function Job(props: { apiVersion: string; kind: string; namespace: string
             <Fact name="Priority" text={row.priority} />
             <Fact name="Gang" text={`${Math.min(row.placed, row.gang)} of ${row.gang} placed`} />
             <Fact name="Pods" text={view.phases.map((each) => `${each.count} ${each.value}`).join(", ") || "none"} />
+            <Fact name="GPUs" text={row.cards ? number(row.cards) : ""} />
             <Fact name="Created" text={`${clock(row.created)} (${age(row.created, now)} ago)`} />
             <Fact name="Progress" text={row.progress} />
-            <Fact name="Says" text={row.message} />
+            <Fact name="Message" text={row.message} />
           </dl>
           <Actions job={props} actions={view.actions} phase={row.phase} state={row.state} />
           <Explanation job={props} told={view.explanation} />
+          {row.state === "waiting" && <Estimate namespace={row.namespace} name={row.name} />}
           <nav class="tabs" aria-label="Parts of this page">
             {TABS.map((name) => (
               <Link key={name} to={withQuery(route, { tab: name === "pods" ? "" : name })} current={tab === name}>
@@ -107,13 +110,15 @@ function Actions(props: { job: object; actions: string[]; phase: string; state: 
     <div class="actions">
       {offered.map((action) => (
         <button key={action} type="button" onClick={() => void act(action)}>
-          {action[0]?.toUpperCase() + action.slice(1)}
+          {(action[0]?.toUpperCase() ?? "") + action.slice(1)}
         </button>
       ))}
       <span role="status">{told}</span>
     </div>
   );
 }
+
+const PODS = ["Pod", "Phase", "Node", "Requests", "Measured use", "Waited", "Ran", "Restarts", "End"];
 
 function Pods(props: { view: JobView; now: number; namespace: string }) {
   const { view } = props;
@@ -124,8 +129,8 @@ function Pods(props: { view: JobView; now: number; namespace: string }) {
       <table aria-label="Pods">
         <thead>
           <tr>
-            {["Pod", "Phase", "Node", "Requests", "Waited", "Ran", "Restarts", "Says"].map((title) => (
-              <th key={title} scope="col">
+            {PODS.map((title, index) => (
+              <th key={title} scope="col" class={index > 4 && index < 8 ? "number" : ""}>
                 {title}
               </th>
             ))}
@@ -145,10 +150,11 @@ function Pods(props: { view: JobView; now: number; namespace: string }) {
                   <td>{pod.phase}</td>
                   <td>{pod.node}</td>
                   <td>{pod.requests}</td>
-                  <td>{duration((pod.scheduled || pod.started || props.now) - pod.created)}</td>
-                  <td>{pod.started ? duration((pod.finished || props.now) - pod.started) : ""}</td>
-                  <td>{pod.restarts || ""}</td>
-                  <td>{pod.ending}</td>
+                  <td>{pod.usage}</td>
+                  <td class="number">{duration((pod.scheduled || pod.started || props.now) - pod.created)}</td>
+                  <td class="number">{pod.started ? duration((pod.finished || props.now) - pod.started) : ""}</td>
+                  <td class="number">{pod.restarts || ""}</td>
+                  <td class="wrap">{pod.ending}</td>
                 </tr>
               )
             );

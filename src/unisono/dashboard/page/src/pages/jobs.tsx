@@ -8,7 +8,7 @@ import { type Column, Table } from "../components/table";
 import { useNow } from "../now";
 import { go, jobAddress, useRoute, withQuery } from "../route";
 import { useView } from "../stream";
-import { age, count } from "../units";
+import { age, clock, count, number } from "../units";
 import { Status } from "../components/status";
 
 const FILTERS = ["state", "queue", "namespace", "kind", "cause"] as const;
@@ -83,7 +83,7 @@ function Filter(props: { name: string; value: string; choices: Choice[]; onChang
   const known = props.choices.some((choice) => choice.value === props.value);
   return (
     <label>
-      {props.name}
+      {(props.name[0]?.toUpperCase() ?? "") + props.name.slice(1)}
       <select value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
         <option value="">{own ? "not ended" : "all"}</option>
         {own && <option value="all">all</option>}
@@ -113,14 +113,26 @@ function columns(now: number): Column<JobRow>[] {
     },
     { name: "namespace", title: "Namespace", sorts: true, narrow: true, cell: (row) => row.namespace },
     { name: "kind", title: "Kind", sorts: true, narrow: true, cell: (row) => row.kind },
-    { name: "queue", title: "Queue", sorts: true, cell: (row) => row.queue },
+    { name: "queue", title: "Queue", sorts: true, narrow: true, cell: (row) => row.queue },
     { name: "priority", title: "Priority", sorts: true, narrow: true, cell: (row) => row.priority },
-    { name: "gang", title: "Gang", sorts: true, cell: (row) => `${Math.min(row.placed, row.gang)}/${row.gang}` },
-    { name: "created", title: "Age", sorts: true, cell: (row) => age(row.created, now) },
+    {
+      name: "gang",
+      title: "Gang",
+      sorts: true,
+      right: true,
+      cell: (row) => (
+        <span title={`${row.placed} of ${row.pods} pods placed, ${row.gang} start together`}>
+          {Math.min(row.placed, row.gang)}/{row.gang}
+        </span>
+      ),
+    },
+    { name: "cards", title: "GPUs", sorts: true, right: true, cell: (row) => (row.cards ? number(row.cards) : "") },
+    { name: "created", title: "Age", sorts: true, right: true, cell: (row) => <span title={clock(row.created)}>{age(row.created, now)}</span> },
     {
       name: "cause",
       title: "Why",
       sorts: true,
+      rest: true,
       cell: (row) => <span title={row.waiting || row.message}>{row.waiting || row.message || row.progress}</span>,
     },
   ];

@@ -2,11 +2,12 @@
 
 import { useState } from "preact/hooks";
 import type { Done, NodeCell, NodesView } from "../../generated/views";
+import { colourClass } from "../components/colours";
 import { Status } from "../components/status";
 import { go, useRoute, withQuery } from "../route";
 import { Failure, request } from "../session";
 import { useView } from "../stream";
-import { count, percent } from "../units";
+import { count, number, percent } from "../units";
 
 export function Nodes() {
   const route = useRoute();
@@ -42,7 +43,7 @@ export function Nodes() {
           />
         </label>
         <label>
-          state
+          State
           <select
             value={route.query.get("state") ?? ""}
             onChange={(event) => set({ state: event.currentTarget.value, offset: "" })}
@@ -58,34 +59,24 @@ export function Nodes() {
         <output>{view?.ready ? `${count(view.matched, "node")} of ${view.total.toLocaleString("en")}` : ""}</output>
       </form>
       {view?.ready && view.total === 0 && <p class="empty">There is no node that you may see.</p>}
+      {view?.ready && view.total > 0 && view.matched === 0 && <p class="empty">No node fits these filters.</p>}
+      {view?.ready && view.matched > 0 && (
+        <p class="legend">
+          <i class="card-free" /> free
+          <i class="card-used" /> held; each gang has a colour of its own
+          <i class="node-drain" /> cordoned
+          <i class="node-down" /> not ready
+        </p>
+      )}
       {chosen && <Chosen cell={chosen} cordons={view.cordons} />}
       {[...groups].map(([place, cells]) => (
-        <section key={place} aria-label={place || "Nodes in no HyperNode"}>
-          {(place || groups.size > 1) && <h2>{place || "In no HyperNode"}</h2>}
-          <div class="cells">
-            {cells.map((cell) => (
-              <button
-                key={cell.name}
-                type="button"
-                class={`cell ${cell.state}`}
-                aria-pressed={cell === chosen}
-                title={`${cell.name}: ${cell.state}, ${cell.devices || `cpu ${cell.cpus}`}`}
-                onClick={() => set({ node: cell.name })}
-              >
-                <span class="cell-fill" style={{ height: `${100 * cell.share}%` }} />
-                <span class="cell-text">
-                  {cell.name}
-                  <br />
-                  {cell.state === "idle" || cell.state === "mix" || cell.state === "alloc"
-                    ? cell.cards
-                      ? `${cell.cardsUsed}/${cell.cards}`
-                      : percent(cell.share)
-                    : cell.state}
-                </span>
-              </button>
-            ))}
-          </div>
-        </section>
+        <Domain
+          key={place}
+          name={place || (groups.size > 1 ? "In no HyperNode" : "")}
+          cells={cells}
+          chosen={chosen}
+          onChoose={(name) => set({ node: name === chosen?.name ? "" : name })}
+        />
       ))}
       {view && view.matched > view.order.length && (
         <p class="actions">
@@ -112,6 +103,68 @@ export function Nodes() {
   );
 }
 
+/** The nodes of one HyperNode, with how much of it is free in one piece. */
+function Domain(props: { name: string; cells: NodeCell[]; chosen: NodeCell | undefined; onChoose: (name: string) => void }) {
+  const { cells } = props;
+  const cards = cells.reduce((sum, cell) => sum + cell.cards, 0);
+  const used = cells.reduce((sum, cell) => sum + cell.cardsUsed, 0);
+  const whole = cells.filter((cell) => cell.cards > 0 && !cell.cardsUsed && (cell.state === "idle" || cell.state === "mix")).length;
+  return (
+    <section class="domain" aria-label={props.name || "Nodes"}>
+      {props.name && (
+        <h2>
+          {props.name}{" "}
+          <span class="hint">
+            {count(cells.length, "node")}
+            {cards > 0 ? `, ${number(cards - used)} of ${count(cards, "device")} free, ${count(whole, "whole node")} free` : ""}
+          </span>
+        </h2>
+      )}
+      <div class="cells">
+        {cells.map((cell) => (
+          <button
+            key={cell.name}
+            type="button"
+            class={`cell ${cell.state}`}
+            aria-pressed={cell === props.chosen}
+            title={`${cell.name}: ${WORDS[cell.state] ?? cell.state}${cell.model ? `, ${cell.model}` : ""}, ${cell.devices || `${cell.cpus} CPUs`}`}
+            onClick={() => props.onChoose(cell.name)}
+          >
+            <span class="cell-name">{cell.name}</span>
+            {cell.cards > 0 && cell.cards <= MOST_CARDS ? <Cards cell={cell} /> : <span class="cell-bar"><i style={{ width: `${100 * cell.share}%` }} /></span>}
+            <span class="cell-text">
+              {cell.state === "drain" || cell.state === "down"
+                ? WORDS[cell.state]
+                : cell.cards
+                  ? `${number(cell.cardsUsed)} of ${number(cell.cards)}`
+                  : `${percent(cell.share)} CPU`}
+            </span>
+          </button>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+const MOST_CARDS = 16;
+const WORDS: Record<string, string> = { idle: "idle", mix: "partly used", alloc: "full", drain: "cordoned", down: "not ready" };
+
+/** One square for each card, in the colour of the gang that holds it. */
+function Cards(props: { cell: NodeCell }) {
+  const { cell } = props;
+  const owners: string[] = [];
+  for (const each of cell.held) for (let n = 0; n < Math.round(each.cards) && owners.length < cell.cards; n++) owners.push(each.job);
+  while (owners.length < Math.round(cell.cardsUsed) && owners.length < cell.cards) owners.push("");
+  return (
+    <span class="cards" aria-hidden="true">
+      {Array.from({ length: Math.round(cell.cards) }, (_, index) => {
+        const owner = owners[index];
+        return <i key={index} class={owner === undefined ? "" : colourClass(owner)} title={owner ?? "free"} />;
+      })}
+    </span>
+  );
+}
+
 function Chosen(props: { cell: NodeCell; cordons: boolean }) {
   const { cell } = props;
   const [told, setTold] = useState("");
@@ -124,15 +177,16 @@ function Chosen(props: { cell: NodeCell; cordons: boolean }) {
     }
   };
   return (
-    <section class="explanation" aria-label={`Node ${cell.name}`}>
+    <section class="card" aria-label={`Node ${cell.name}`}>
       <h2>{cell.name}</h2>
       <dl class="facts">
         {(
           [
-            ["State", cell.state],
-            ["CPU", cell.cpus],
-            ["Memory", cell.memory],
+            ["State", WORDS[cell.state] ?? cell.state],
+            ["Model", cell.model],
             ["Devices", cell.devices],
+            ["CPUs", cell.cpus],
+            ["Memory", cell.memory],
             ["Pods", String(cell.pods)],
             ["HyperNodes", cell.path.join(" / ")],
           ] as const
@@ -146,10 +200,10 @@ function Chosen(props: { cell: NodeCell; cordons: boolean }) {
         )}
       </dl>
       {cell.held.length > 0 && <h3>Who holds what</h3>}
-      <ul>
+      <ul class="plain">
         {cell.held.map((each) => (
           <li key={each.job}>
-            {each.job}: {each.amount}
+            <i class={`swatch ${colourClass(each.job)}`} /> {each.job}: {each.amount}
           </li>
         ))}
       </ul>

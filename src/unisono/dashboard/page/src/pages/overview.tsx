@@ -1,13 +1,15 @@
 // The cluster at a glance.
 
-import type { OverviewView } from "../../generated/views";
-import { Chart } from "../components/chart";
+import type { OverviewView, ResourceView } from "../../generated/views";
+import { Card, Grid } from "../components/card";
 import { Link } from "../components/link";
+import { SharesOverTime } from "../components/shares";
 import { Bar } from "../components/state";
 import { Status } from "../components/status";
 import { useNow } from "../now";
+import { jobAddress } from "../route";
 import { useView } from "../stream";
-import { age, count, percent } from "../units";
+import { age, count, percent, resourceTitle } from "../units";
 
 export function Overview() {
   const live = useView<OverviewView>("/api/views/overview");
@@ -21,102 +23,123 @@ export function Overview() {
         <>
           {view.hidden.length > 0 && <p class="hint">You may not see {view.hidden.join(", ")} of this cluster.</p>}
           <Alerts view={view} />
-          <section aria-label="Jobs">
-            <h2>Jobs</h2>
-            <p class="tiles">
-              {view.states.length === 0 && "No jobs."}
-              {view.states.map((each) => (
-                <Link key={each.value} class={`tile state-${each.value}`} to={`/jobs?state=${each.value}`}>
-                  <b>{each.count.toLocaleString("en")}</b> {each.value}
-                </Link>
-              ))}
-            </p>
-          </section>
-          <section aria-label="Resources">
-            <h2>In use</h2>
-            <div class="scroll" tabIndex={0}>
-              <table aria-label="Resources in use">
-                <thead>
-                  <tr>
-                    {["Resource", "Used", "Of", "Share", "Most free on one node", "Nodes with so many free"].map((title) => (
-                      <th key={title} scope="col">
-                        {title}
-                      </th>
-                    ))}
-                  </tr>
-                </thead>
-                <tbody>
+          <Tiles view={view} />
+          <div class="columns">
+            <Card title="In use">
+              {view.resources.length === 0 && <p class="empty">No node that takes pods.</p>}
+              {view.resources.length > 0 && (
+                <Grid label="Resources in use" titles={["Resource", "Used", "Of", "Share", "Most free on a node"]} right={[1, 2, 4]}>
                   {view.resources.map((each) => (
-                    <tr key={each.name}>
-                      <td>{each.name}</td>
-                      <td>{each.used}</td>
-                      <td>{each.total}</td>
+                    <tr key={`${each.name} ${each.model}`} class={each.model ? "below" : ""}>
+                      <td>{each.model || resourceTitle(each.name)}</td>
+                      <td class="number">{each.used}</td>
+                      <td class="number">{each.total}</td>
                       <td>
-                        <Bar share={each.share} label={`${each.name} in use`} text={percent(each.share)} />
+                        <Bar share={each.share} label={`${each.name} ${each.model} in use`} text={percent(each.share)} />
                       </td>
-                      <td>{each.largest}</td>
-                      <td>{each.holes.map((hole) => `${hole.count} with ${hole.value}`).join(", ")}</td>
+                      <td class="number">{each.largest}</td>
                     </tr>
                   ))}
-                </tbody>
-              </table>
-            </div>
-          </section>
-          <section aria-label="What waits">
-            <h2>What waits, and why</h2>
+                </Grid>
+              )}
+              {view.resources
+                .filter((each) => each.holes.length > 0 && !each.model)
+                .map((each) => (
+                  <Holes key={each.name} resource={each} />
+                ))}
+            </Card>
+            <Card title="Shares over time">
+              <SharesOverTime resources={named(view.resources)} />
+            </Card>
+          </div>
+          <Card title="What waits, and why">
             {view.groups.length === 0 && <p class="empty">Nothing waits.</p>}
             {view.groups.length > 0 && (
-              <div class="scroll" tabIndex={0}>
-                <table aria-label="What waits">
-                  <thead>
-                    <tr>
-                      {["Queue", "Cause", "Jobs", "Pods", "Longest", "For example"].map((title) => (
-                        <th key={title} scope="col">
-                          {title}
-                        </th>
-                      ))}
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {view.groups.map((group) => (
-                      <tr key={group.key}>
-                        <td>{group.queue}</td>
-                        <td>
-                          <Link
-                            to={`/jobs?${new URLSearchParams({ state: "waiting", queue: group.queue, ...(group.cause ? { cause: group.cause } : {}) })}`}
-                          >
-                            {group.cause || "not told yet"}
-                          </Link>
-                        </td>
-                        <td>{count(group.jobs, "job")}</td>
-                        <td>{group.pods}</td>
-                        <td>{age(group.since, now)}</td>
-                        <td class="wrap">{group.line}</td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Grid label="What waits" titles={["Queue", "Cause", "Jobs", "Pods", "Longest", "The oldest of them"]} right={[2, 3, 4]}>
+                {view.groups.map((group) => (
+                  <tr key={group.key}>
+                    <td>{group.queue}</td>
+                    <td>
+                      <Link
+                        to={`/jobs?${new URLSearchParams({ state: "waiting", queue: group.queue, ...(group.cause ? { cause: group.cause } : {}) })}`}
+                      >
+                        {group.cause || "not told yet"}
+                      </Link>
+                    </td>
+                    <td class="number">{group.jobs.toLocaleString("en")}</td>
+                    <td class="number">{group.pods.toLocaleString("en")}</td>
+                    <td class="number">{age(group.since, now)}</td>
+                    <td class="wrap">
+                      <Link to={jobAddress(group.example)}>{group.example.name}</Link>
+                      {group.line && <span class="two-lines" title={group.line}>{group.line}</span>}
+                    </td>
+                  </tr>
+                ))}
+              </Grid>
             )}
-          </section>
-          {view.samples.length > 1 && (
-            <section aria-label="Over time">
-              <h2>Use over time</h2>
-              <Chart
-                title="Share of all that is in use"
-                times={view.samples.map((sample) => sample.time)}
-                lines={lines(view, (sample) => sample.resources)}
-              />
-              <Chart
-                title="Largest share of each queue"
-                times={view.samples.map((sample) => sample.time)}
-                lines={lines(view, (sample) => sample.queues)}
-              />
-            </section>
-          )}
+          </Card>
         </>
       )}
     </main>
+  );
+}
+
+/** Names of the resources, cards first. */
+function named(resources: ResourceView[]): string[] {
+  return [...new Set(resources.map((each) => each.name))];
+}
+
+function Tiles(props: { view: OverviewView }) {
+  const { view } = props;
+  return (
+    <p class="tiles">
+      {view.states.length === 0 && <span class="tile">No jobs</span>}
+      {["waiting", "running", "suspended", "failed", "succeeded"]
+        .map((state) => view.states.find((each) => each.value === state))
+        .map(
+          (each) =>
+            each && (
+              <Link key={each.value} class={`tile state-${each.value}`} to={`/jobs?state=${each.value}`}>
+                <b>{each.count.toLocaleString("en")}</b> {each.value}
+              </Link>
+            ),
+        )}
+      <Link class="tile" to="/nodes">
+        <b>{view.nodesReady.toLocaleString("en")}</b> {view.nodesReady === 1 ? "node" : "nodes"} ready
+      </Link>
+      {view.nodesCordoned.length > 0 && (
+        <Link class="tile" to="/nodes?state=drain">
+          <b>{view.nodesCordoned.length}</b> cordoned
+        </Link>
+      )}
+    </p>
+  );
+}
+
+/** How free devices are spread: few nodes with many free ones start what many nodes with one each cannot. */
+function Holes(props: { resource: ResourceView }) {
+  const { resource } = props;
+  const most = Math.max(...resource.holes.map((each) => each.count));
+  return (
+    <figure class="holes">
+      <figcaption>Free {resource.name} per node: how many nodes have so many</figcaption>
+      <ol>
+        {[...resource.holes]
+          .sort((a, b) => Number(a.value) - Number(b.value))
+          .map((each) => (
+            <li key={each.value} title={`${count(each.count, "node")} with ${each.value} free`}>
+              <span class="holes-track">
+                <i style={{ height: `${Math.max(6, (100 * each.count) / most)}%` }} />
+              </span>
+              <b>{each.count}</b>
+              <span>
+                <span class="unseen">{each.count === 1 ? "node" : "nodes"} with </span>
+                {each.value} free
+              </span>
+            </li>
+          ))}
+      </ol>
+    </figure>
   );
 }
 
@@ -125,22 +148,13 @@ function Alerts(props: { view: OverviewView }) {
   const problems = view.components.filter((each) => each.problem).map((each) => `${each.name}: ${each.problem}`);
   if (view.nodesDown.length) problems.push(`${count(view.nodesDown.length, "node")} not ready: ${view.nodesDown.slice(0, 10).join(", ")}`);
   return (
-    <section aria-label="State of the cluster">
+    <section aria-label="Alerts">
       {problems.map((problem) => (
-        <p key={problem} class="problem">
+        <p key={problem} class="alert">
           {problem}
         </p>
       ))}
-      <p>
-        {count(view.nodesReady, "node")} ready
-        {view.nodesCordoned.length ? `, ${view.nodesCordoned.length} cordoned` : ""}
-        {view.components.length && !problems.length ? "; all parts of the control plane are alive" : ""}
-      </p>
+      {view.components.length > 0 && !problems.length && <p class="fine">All parts of the control plane are alive.</p>}
     </section>
   );
-}
-
-function lines(view: OverviewView, of: (sample: OverviewView["samples"][number]) => Record<string, number>) {
-  const names = [...new Set(view.samples.flatMap((sample) => Object.keys(of(sample))))].sort().slice(0, 12);
-  return names.map((name) => ({ name, values: view.samples.map((sample) => of(sample)[name] ?? 0) }));
 }

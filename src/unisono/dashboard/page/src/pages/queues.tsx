@@ -1,17 +1,23 @@
-// The tree of queues: what each uses of what it may use, who waits in it, and its spec to edit.
+// The tree of queues: what each uses of what it may use, who waits in it and until when, and its spec to edit.
 
 import { useState } from "preact/hooks";
 import type { Done, QueueLine, QueuesView, Share } from "../../generated/views";
+import { between, type Estimates, useEstimates, when } from "../components/estimate";
 import { Link } from "../components/link";
+import { SharesOverTime } from "../components/shares";
 import { Status } from "../components/status";
 import { go, useRoute, withQuery } from "../route";
 import { Failure, request } from "../session";
 import { useView } from "../stream";
-import { count, percent } from "../units";
+import { count, percent, resourceTitle } from "../units";
+
+const TITLES = ["Queue", "State", "Weight", "Waiting", "Running", "In use", "Next in line"];
+const NAMED = 5;
 
 export function Queues() {
   const live = useView<QueuesView>("/api/views/queues");
   const route = useRoute();
+  const estimates = useEstimates();
   const open = route.query.get("edit") ?? "";
   const view = live.view;
   const edited = view?.rows[open];
@@ -22,16 +28,27 @@ export function Queues() {
       {view?.ready && view.order.length === 0 && <p class="empty">There is no queue that you may see.</p>}
       {view?.ready && view.order.length > 0 && (
         <>
-          <p class="hint">
-            Bars: what is used, of the most that the queue or the cluster has; the line marks what is deserved.
-          </p>
-          <div class="scroll" tabIndex={0}>
+          <div class="actions">
+            <button type="button" disabled={estimates.busy} onClick={() => void estimates.ask()}>
+              {estimates.busy ? "Simulating …" : "Estimate starts"}
+            </button>
+            <span role="status" class={estimates.problem ? "problem" : "hint"}>
+              {estimates.problem || (estimates.told ? `by ${count(estimates.told.futures, "simulated future")}` : "")}
+            </span>
+            <span class="legend">
+              <i class="used" /> in use
+              <i class="mark-guarantee" /> guarantee
+              <i class="mark-deserved" /> deserved
+              <i class="mark-capability" /> capability
+            </span>
+          </div>
+          <div class="scroll" tabIndex={0} role="group" aria-label="Queues">
             <table aria-label="Queues">
               <thead>
                 <tr>
-                  {["Queue", "State", "Weight", "Waiting", "Running", "In use", "Next in line", ""].map((title) => (
-                    <th key={title} scope="col">
-                      {title || <span class="unseen">Edit</span>}
+                  {TITLES.map((title, index) => (
+                    <th key={title} scope="col" class={`${index > 1 && index < 5 ? "number" : ""} ${index === 1 || index === 2 ? "narrow" : ""}`}>
+                      {title}
                     </th>
                   ))}
                 </tr>
@@ -39,33 +56,7 @@ export function Queues() {
               <tbody>
                 {view.order.map((name) => {
                   const queue = view.rows[name];
-                  return (
-                    queue && (
-                      <tr key={name}>
-                        <td style={{ paddingLeft: `${0.6 + 1.2 * queue.depth}rem` }}>
-                          <Link to={`/jobs?queue=${encodeURIComponent(name)}`}>{name}</Link>
-                        </td>
-                        <td>{queue.state}</td>
-                        <td>{queue.weight}</td>
-                        <td>{queue.waiting || ""}</td>
-                        <td>{queue.running || ""}</td>
-                        <td>
-                          {queue.shares.map((share) => (
-                            <Shares key={share.name} share={share} />
-                          ))}
-                        </td>
-                        <td class="wrap">
-                          {queue.line.slice(0, 3).join(", ")}
-                          {queue.waiting > 3 ? ` and ${count(queue.waiting - 3, "other")}` : ""}
-                        </td>
-                        <td>
-                          <button type="button" onClick={() => go(withQuery(route, { edit: name }))}>
-                            Edit <span class="unseen">{name}</span>
-                          </button>
-                        </td>
-                      </tr>
-                    )
-                  );
+                  return queue && <Row key={name} queue={queue} estimates={estimates} open={open === name} />;
                 })}
               </tbody>
             </table>
@@ -77,21 +68,78 @@ export function Queues() {
   );
 }
 
+function Row(props: { queue: QueueLine; estimates: Estimates; open: boolean }) {
+  const { queue, estimates } = props;
+  const route = useRoute();
+  const until = estimates.told?.until ?? 0;
+  return (
+    <tr class={props.open ? "open" : ""}>
+      <td style={{ paddingLeft: `${0.6 + 1.2 * queue.depth}rem` }}>
+        <Link to={withQuery(route, { edit: queue.name })} title="Its shares over time, and its spec to edit">
+          {queue.name}
+        </Link>
+      </td>
+      <td class="narrow">{queue.state}</td>
+      <td class="number narrow">{queue.weight}</td>
+      <td class="number">
+        {queue.waiting > 0 && <Link to={`/jobs?${new URLSearchParams({ queue: queue.name, state: "waiting" })}`}>{queue.waiting}</Link>}
+      </td>
+      <td class="number">
+        {queue.running > 0 && <Link to={`/jobs?${new URLSearchParams({ queue: queue.name, state: "running" })}`}>{queue.running}</Link>}
+      </td>
+      <td class="free">
+        {queue.shares.map((share) => (
+          <Shares key={share.name} share={share} />
+        ))}
+      </td>
+      <td class="wrap">
+        {queue.line.length > 0 && (
+          <ol class="line">
+            {queue.line.slice(0, NAMED).map((job) => {
+              const told = estimates.of(job);
+              return (
+                <li key={job}>
+                  {job}
+                  {told && (
+                    <span class="hint" title={between(told, until)}>
+                      {" "}
+                      {when(told.before, until)}
+                    </span>
+                  )}
+                </li>
+              );
+            })}
+          </ol>
+        )}
+        {queue.waiting > NAMED ? `and ${count(queue.waiting - NAMED, "other")}` : ""}
+      </td>
+    </tr>
+  );
+}
+
+const MARKS = ["guarantee", "deserved", "capability"] as const;
+
 function Shares(props: { share: Share }) {
   const { share } = props;
-  const known = (["deserved", "guarantee", "capability"] as const).filter((part) => share[part]);
-  const text = `${share.name} ${share.used || "0"}${known.map((part) => `, ${part} ${share[part]}`).join("")}`;
+  const known = MARKS.filter((part) => share[part]);
+  const limits = known.map((part) => `${part} ${share[part]}`).join(", ");
+  const text = `${resourceTitle(share.name)}: ${share.used || "0"} of ${share.total}${limits ? `; ${limits}` : ""}`;
+  const full = share.capabilityPart > 0 && share.usedPart >= share.capabilityPart;
   return (
-    <div class="share">
-      <span class="bar" role="img" aria-label={text} title={text}>
-        <span
-          class={share.capabilityPart && share.usedPart >= share.capabilityPart ? "bar-fill full" : "bar-fill"}
-          style={{ width: percentOf(share.usedPart) }}
-        />
-        {share.deservedPart > 0 && <span class="bar-mark" style={{ left: percentOf(share.deservedPart) }} />}
-        <span class="bar-text">{percent(share.usedPart)}</span>
+    <div class="share" title={text}>
+      <span class="share-name">{share.name}</span>
+      <span class="bar" role="img" aria-label={text}>
+        <span class={full ? "bar-fill full" : "bar-fill"} style={{ width: percentOf(share.usedPart) }} />
+        {MARKS.map(
+          (part) =>
+            share[part] && <span key={part} class={`bar-mark mark-${part}`} style={{ left: `min(${percentOf(share[`${part}Part`])}, 100% - 3px)` }} />,
+        )}
       </span>
-      <span>{text}</span>
+      <span class="share-text">
+        {share.used || "0"}
+        <span class="hint">{share.capability ? ` of ${share.capability}` : share.deserved ? ` (deserves ${share.deserved})` : ""}</span>{" "}
+        <span class="unseen">{percent(share.usedPart)}</span>
+      </span>
     </div>
   );
 }
@@ -102,7 +150,7 @@ function percentOf(part: number): string {
 
 function Edit(props: { queue: QueueLine; onClose: () => void }) {
   const { queue } = props;
-  const [before] = useState(queue.spec);
+  const [before, setBefore] = useState(queue.spec);
   const [spec, setSpec] = useState(queue.spec);
   const [told, setTold] = useState("");
   const [failed, setFailed] = useState(false);
@@ -111,39 +159,42 @@ function Edit(props: { queue: QueueLine; onClose: () => void }) {
       const done = await request<Done>("POST", "/api/queue", { name: queue.name, spec, before, dryRun });
       setTold(done.message);
       setFailed(false);
+      if (!dryRun) setBefore(spec);
     } catch (error) {
       setTold(error instanceof Failure ? error.message : String(error));
       setFailed(true);
     }
   };
   return (
-    <section class="explanation" aria-label={`Edit queue ${queue.name}`}>
+    <section class="card" aria-label={`Queue ${queue.name}`}>
       <h2>Queue {queue.name}</h2>
-      {!queue.editable && <p class="hint">You may not change queues: the server will refuse it.</p>}
-      {before !== queue.spec && <p class="warning">It has changed since you began to edit.</p>}
-      <label>
-        spec, as YAML
-        <textarea
-          rows={14}
-          cols={60}
-          value={spec}
-          spellcheck={false}
-          onInput={(event) => setSpec(event.currentTarget.value)}
-        />
-      </label>
-      <div class="actions">
-        <button type="button" class="primary" onClick={() => void send(false)}>
-          Save
-        </button>
-        <button type="button" onClick={() => void send(true)}>
-          Check
-        </button>
-        <button type="button" onClick={props.onClose}>
-          Close
-        </button>
-        <span role="status" class={failed ? "problem" : ""}>
-          {told}
-        </span>
+      <div class="columns">
+        <div>
+          <h3>Shares over time</h3>
+          <SharesOverTime queue={queue.name} resources={queue.shares.length ? queue.shares.map((each) => each.name) : ["cpu"]} />
+        </div>
+        <div>
+          {!queue.editable && <p class="hint">You may not change queues: the server will refuse it.</p>}
+          {before !== queue.spec && told === "" && <p class="warning">It has changed since you began to edit.</p>}
+          <label class="wide">
+            spec, as YAML
+            <textarea rows={12} value={spec} spellcheck={false} onInput={(event) => setSpec(event.currentTarget.value)} />
+          </label>
+          <div class="actions">
+            <button type="button" class="primary" onClick={() => void send(false)}>
+              Save
+            </button>
+            <button type="button" onClick={() => void send(true)}>
+              Check
+            </button>
+            <button type="button" onClick={props.onClose}>
+              Close
+            </button>
+            <span role="status" class={failed ? "problem" : ""}>
+              {told}
+            </span>
+          </div>
+        </div>
       </div>
     </section>
   );

@@ -1,12 +1,16 @@
 // Signing in: with the one-time link of `unisono dashboard`, or with a token of the API server.
 
-import { useState } from "preact/hooks";
-import { Failure, signIn } from "../session";
+import { useEffect, useState } from "preact/hooks";
+import { Failure, signIn, wasSignedOut } from "../session";
 
 /** `problem`: why a link did not work. */
 export function SignIn(props: { problem: string }) {
   const [problem, setProblem] = useState(props.problem);
   const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    // Who has signed out, or comes with a link that was no good, does not want to be signed in again at once.
+    if (!props.problem && !wasSignedOut()) signIn({}).catch(() => undefined);
+  }, []);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);

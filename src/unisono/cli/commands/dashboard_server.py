@@ -1,0 +1,81 @@
+"""``unisono dashboard-server``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from unisono.cli.components import log_level_option
+
+
+@click.command("dashboard-server")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option(
+    "--certificate-authority",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="In a pod without a service account: the authority of the API server that the pod's environment names.",
+)
+@click.option(
+    "--serve",
+    default="127.0.0.1:8090",
+    show_default=True,
+    help="HOST:PORT of the page; :8090 for browsers on other machines.",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="A name under which browsers reach it, beside localhost; can be given several times.",
+)
+@click.option("--behind-https", is_flag=True, help="Browsers reach it over HTTPS, through a proxy.")
+@click.option(
+    "--token-header",
+    default="",
+    metavar="HEADER",
+    help="Header in which an authenticating proxy sends the user's token of the API server, such as Authorization.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8084",
+    show_default=True,
+    help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
+)
+@log_level_option
+def command(
+    kubeconfig: Path | None,
+    context: str | None,
+    certificate_authority: Path | None,
+    serve: str,
+    names: tuple[str, ...],
+    behind_https: bool,
+    token_header: str,
+    listen: str,
+    log_level: str,
+) -> None:
+    """Serve the dashboard on a cluster, for all who have a token of its API server.
+
+    It has no credentials of its own: of the cluster that it is given it keeps address and trust alone.
+    """
+    import asyncio
+
+    from unisono.cli.components import until_signal
+    from unisono.dashboard.cluster import DashboardPart, cluster_without_account
+    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
+    from unisono.dashboard.http.sessions import without_credentials
+    from unisono.kube.kubeconfig import load
+    from unisono.standalone.component import Component, ComponentOptions
+    from unisono.standalone.logs import configure_logs
+
+    if not is_built():
+        raise click.ClickException(HOW_TO_BUILD)
+    configure_logs(level=log_level)
+    if certificate_authority is not None:
+        config = cluster_without_account(certificate_authority)
+    else:
+        config = without_credentials(load(kubeconfig, context=context))
+    part = DashboardPart(config, serve, names, secure=behind_https, token_header=token_header)
+    options = ComponentOptions(listen=listen.strip())
+    asyncio.run(until_signal(Component("unisono-dashboard", config, lambda *_: part, options)))

@@ -1,0 +1,100 @@
+"""Shares of queues over time, as so many points as a chart can show (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from unisono.history.records import CLUSTER, Share
+from unisono.history.report import Window
+
+MOST_POINTS = 500
+_LEAST_STEP = 1000
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """One resource of one queue, or of the cluster; amounts in engine units, one for each point.
+
+    Attributes:
+        queue: name; empty for the cluster.
+        resource: name.
+        used: mean of what pods of the queue itself held.
+        deserved, capability: what its specification said, at the end of each step.
+        capacity: of all nodes; of the cluster alone.
+
+    """
+
+    queue: str
+    resource: str
+    used: list[int] = []
+    deserved: list[int] = []
+    capability: list[int] = []
+    capacity: list[int] = []
+
+
+class Series(msgspec.Struct):
+    """Shares over time.
+
+    Attributes:
+        times: where each step ends, in seconds since 1970.
+        lines: of each queue and resource.
+
+    """
+
+    times: list[float]
+    lines: list[Line]
+
+
+def steps(window: Window, points: int) -> list[tuple[int, int]]:
+    """The window, up to now, in that many equal steps; fewer where they would be below a second."""
+    end = min(window.end, window.now)
+    length = end - window.start
+    number = max(1, min(points, MOST_POINTS, length // _LEAST_STEP))
+    edges = [window.start + length * each // number for each in range(number + 1)]
+    return [(low, high) for low, high in pairwise(edges) if high > low]
+
+
+def line(shares: Sequence[Share], times: Sequence[tuple[int, int]]) -> Line:
+    """The line of one queue's shares of one resource.
+
+    Args:
+        shares: in the order of time; each holds until the next.
+        times: steps, in milliseconds since 1970.
+
+    """
+    found = Line(shares[0].queue, shares[0].resource)
+    at = -1
+    for low, high in times:
+        while at + 1 < len(shares) and shares[at + 1].at <= low:
+            at += 1
+        sums, last = 0, at
+        begin = low
+        for following in range(at + 1, len(shares) + 1):
+            until = min(high, shares[following].at) if following < len(shares) else high
+            if last >= 0:
+                sums += shares[last].used * (until - begin)
+            if until >= high:
+                break
+            begin, last = until, following
+        ends = shares[last] if last >= 0 else Share(0, "", "")
+        found.used.append(round(sums / (high - low)))
+        found.deserved.append(ends.deserved)
+        found.capability.append(ends.capability)
+        found.capacity.append(ends.capacity)
+    return _without_zeros(found)
+
+
+def _without_zeros(found: Line) -> Line:
+    for name in ("deserved", "capability", "capacity"):
+        if not any(getattr(found, name)):
+            setattr(found, name, [])
+    return found
+
+
+def series(groups: Iterable[Sequence[Share]], times: Sequence[tuple[int, int]]) -> Series:
+    """All lines that are not zero all the time."""
+    lines = [line(shares, times) for shares in groups if shares]
+    shown = [each for each in lines if any(each.used) or each.deserved or each.capability or each.queue == CLUSTER]
+    return Series([high / 1000 for _, high in times], shown)

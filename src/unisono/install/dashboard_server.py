@@ -1,0 +1,88 @@
+"""The dashboard's Deployment: one replica, since sessions are kept in memory, and an account without any rights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.install.options import InstallOptions, labels, selector
+from unisono.install.workloads import HARDENED, POD_SECURITY, probe
+
+NAME = "unisono-dashboard"
+COMPONENT = "dashboard"
+PAGE_PORT, STATUS_PORT = 8090, 8084
+_TRUST = "/etc/unisono"
+# Every namespace has it: who signs the API server's certificate.
+_AUTHORITY = "kube-root-ca.crt"
+
+
+def dashboard_server(options: InstallOptions) -> list[dict[str, Any]]:
+    """ServiceAccount, Service and Deployment; nothing is bound to the account, and its token is not mounted."""
+    meta = {"name": NAME, "namespace": options.namespace, "labels": labels(COMPONENT)}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
+        {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": _service()},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta,
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": selector(COMPONENT)},
+                "template": {"metadata": {"labels": labels(COMPONENT)}, "spec": _pod(options)},
+            },
+        },
+    ]
+
+
+def arguments(options: InstallOptions) -> list[str]:
+    """The command line."""
+    return [
+        "dashboard-server",
+        f"--listen=:{STATUS_PORT}",
+        f"--serve=:{PAGE_PORT}",
+        f"--certificate-authority={_TRUST}/ca.crt",
+        *(f"--name={name}" for name in options.dashboard_names),
+        *(["--behind-https"] if options.dashboard_names else []),
+        *([f"--token-header={options.dashboard_token_header}"] if options.dashboard_token_header else []),
+    ]
+
+
+def _service() -> dict[str, Any]:
+    ports = [
+        {"name": "http", "port": PAGE_PORT, "targetPort": "http"},
+        {"name": "metrics", "port": STATUS_PORT, "targetPort": "metrics"},
+    ]
+    return {"selector": selector(COMPONENT), "ports": ports}
+
+
+def _pod(options: InstallOptions) -> dict[str, Any]:
+    return {
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": POD_SECURITY,
+        "containers": [
+            {
+                "name": COMPONENT,
+                "image": options.image,
+                "args": arguments(options),
+                "ports": [
+                    {"name": "http", "containerPort": PAGE_PORT},
+                    {"name": "metrics", "containerPort": STATUS_PORT},
+                ],
+                "livenessProbe": probe("/livez", failures=6),
+                "readinessProbe": probe("/readyz", failures=3),
+                "startupProbe": probe("/livez", failures=60, period=2),
+                "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+                "securityContext": HARDENED,
+                "volumeMounts": [
+                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  # nosec B108 # the pod's own volume
+                    {"name": "trust", "mountPath": _TRUST, "readOnly": True},
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "trust", "configMap": {"name": _AUTHORITY, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        ],
+    }
