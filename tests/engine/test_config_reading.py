@@ -57,7 +57,7 @@ def test_default_is_that_of_the_helm_chart() -> None:
     assert config.actions == ("enqueue", "allocate", "backfill")
     assert [[plugin.name for plugin in tier] for tier in config.tiers] == [
         ["priority", "gang", "conformance"],
-        ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"],
+        ["overcommit", "drf", "predicates", "proportion", "deviceshare", "nodeorder", "binpack"],  # deviceshare is ours
     ]
     assert [p.name for p in config.plugins if not p.flags.preemptable] == ["gang", "drf"]
 

@@ -17,6 +17,7 @@ from unisono.api.annotations import CARDS
 from unisono.api.core import Container, Node, Pod, ResourceRequirements
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.registry import create
 from unisono.engine.verdict import Cause
@@ -502,3 +503,42 @@ def test_cards_are_never_over_and_gangs_never_half(
             held[bind.node, card, 1] += cores
         assert all(amount <= (100 if kind else 16) for (_, _, kind), amount in held.items())
         confirm(state, decisions)
+
+
+# ---- as far as nodes offer cards
+
+
+OFFERS: dict[str, tuple[list[Node], dict[str, int], bool]] = {
+    "Alibaba's": ([shared("n1")], {MEM: 12}, True),
+    "HAMi's": ([vnode("n1", vcard("a"), vcard("b"))], {f"{VGPU}number": 1, f"{VGPU}memory": 12000}, True),
+    "Volcano's": (
+        [build.node("n1", **{"volcano.sh/gpu-memory": 32, "volcano.sh/gpu-number": 2})],
+        {"volcano.sh/gpu-memory": 12},
+        True,
+    ),
+    "memory without a number of cards": ([build.node("n1", **{MEM: 32})], {MEM: 10}, False),
+    "vGPUs that are not listed": (
+        [build.node("n1", **{f"{VGPU}number": 20, f"{VGPU}memory": 20})],
+        {f"{VGPU}memory": 6},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "limits", "by_card"), OFFERS.values(), ids=OFFERS)
+def test_the_default_configuration_looks_at_cards_as_soon_as_a_node_lists_them(
+    nodes: list[Node], limits: dict[str, int], by_card: bool
+) -> None:
+    """Two cards take one such pod each, and their sum would take more."""
+    state = build.cluster(nodes, [single(f"p{at}", {**limits, "cpu": 0}) for at in range(3)])
+    decisions = run(state, default_config())
+    assert len(decisions.binds) == (2 if by_card else 3)
+    assert all(bool(bind.annotations) is by_card for bind in decisions.binds)
+
+
+def test_cards_that_come_later_are_seen() -> None:
+    state = build.cluster([build.node("n0", cpu=4)], [single("p", {MEM: 12})])
+    assert run(state, default_config()).binds == []
+    state.apply("ADDED", kinds.NODES, shared("n1"))
+    (bind,) = run(state, default_config()).binds
+    assert bind.node == "n1" and bind.annotations

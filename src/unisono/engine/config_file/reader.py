@@ -37,6 +37,9 @@ tiers:
   - name: proportion
     arguments:
       proportion.firstGang: true
+  - name: deviceshare
+    arguments:
+      deviceshare.AutoEnable: true
   - name: nodeorder
   - name: binpack
 """
@@ -48,7 +51,10 @@ NODE_ORDER = "nodeorder"
 
 
 def default_config() -> SchedulerConfig:
-    """What runs without a file: what Volcano's Helm chart installs, and gangs may exceed the share of an idle queue."""
+    """What runs without a file: what Volcano's Helm chart installs, and gangs may exceed the share of an idle queue.
+
+    Shared cards are placed one by one where nodes have some.
+    """
     return load_config(DEFAULT_TEXT, "default configuration")
 
 

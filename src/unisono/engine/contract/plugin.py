@@ -130,6 +130,10 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
 
     # ---- session
 
+    def needed(self, session: Session) -> bool:
+        """Whether the plug-in has anything to do in this session; it is not opened, and asked nothing, where not."""
+        return True
+
     def open(self, session: Session) -> None:
         """Called once before any other hook; keep ``session`` when later hooks need it.
 

@@ -191,8 +191,21 @@ class PluginTiers:
     def open(self, session: Session) -> None:
         """Open every plug-in; one that fails is asked nothing, and what it would refuse is refused."""
         self.guard.session = session
-        if self._lifecycle("open", session):
+        idle = {plugin for plugin in self.plugins() if not self._needed(plugin, session)}
+        if idle:
+            self.tiers = [[plugin for plugin in tier if plugin not in idle] for tier in self.tiers]
+        if self._lifecycle("open", session) or idle:
             self._resolve()
+
+    def _needed(self, plugin: Plugin, session: Session) -> bool:
+        """Whether a plug-in takes part in the session; one that fails in the answer does."""
+        if type(plugin).needed is Plugin.needed or self.guard.dead(plugin):
+            return True
+        try:
+            return bool(plugin.needed(session))
+        except Exception as error:
+            self.guard.kill(plugin, "needed", error)
+            return True
 
     def close(self, session: Session) -> None:
         """Close every plug-in; what comes later in the cycle is still asked of one that fails in that."""

@@ -308,6 +308,13 @@ class _Layouts(dict[tuple[Hashable, ...], _Layout]):
     """Layouts by family and what it knows of the cluster."""
 
 
+def is_offered(family: Family, session: Session) -> bool:
+    """Whether any node has cards of a family."""
+    nodes = session.nodes.table
+    row = nodes.registry.find(family.offered)
+    return row is not None and bool(nodes.allocatable[row].any()) and bool(_layout(family, session).columns)
+
+
 def _layout(family: Family, session: Session) -> _Layout:
     nodes = session.nodes.table
     key = (family.name, getattr(family, "known", ()))

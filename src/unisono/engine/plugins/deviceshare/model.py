@@ -116,12 +116,14 @@ class Family(Protocol):
         name: for messages.
         order: of cards, when no policy is configured.
         short: why a node whose cards are too full is refused.
+        offered: resource that every node with such cards offers.
 
     """
 
     name: str
     order: Order
     short: Reason
+    offered: str
 
     def cards(self, facts: NodeFacts) -> NodeCards | None:
         """The node's cards; None when it has none of this family."""

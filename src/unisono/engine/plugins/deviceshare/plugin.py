@@ -20,7 +20,7 @@ from unisono.engine.answers import FloatArray, Reason, Scope, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
+from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook, is_offered
 from unisono.engine.plugins.deviceshare.exclusive import Rules, read_rules
 from unisono.engine.plugins.deviceshare.mig import KNOWN, read_models
 from unisono.engine.plugins.deviceshare.model import Family, Order
@@ -38,6 +38,7 @@ _VGPU = Argument("deviceshare.VGPUEnable", "bool", False, "volcano.sh/vgpu-*, by
 _ALIYUN = Argument("deviceshare.AliyunGPUShareEnable", "bool", True, "aliyun.com/gpu-mem, by card")
 _QGPU = Argument("deviceshare.QGPUEnable", "bool", True, "tke.cloud.tencent.com/qgpu-*, by card")
 _MILLI = Argument("deviceshare.GPUMilliEnable", "bool", True, "alibabacloud.com/gpu-milli, by card")
+_AUTO = Argument("deviceshare.AutoEnable", "bool", False, "every family that nodes offer, and nothing without any")
 _POLICY = Argument("deviceshare.SchedulePolicy", "text", "", "binpack or spread: order of cards, and what scores")
 _WEIGHT = Argument("deviceshare.ScheduleWeight", "int", 0, "multiplies the score; 0: cards do not influence the choice")
 _GEOMETRIES = Argument(
@@ -68,6 +69,7 @@ class DeviceSharePlugin(Plugin):
         _ALIYUN,
         _QGPU,
         _MILLI,
+        _AUTO,
         _POLICY,
         _WEIGHT,
         _GEOMETRIES,
@@ -120,12 +122,27 @@ class DeviceSharePlugin(Plugin):
         ]
         return [family for argument, family in families if self._value(argument)]
 
+    def _offered(self, session: Session) -> list[Family]:
+        """Families of which some node has cards; whole cards of ``volcano.sh/gpu-number`` need no book."""
+        families = (
+            GpuMemory(),
+            VirtualGpus(self._known, self._rules),
+            AliyunGpuMemory(),
+            QGpu(),
+            GpuMilli(),
+        )
+        return [family for family in families if is_offered(family, session)]
+
+    def needed(self, session: Session) -> bool:
+        """With ``deviceshare.AutoEnable`` only where a node has shared cards."""
+        return not self._value(_AUTO) or bool(self._offered(session))
+
     def open(self, session: Session) -> None:
         """Say which families of resource names are kept by card."""
         self.now = session.now
         self.names = session.nodes.table.names
         self.book = DeviceBook.of(session)
-        for family in self._families():
+        for family in self._offered(session) if self._value(_AUTO) else self._families():
             self.book.use(family, _POLICIES[self.policy])
 
     def concerns(self, pod_class: PodClass) -> bool:

@@ -50,6 +50,7 @@ class _Uniform(ABC):
     """What the families share: any card will do, and one annotation holds the numbers of the pod's cards."""
 
     name = ""
+    offered = ""
     order = Order.FIRST
     short = MEMORY_SHORT
     key = CARDS
@@ -93,6 +94,7 @@ class GpuMemory(_Uniform):
 
     name = "gpu-memory"
     MEMORY, NUMBER = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
+    offered = MEMORY
     UNHEALTHY, TIME = "volcano.sh/gpu-unhealthy-ids", "volcano.sh/predicate-time"
     key = "volcano.sh/gpu-index"
     _names = frozenset((MEMORY,))
@@ -131,6 +133,7 @@ class AliyunGpuMemory(_Uniform):
     order = Order.BEST_FIT
     short = Reason("node(s) had no GPU with enough free memory or cores", cause=Cause.NODES_FULL)
     MEMORY, COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+    offered = MEMORY
     CORES = ("aliyun.com/gpu-core.percentage", "aliyun.com/gpu-core")
     key = "ALIYUN_COM_GPU_MEM_IDX"
     _names = frozenset((MEMORY,))
@@ -165,6 +168,7 @@ class QGpu(_Uniform):
     order = Order.BEST_FIT
     short = Reason("node(s) had no GPU with enough free memory or cores", cause=Cause.NODES_FULL)
     CORES, MEMORY = "tke.cloud.tencent.com/qgpu-core", "tke.cloud.tencent.com/qgpu-memory"
+    offered = CORES
     SHARES = 16
     _names = frozenset((CORES, MEMORY))
 
@@ -193,6 +197,7 @@ class GpuMilli(_Uniform):
     order = Order.BEST_FIT
     short = Reason("node(s) had too few GPUs with a large enough free part", cause=Cause.NODES_FULL)
     MILLI, COUNT = GPU_MILLI, GPU_COUNT
+    offered = MILLI
     key = "alibabacloud.com/gpu-index"
     separator = "-"
     _names = frozenset((MILLI,))

@@ -34,6 +34,7 @@ class VirtualGpus:
     """The family; ``known`` says how models of cards are cut in MIG mode, ``rules`` which pods share no card."""
 
     name = "vgpu"
+    offered = NUMBER
     order = Order.LAST
     short = Reason("node(s) had no GPU with enough free memory, cores or shares", cause=Cause.NODES_FULL)
 

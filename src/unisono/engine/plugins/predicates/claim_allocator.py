@@ -22,7 +22,7 @@ from unisono.api.core import (
 from unisono.api.fields import Quantity
 from unisono.engine.plugins.predicates.device_inventory import Unit, attribute
 from unisono.engine.plugins.predicates.device_selectors import Selector, SelectorError, compile_selector
-from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DeviceBook, full_names, portions
+from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DevicesInUse, full_names, portions
 
 MOST_DEVICES = 32
 """Devices of one claim."""
@@ -151,7 +151,7 @@ Wanted = Sequence[tuple[ClaimPlan, tuple[Want, ...]]]
 class _Search:
     """One search on one node."""
 
-    def __init__(self, units: Sequence[Unit], free: Sequence[Unit], book: DeviceBook, incomplete: bool) -> None:
+    def __init__(self, units: Sequence[Unit], free: Sequence[Unit], book: DevicesInUse, incomplete: bool) -> None:
         self.units = units
         self.free = free
         self.book = book
@@ -287,7 +287,7 @@ def allocate(
     plans: Sequence[ClaimPlan],
     units: Sequence[Unit],
     free: Sequence[Unit],
-    book: DeviceBook,
+    book: DevicesInUse,
     *,
     incomplete: bool = False,
 ) -> Given | None:

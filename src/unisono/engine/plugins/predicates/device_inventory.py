@@ -20,8 +20,8 @@ from unisono.engine.plugins.predicates.device_shares import (
     Amounts,
     Capacity,
     CounterName,
-    DeviceBook,
     DeviceName,
+    DevicesInUse,
     consumed_by,
     full_name,
 )
@@ -78,7 +78,7 @@ class Inventory:
         self._nodes = nodes
         self.by_node: list[list[Unit]] = [[] for _ in range(nodes.size)]
         self.incomplete: BoolArray = np.zeros(nodes.size, dtype=np.bool_)
-        self.book = DeviceBook()
+        self.book = DevicesInUse()
         self.plain: BoolArray = np.ones(nodes.size, dtype=np.bool_)
         self._units: dict[DeviceName, Unit] = {}
         self._kinds: dict[bytes, int] = {}

@@ -74,7 +74,7 @@ def portions(capacity: Mapping[str, Capacity], asked: Amounts) -> Amounts | None
 
 
 @dataclass(slots=True)
-class DeviceBook:
+class DevicesInUse:
     """What is in use.
 
     Attributes:
