@@ -193,7 +193,10 @@ tiers:
 @pytest.mark.parametrize(
     ("strategies", "message"),
     [
-        ([{"name": "shortLifeTimeFirst"}], "unknown strategy shortLifeTimeFirst; strategies are lowNodeUtilization"),
+        (
+            [{"name": "shortLifeTimeFirst"}],
+            "unknown strategy shortLifeTimeFirst; strategies are highNodeUtilization, lowNode",
+        ),
         (["lowNodeUtilization"], "unknown strategy None"),
         ([{"name": "lowNodeUtilization", "params": {"threshold": {}}}], "has no parameter threshold"),
         (

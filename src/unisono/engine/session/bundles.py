@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,12 @@ class Surplus:
             for group in groups_of(session, job):
                 self.groups[group.key] = group.count(_READY) - group.minimum
                 self.group_of |= {task.key: group.key for task in group.tasks}
+
+    def copy(self) -> Surplus:
+        """The same, to try something."""
+        found = copy(self)
+        found.roles, found.groups = dict(self.roles), dict(self.groups)
+        return found
 
     def take(self, task: Task) -> bool:
         """Whether the task can go; then it is counted as gone."""

@@ -28,6 +28,16 @@ class Spares:
         self._left: dict[str, Surplus] = {}
         self._budget: dict[str, int] = {}
 
+    def copy(self) -> Spares:
+        """The same, to try something."""
+        found = Spares(self._session)
+        found._left, found._budget = {key: one.copy() for key, one in self._left.items()}, dict(self._budget)
+        return found
+
+    def become(self, other: Spares) -> None:
+        """Take over what was tried on a copy."""
+        self._left, self._budget = other._left, other._budget
+
     def take(self, task: Task) -> bool:
         """Whether the pod can go; then it counts as gone. A job of a single pod can be moved: no others wait for it."""
         job = self._session.job(task.job)
@@ -54,6 +64,16 @@ class Room:
         self._session = session
         self._idle = np.maximum(session.nodes.future_idle, 0).copy()
         self._open: dict[int, BoolArray] = {}
+
+    def copy(self) -> Room:
+        """The same, to try something."""
+        found = Room.__new__(Room)
+        found._session, found._idle, found._open = self._session, self._idle.copy(), self._open
+        return found
+
+    def become(self, other: Room) -> None:
+        """Take over what was tried on a copy."""
+        self._idle = other._idle
 
     def open(self, pod_class: PodClass) -> BoolArray:
         """``[N]`` nodes that selectors, affinity, taints, cordons and readiness let the class use."""

@@ -69,7 +69,7 @@ class LowNodeUtilization:
             raise ConfigError(f"{_OWNER}: thresholdPriorityClassName must be a name, nodeFit true or false")
         return cls(low, target, number, _CRITICAL if priority is None else priority, named, fit)
 
-    def choose(self, session: Session, candidates: Sequence[Task]) -> list[Task]:
+    def choose(self, session: Session, candidates: Sequence[Task], spares: Spares) -> list[Task]:
         """Which of the running pods to move."""
         nodes = session.nodes
         percent = _load(session)
@@ -79,7 +79,7 @@ class LowNodeUtilization:
         high = known & ~low & (percent > np.array(self.target)[:, None]).any(axis=0)
         if int(low.sum()) <= self.least_low or low.all() or not high.any():
             return []
-        plan = _Moves(session, self, percent, low)
+        plan = _Moves(session, self, percent, low, spares)
         pods: dict[str, list[Task]] = {}
         limit = self._priority_limit(session)
         for task in candidates:
@@ -100,7 +100,9 @@ class LowNodeUtilization:
 class _Moves:
     """Pods taken from high nodes, and what is left of the room on low ones."""
 
-    def __init__(self, session: Session, strategy: LowNodeUtilization, percent: FloatArray, low: BoolArray) -> None:
+    def __init__(
+        self, session: Session, strategy: LowNodeUtilization, percent: FloatArray, low: BoolArray, spares: Spares
+    ) -> None:
         self.session = session
         self.strategy = strategy
         self.percent = percent.copy()
@@ -111,7 +113,7 @@ class _Moves:
         room = (np.array(strategy.target)[:, None] - percent) / 100.0 * self._capacity
         self._room = np.where(low, np.nan_to_num(room), 0.0)
         self._free = Room(session)
-        self._spares = Spares(session)
+        self._spares = spares
 
     def move(self, task: Task, column: int) -> None:
         """Take a pod off its node if another node can take it, its job can miss it, and the node is relieved by it."""

@@ -19,8 +19,10 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.rescheduling.common import Spares
+from unisono.engine.plugins.rescheduling.high_node_utilization import HighNodeUtilization
 from unisono.engine.plugins.rescheduling.low_node_utilization import LowNodeUtilization
-from unisono.engine.plugins.rescheduling.single_pods import DUPLICATES, NODE_AFFINITY, POD_LIFE_TIME, SinglePods
+from unisono.engine.plugins.rescheduling.single_pods import NAMES, SinglePods
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,10 +36,11 @@ _PERIOD = Argument(
 )
 _STRATEGIES = Argument("strategies", "list", None, "what to look for, a list of `{name, params}`; see below")
 
-_Strategy = LowNodeUtilization | SinglePods
+_Strategy = LowNodeUtilization | HighNodeUtilization | SinglePods
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], _Strategy]] = {
     "lowNodeUtilization": LowNodeUtilization.read,
-    **{name: partial(SinglePods.read, name) for name in (POD_LIFE_TIME, DUPLICATES, NODE_AFFINITY)},
+    "highNodeUtilization": HighNodeUtilization.read,
+    **{name: partial(SinglePods.read, name) for name in NAMES},
 }
 
 
@@ -77,7 +80,11 @@ class ReschedulingPlugin(Plugin):
             return None
         last.at = now
         settled = [task for task in candidates if now - (task.since or task.created) >= self.interval]
-        named = {task.key for strategy in self.strategies for task in strategy.choose(self.session, settled)}
+        named: set[str] = set()
+        spares = Spares(self.session)  # what one strategy takes of a job is gone for the next one
+        for strategy in self.strategies:
+            left = [task for task in settled if task.key not in named]
+            named.update(task.key for task in strategy.choose(self.session, left, spares))
         return np.array([task.key in named for task in candidates], dtype=np.bool_)
 
 
