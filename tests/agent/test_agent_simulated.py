@@ -266,6 +266,13 @@ def test_script(annotations: dict[str, str], seconds: float, code: int) -> None:
     ("change", "message"),
     [
         ({"name": "Big"}, "[0].name: 'Big' is not a node name"),
+        ({"name": "n" * 64}, "must be no more than 63"),
+        ({"name": "n" * 62, "count": 11}, "must be no more than 63"),
+        ({"name": "n", "labels": {"zone": "not a value"}}, "[0]: the node n-2 would be refused: metadata.labels"),
+        (
+            {"name": "n", "taints": [{"key": "a b", "effect": "NoSchedule"}]},
+            "[0]: the node n-2 would be refused: spec.taints",
+        ),
         ({"name": None}, "[0].name"),
         ({"count": 0}, "[0].count: 0 is not a number from 1"),
         ({"count": "3"}, "[0].count"),

@@ -67,3 +67,19 @@ def test_who_waits_for_a_slow_start_is_told_once_where_to_look(
     assert written.out == "", "what programs read is the address alone"
     assert written.err.count("is starting") == 1
     assert str(data.log) in written.err
+
+
+def test_a_start_that_takes_too_long_says_what_it_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([0.0, 1.0, 1e6])
+    monkeypatch.setattr(up.time, "monotonic", lambda: next(looks))
+    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    data = DataDir.at(tmp_path)
+    data.kubeconfig.touch()
+
+    async def unready(_: DataDir) -> str:
+        return "simulated nodes not ready"
+
+    monkeypatch.setattr(up, "_unready", unready)
+    monkeypatch.setattr(up.asyncio, "run", lambda work: "simulated nodes not ready" if not work.close() else "")
+    with pytest.raises(up.StartFailed, match=r"within 180 s \(simulated nodes not ready\): see"):
+        up._await_ready(data, SlowChild(looks=9), 0, [])  # type: ignore[arg-type]

@@ -27,10 +27,15 @@ from typing import Any
 import msgspec
 
 from unisono.agent.simulated.devices import parse_devices
-from unisono.api.core import Device, Taint
+from unisono.api import core
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Device, Node, Taint
 from unisono.api.fields import NAME_PATTERN
+from unisono.api.keys import HOSTNAME
+from unisono.api.kinds import NODES
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import to_units, to_wire
+from unisono.api.validation import validate
 from unisono.errors import ConfigError
 
 _CLOUD_FIELDS = ("min", "max", "price", "spot", "bootSeconds")
@@ -121,7 +126,20 @@ def _group(item: Any, where: str, file: str) -> NodeSpec:
         taints=_taints(item.get("taints") or [], f"{where}.taints", file),
         devices=parse_devices(item.get("devices") or {}, f"{where}.devices", file),
     )
-    return replace(spec, cloud=_cloud(item, spec, where, file)) if any(key in item for key in _CLOUD_FIELDS) else spec
+    if any(key in item for key in _CLOUD_FIELDS):
+        spec = replace(spec, cloud=_cloud(item, spec, where, file))
+    _check_node(spec, where, file)
+    return spec
+
+
+def _check_node(spec: NodeSpec, where: str, file: str) -> None:
+    """What the API would refuse is told here: afterwards the node would be registered in vain for ever."""
+    most = (spec.cloud.most if spec.cloud else spec.count) - 1
+    name = f"{spec.name}-{most}" if most > 0 else spec.name
+    meta = ObjectMeta(name=name, labels={HOSTNAME: name, **spec.labels})
+    node = Node(metadata=meta, spec=core.NodeSpec(taints=list(spec.taints) or None))
+    for error in validate(NODES, node):
+        raise ConfigError(f"{where}: the node {name} would be refused: {error.message()}.", file=file, key="name")
 
 
 def _cloud(item: dict[Any, Any], spec: NodeSpec, where: str, file: str) -> CloudSpec:

@@ -293,7 +293,7 @@ def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends:
         ends: gets the signals that ask this process to end.
     """
     began = time.monotonic()
-    told_why = False
+    told_why, missing = False, ""
     while (waited := time.monotonic() - began) < READY_SECONDS:
         if waited > PATIENCE_SECONDS and not told_why:
             told_why = True
@@ -304,13 +304,16 @@ def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends:
             reason = _last_words(data.log, told) or f"it ended at once with code {child.returncode}"
             end = "\n" if "\n" in reason else ". "
             raise StartFailed(f"The control plane did not start: {reason.rstrip('.')}{end}Its log is {data.log}.")
-        if data.kubeconfig.exists() and asyncio.run(_ready(data)):
+        if data.kubeconfig.exists():
             from unisono.kube.kubeconfig import load
 
-            click.echo(_welcome(data, load(data.kubeconfig).server))
-            return
+            missing = asyncio.run(_unready(data))
+            if not missing:
+                click.echo(_welcome(data, load(data.kubeconfig).server))
+                return
         time.sleep(POLL_SECONDS)
-    raise StartFailed(f"The control plane did not become ready within {READY_SECONDS:g} s: see {data.log}.")
+    why = f" ({missing})" if missing else ""
+    raise StartFailed(f"The control plane did not become ready within {READY_SECONDS:g} s{why}: see {data.log}.")
 
 
 def _last_words(log: Path, start: int) -> str:
@@ -326,16 +329,20 @@ def _last_words(log: Path, start: int) -> str:
     return "\n".join(last).removeprefix("Error:").strip()
 
 
-async def _ready(data: DataDir) -> bool:
+async def _unready(data: DataDir) -> str:
+    """What the server says that it waits for; empty where it is ready."""
     from unisono.errors import ApiError
     from unisono.kube.http import HttpClient
     from unisono.kube.kubeconfig import load
 
     client = HttpClient(load(data.kubeconfig))
     try:
-        status, _, _ = await client.request("GET", "/readyz")
-    except ApiError:
-        return False
+        status, _, body = await client.request("GET", "/readyz")
+    except ApiError as error:
+        return error.message
     finally:
         await client.close()
-    return status == 200
+    if status == 200:
+        return ""
+    failed = [line.removeprefix("[-]") for line in body.decode(errors="replace").splitlines() if line.startswith("[-]")]
+    return ", ".join(failed) or f"/readyz answers {status}"
