@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 from agent_node import Node, manifest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.memory import MemoryClient
 from unisono.agent.devices.gpus import Gpu, MigInstance, find_gpus, gpu_labels, inventory
@@ -197,6 +199,9 @@ class FakeNvml(ModuleType):
             "nvmlDeviceGetMaxMigDeviceCount": lambda _: 7,
             "nvmlDeviceGetMigDeviceHandleByIndex": _part,
             "nvmlDeviceGetAttributes": _attributes,
+            "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(
+                busId=f"00000000:{17 + int(handle[-1])}:00.0".encode()
+            ),
             "nvmlDeviceGetRemappedRows": lambda handle: [0, 1, 0, 1] if handle == "card-2" else [0, 0, 0, 0],
         }[name]
 
@@ -218,9 +223,16 @@ def _attributes(part: str) -> Any:
     return SimpleNamespace(gpuInstanceSliceCount=slices, computeInstanceSliceCount=computing, memorySizeMB=memory)
 
 
-def test_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    whole, divided, failed = find_gpus()
+    real = "devices/pci0000:16/0000:16:01.0/0000:17:00.0"
+    write(tmp_path, {f"{real}/numa_node": "1", "bus/pci/devices/0000:17:00.0": f"->../../../{real}"})
+    whole, divided, failed = find_gpus(tmp_path)
+    assert [(each.numa, each.root) for each in (whole, divided)] == [(1, "pci0000:16"), (None, "")]
+    (device,) = inventory((whole,)).devices
+    assert (device.numa, device.root) == (1, "pci0000:16")
+    pci_root = (card_devices((whole,))[0].attributes or {})["resource.kubernetes.io/pcieRoot"]
+    assert pci_root.string_value == "pci0000:16"
     assert (whole.divided, whole.healthy, failed.healthy) == (False, True, False)
     assert [each.profile for each in divided.instances] == ["3g.40gb", "1g.10gb", "1c.3g.40gb"]
     found = inventory((whole, divided, failed))
@@ -296,3 +308,60 @@ async def test_containers_see_their_devices_alone(tmp_path: Path) -> None:
         assert (await node.phase("three", "Failed")).status.reason == "OutOfamd.com/gpu"
     finally:
         await node.stop()
+
+
+# --- close together ------------------------------------------------------------------------------------------------
+
+
+def board(*places: tuple[int | None, str], resource: str = "gpu") -> list[Accelerator]:
+    """Devices ``gpu0``, ``gpu1``, ... at these NUMA nodes and PCI roots."""
+    return [
+        Accelerator(f"{resource}{at}", resource, str(at), numa=numa, root=root)
+        for at, (numa, root) in enumerate(places)
+    ]
+
+
+A, B, C = (0, "pci0000:10"), (0, "pci0000:20"), (1, "pci0000:80")
+SERVER = [*board(A, A, B, B, C, C), *board(C, B, A, resource="nic")]
+CLOSE: dict[str, tuple[dict[str, int], list[str], list[str]]] = {
+    "on one root": ({"gpu": 1, "nic": 1}, [], ["gpu0", "nic2"]),
+    "on the root where both are left": ({"gpu": 1, "nic": 1}, ["nic2", "gpu2", "gpu3"], ["gpu4", "nic0"]),
+    "two cards with their adapter": ({"gpu": 2, "nic": 1}, ["gpu0"], ["gpu2", "gpu3", "nic1"]),
+    "on one node, where no root has enough": ({"gpu": 3, "nic": 1}, [], ["gpu0", "gpu1", "gpu2", "nic1"]),
+    "on both nodes, where none has enough": (
+        {"gpu": 5, "nic": 1},
+        [],
+        ["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "nic1"],
+    ),
+    "where fewest are left, so that pairs stay": ({"gpu": 1}, ["gpu2"], ["gpu3"]),
+}
+
+
+@pytest.mark.parametrize(("amounts", "taken", "expected"), CLOSE.values(), ids=CLOSE)
+def test_devices_of_one_container_are_close_together(
+    amounts: dict[str, int], taken: list[str], expected: list[str]
+) -> None:
+    assert choose(SERVER, {"main": amounts}, taken) == {"main": expected}
+
+
+def test_devices_of_which_nothing_is_known_are_taken_in_order() -> None:
+    unknown = [*board((None, ""), (None, "")), *board((None, ""), resource="nic")]
+    assert choose(unknown, {"a": {"gpu": 1}, "b": {"gpu": 1, "nic": 1}}, []) == {"a": ["gpu0"], "b": ["gpu1", "nic0"]}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 0, 1]), st.sampled_from(["", "x", "y"])), max_size=8),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+)
+def test_every_device_is_given_once_or_the_pod_is_refused(
+    places: list[tuple[int | None, str]], wanted: list[int]
+) -> None:
+    amounts = {f"c{at}": {"gpu": count} for at, count in enumerate(wanted)}
+    if sum(wanted) > len(places):
+        with pytest.raises(AgentError):
+            choose(board(*places), amounts, [])
+        return
+    chosen = choose(board(*places), amounts, [])
+    given_ids = [each for ids in chosen.values() for each in ids]
+    assert len(given_ids) == len(set(given_ids)) == sum(wanted)
+    assert all(len(chosen.get(name, ())) == each["gpu"] for name, each in amounts.items())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
+from unisono.agent.devices.vendors.files import numa_node, pci_root
 from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, NVIDIA_GPU, NVIDIA_MIG
 
 _MIB = 1 << 20
@@ -32,6 +34,7 @@ class Gpu:
         divided: it is used by MIG instances, and not whole.
         instances: those that were made.
         healthy: the driver reports no failure of its memory.
+        numa, root: see `Accelerator`.
     """
 
     uuid: str
@@ -42,9 +45,11 @@ class Gpu:
     divided: bool = False
     instances: tuple[MigInstance, ...] = ()
     healthy: bool = True
+    numa: int | None = None
+    root: str = ""
 
 
-def find_gpus() -> tuple[Gpu, ...]:
+def find_gpus(sys: Path = Path("/sys")) -> tuple[Gpu, ...]:
     """The cards that the driver answers for; none without driver or without ``nvidia-ml-py``."""
     try:
         import pynvml
@@ -55,7 +60,7 @@ def find_gpus() -> tuple[Gpu, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        return tuple(_read(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        return tuple(_read(pynvml, index, sys) for index in range(pynvml.nvmlDeviceGetCount()))
     except pynvml.NVMLError:
         return ()
     finally:
@@ -63,8 +68,9 @@ def find_gpus() -> tuple[Gpu, ...]:
             pynvml.nvmlShutdown()
 
 
-def _read(nvml: Any, index: int) -> Gpu:
+def _read(nvml: Any, index: int, sys: Path) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    device = sys / "bus" / "pci" / "devices" / _address(nvml, handle)
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     divided = _divided(nvml, handle)
     return Gpu(
@@ -76,7 +82,18 @@ def _read(nvml: Any, index: int) -> Gpu:
         divided=divided,
         instances=tuple(_instances(nvml, handle)) if divided else (),
         healthy=_healthy(nvml, handle),
+        numa=numa_node(device),
+        root=pci_root(device),
     )
+
+
+def _address(nvml: Any, handle: Any) -> str:
+    """Its PCI address as the kernel writes it: NVML says ``00000000:17:00.0``, or nothing."""
+    try:
+        domain, _, rest = _text(nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
+    except nvml.NVMLError:
+        return "unknown"
+    return f"{domain[-4:]}:{rest}"
 
 
 def _divided(nvml: Any, handle: Any) -> bool:
@@ -153,10 +170,11 @@ def inventory(gpus: Iterable[Gpu]) -> Inventory:
     for gpu in cards:
         if gpu.divided:
             devices += [
-                Accelerator(each.uuid, f"{NVIDIA_MIG}{each.profile}", each.uuid, gpu.healthy) for each in gpu.instances
+                Accelerator(each.uuid, f"{NVIDIA_MIG}{each.profile}", each.uuid, gpu.healthy, gpu.numa, gpu.root)
+                for each in gpu.instances
             ]
         else:
-            devices.append(Accelerator(gpu.uuid, NVIDIA_GPU, gpu.uuid, gpu.healthy))
+            devices.append(Accelerator(gpu.uuid, NVIDIA_GPU, gpu.uuid, gpu.healthy, gpu.numa, gpu.root))
     hidden: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     # A machine of which all cards are divided, and none has an instance yet, has cards to hide nevertheless.
     return Inventory(tuple(devices), gpu_labels(cards), hidden)

@@ -18,6 +18,7 @@ class Accelerator:
         shown: what its variables call it.
         healthy: an unhealthy one counts to the node's capacity, and no pod gets it.
         numa: its NUMA node; None where the machine does not tell.
+        root: the root of the PCI tree that it hangs on, such as ``pci0000:17``; empty where the machine does not tell.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Accelerator:
     shown: str
     healthy: bool = True
     numa: int | None = None
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def counts(inventories: Iterable[Inventory], *, healthy: bool = False) -> dict[s
 def choose(
     devices: Iterable[Accelerator], wanted: Mapping[str, Mapping[str, int]], taken: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Devices for the containers of a pod, in the machine's order.
+    """Devices for the containers of a pod: those of one container close together, else in the machine's order.
 
     Args:
         devices: the machine's.
@@ -65,10 +67,10 @@ def choose(
     Raises:
         AgentError: not enough are free.
     """
-    held, free = set(taken), dict[str, list[str]]()
+    held, free = set(taken), dict[str, list[Accelerator]]()
     for device in devices:
         if device.healthy and device.id not in held:
-            free.setdefault(device.resource, []).append(device.id)
+            free.setdefault(device.resource, []).append(device)
     need: dict[str, int] = {}
     for amounts in wanted.values():
         for resource, count in amounts.items():
@@ -79,11 +81,57 @@ def choose(
             raise AgentError(f"The pod needs {count} {resource}, and {there} are free on this node.")
     chosen: dict[str, list[str]] = {}
     for name, amounts in wanted.items():
-        for resource, count in amounts.items():
-            if count:
-                chosen.setdefault(name, []).extend(free[resource][:count])
-                free[resource] = free[resource][count:]
+        near = _by_closeness(free, {resource: count for resource, count in amounts.items() if count})
+        for resource, given in near.items():
+            chosen.setdefault(name, []).extend(device.id for device in given)
+            free[resource] = [device for device in free[resource] if device not in given]
     return chosen
+
+
+_Place = tuple[int | None, str]
+
+
+def _by_closeness(
+    free: Mapping[str, Sequence[Accelerator]], amounts: Mapping[str, int]
+) -> dict[str, list[Accelerator]]:
+    """All from one PCI root, else from one NUMA node, else from as few as possible, the same for all resources.
+
+    Of several that have enough the one with the fewest free devices is taken, so that larger sets stay whole.
+    """
+    for place in (_root, _node):
+        groups: dict[_Place, dict[str, list[Accelerator]]] = {}
+        for resource in amounts:
+            for device in free[resource]:
+                if (key := place(device)) is not None:
+                    groups.setdefault(key, {}).setdefault(resource, []).append(device)
+        fitting = [
+            group
+            for group in groups.values()
+            if all(len(group.get(resource, ())) >= count for resource, count in amounts.items())
+        ]
+        if fitting:
+            closest = min(fitting, key=lambda group: sum(map(len, group.values())))
+            return {resource: closest[resource][:count] for resource, count in amounts.items()}
+    serves: dict[int | None, int] = {}
+    for resource, count in amounts.items():
+        there: dict[int | None, int] = {}
+        for device in free[resource]:
+            there[device.numa] = there.get(device.numa, 0) + 1
+        for numa, number in there.items():
+            serves[numa] = serves.get(numa, 0) + min(number, count)
+    order = {numa: at for at, numa in enumerate(sorted(serves, key=lambda numa: -serves[numa]))}
+    return {
+        resource: sorted(free[resource], key=lambda device: order[device.numa])[:count]
+        for resource, count in amounts.items()
+    }
+
+
+def _root(device: Accelerator) -> _Place | None:
+    return (device.numa, device.root) if device.root else None
+
+
+def _node(device: Accelerator) -> _Place | None:
+    return (device.numa, "") if device.numa is not None else None
 
 
 def variables_of(inventories: Iterable[Inventory], given: Sequence[str]) -> dict[str, str]:

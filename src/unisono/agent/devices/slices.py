@@ -29,6 +29,9 @@ from unisono.kube.controller import Context, Controller
 NVIDIA = "gpu.nvidia.com"
 """Driver and class of NVIDIA's cards, as NVIDIA's own driver names them."""
 
+PCI_ROOT = "resource.kubernetes.io/pcieRoot"
+"""Kubernetes' attribute for devices that are close to each other, of whatever driver."""
+
 MOST_DEVICES = 128
 """Devices of one slice."""
 
@@ -53,6 +56,7 @@ def card_devices(gpus: Iterable[Gpu]) -> list[Device]:
                 "productName": DeviceAttribute(string_value=gpu.product),
                 "cudaComputeCapability": DeviceAttribute(version_value=f"{gpu.compute[0]}.{gpu.compute[1]}.0"),
                 **({"driverVersion": DeviceAttribute(version_value=_version(gpu.driver))} if gpu.driver else {}),
+                **({PCI_ROOT: DeviceAttribute(string_value=gpu.root)} if gpu.root else {}),
             },
             capacity={"memory": DeviceCapacity(value=str(gpu.memory))},
         )

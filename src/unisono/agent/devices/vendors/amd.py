@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.agent.devices.vendors.files import cards, numa_node, number, text
+from unisono.agent.devices.vendors.files import cards, numa_node, number, pci_root, text
 from unisono.api.keys import AMD_GPU
 
 _VENDOR = 0x1002
@@ -17,7 +17,14 @@ def find(sys: Path) -> Inventory:
     computing = _computing(sys)
     found = {address: device for address, device in cards(sys, _VENDOR) if address in computing}
     devices = tuple(
-        Accelerator(f"amd-{address}", AMD_GPU, str(index), healthy=True, numa=numa_node(found[address]))
+        Accelerator(
+            f"amd-{address}",
+            AMD_GPU,
+            str(index),
+            healthy=True,
+            numa=numa_node(found[address]),
+            root=pci_root(found[address]),
+        )
         for index, address in enumerate(address for address in computing if address in found)
     )
     if not devices:

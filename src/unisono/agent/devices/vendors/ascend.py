@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.agent.devices.vendors.files import link_name, numa_node, number, pci_devices
+from unisono.agent.devices.vendors.files import link_name, numa_node, number, pci_devices, pci_root
 from unisono.api.keys import ASCEND_310, ASCEND_310P, ASCEND_910
 
 _VENDOR = 0x19E5
@@ -20,7 +20,7 @@ def find(sys: Path) -> Inventory:
         if (resource := _MODELS.get(number(device / "device"))) is not None and link_name(device / "driver")
     ]
     devices = tuple(
-        Accelerator(f"ascend-{address}", resource, str(index), numa=numa_node(device))
+        Accelerator(f"ascend-{address}", resource, str(index), numa=numa_node(device), root=pci_root(device))
         for index, (address, device, resource) in enumerate(found)
     )
     if not devices:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _CARD = re.compile(r"card(\d+)")
 
 
@@ -30,6 +31,15 @@ def numa_node(device: Path) -> int | None:
     """The NUMA node of a PCI device; None where the machine has one alone (-1) or does not tell."""
     found = number(device / "numa_node")
     return None if found < 0 else found
+
+
+def pci_root(device: Path) -> str:
+    """The root of the PCI tree on which a device hangs, such as ``pci0000:17``; empty where the machine is silent."""
+    try:
+        parts = device.resolve().parts
+    except (OSError, RuntimeError):
+        return ""
+    return next((part for part in parts if _ROOT.fullmatch(part)), "")
 
 
 def pci_devices(sys: Path, vendor: int) -> Iterator[tuple[str, Path]]:

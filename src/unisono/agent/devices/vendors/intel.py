@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.agent.devices.vendors.files import cards, link_name, numa_node, number
+from unisono.agent.devices.vendors.files import cards, link_name, numa_node, number, pci_root
 from unisono.api.keys import INTEL_I915, INTEL_XE
 
 _VENDOR = 0x8086
@@ -27,7 +27,7 @@ def find(sys: Path) -> Inventory:
         labels[f"{name}.present"] = "true"
         labels[f"{name}.count"] = str(int(labels.get(f"{name}.count", "0")) + 1)
     devices = tuple(
-        Accelerator(f"intel-{address}", resource, str(index), numa=numa_node(device))
+        Accelerator(f"intel-{address}", resource, str(index), numa=numa_node(device), root=pci_root(device))
         for index, (address, device, resource) in enumerate(found)
     )
     return Inventory(devices, labels, {"ZE_AFFINITY_MASK": None})

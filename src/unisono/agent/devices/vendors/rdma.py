@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.agent.devices.vendors.files import numa_node, text
+from unisono.agent.devices.vendors.files import numa_node, pci_root, text
 from unisono.api.keys import RDMA_AVAILABLE, RDMA_CAPABLE, RDMA_HCA
 
 
@@ -20,7 +20,11 @@ def find(sys: Path) -> Inventory:
         active = [port for port in ports if text(port / "state").startswith("4")]
         layers |= {text(port / "link_layer") for port in active}
         name = path.name
-        devices.append(Accelerator(f"rdma-{name}", RDMA_HCA, name, bool(active), numa_node(path / "device")))
+        devices.append(
+            Accelerator(
+                f"rdma-{name}", RDMA_HCA, name, bool(active), numa_node(path / "device"), pci_root(path / "device")
+            )
+        )
     if not devices:
         return Inventory()
     labels = {RDMA_CAPABLE: "true", RDMA_AVAILABLE: "true" if layers else "false"}
