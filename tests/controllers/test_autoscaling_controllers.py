@@ -22,6 +22,7 @@ SLOW, ADDRESS, QUERY = "http://slow:9090", "http://prometheus:9090", "sum(rate(h
 
 
 SELECTOR = {"matchLabels": LABELS}
+WEB = {"kind": "Service", "name": "web"}
 
 
 class Metrics:
@@ -38,6 +39,9 @@ class Metrics:
         if isinstance(self.value, Exception):
             raise self.value
         return self.value
+
+    async def redis_length(self, host: str, port: int, database: int, name: str) -> float:
+        return await self.prometheus(f"redis://{host}:{port}/{database}", name) or 0.0
 
 
 class World(WorkloadWorld):
@@ -109,6 +113,85 @@ async def test_it_rests_at_zero_and_wakes() -> None:
         assert world.replicas() == 1
         assert world.states(SCALED_OBJECTS, "web")["Active"] == ("True", "ScalerActive")
         assert "Scaled Deployment default/web from 0 to 1" in world.recorder.of("KEDAScaleTargetActivated")
+
+
+async def test_a_list_of_work_wakes_workers_and_lets_them_rest() -> None:
+    """KEDA's Redis list: five entries for each worker unless the trigger says otherwise."""
+    work = {"address": "redis.queue:6380", "listName": "work", "databaseIndex": "2", "activationListLength": "3"}
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=0))
+        await world.make(SCALED_OBJECTS, scaled({"type": "redis", "metadata": work}, cooldownPeriod=60))
+        world.metrics.value = 3.0
+        await world.look(60)
+        assert world.replicas() == 0
+        assert world.metrics.asked[-1] == ("redis://redis.queue:6380/2", "work")
+        world.metrics.value = 22.0
+        await world.look(60)
+        assert world.replicas() == 5
+        world.metrics.value = 0.0
+        await world.look(400)
+        assert world.replicas() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "shown"),
+    [
+        (
+            "Object",
+            {"describedObject": {"kind": "Service", "name": "web"}, "target": {"type": "Value", "value": "100"}},
+            "250",
+        ),
+        ("External", {"target": {"type": "AverageValue", "averageValue": "100"}}, "125"),
+        ("Pods", {"target": {"type": "AverageValue", "averageValue": "100"}}, "125"),
+    ],
+)
+async def test_an_autoscaler_asks_for_metrics_by_the_query_that_it_names(
+    kind: str, source: dict[str, Any], shown: str
+) -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=2))
+        metric = {"type": kind, kind.lower(): {"metric": {"name": "requests"}, **source}}
+        prefix = f"metric-config.{kind.lower()}.requests.prometheus/"
+        notes = {f"{prefix}query": QUERY, f"{prefix}prometheus-server": ADDRESS}
+        target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+        given = {"scaleTargetRef": target, "maxReplicas": 9, "metrics": [metric]}
+        world.metrics.value = 250.0
+        await world.make(
+            HORIZONTAL_POD_AUTOSCALERS,
+            build(HORIZONTAL_POD_AUTOSCALERS, "hpa", metadata={"annotations": notes}, **given),
+        )
+        await world.settle()
+        status = msgspec.to_builtins(world.one(HORIZONTAL_POD_AUTOSCALERS, "hpa").status)
+        assert world.metrics.asked == [(ADDRESS, QUERY)]
+        assert shown in str(status["currentMetrics"])
+        # 2.5 times as much as the object should have, and as much as 2.5 pods should have.
+        assert world.replicas() == (5 if kind == "Object" else 3)
+        world.metrics.value = MetricError("http://prometheus:9090 cannot be reached")
+        await world.look()
+        assert world.states(HORIZONTAL_POD_AUTOSCALERS, "hpa")["ScalingActive"] == ("False", f"FailedGet{kind}Metric")
+
+
+async def test_a_query_without_a_server_is_told() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        metric = {"type": "External", "external": {"metric": {"name": "x"}, "target": {"type": "Value", "value": "1"}}}
+        target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+        for name, notes in (("no-server", {"metric-config.external.x.prometheus/query": "x"}), ("no-query", {})):
+            given = {"scaleTargetRef": target, "maxReplicas": 9, "metrics": [metric]}
+            one = build(HORIZONTAL_POD_AUTOSCALERS, name, metadata={"annotations": notes}, **given)
+            await world.make(HORIZONTAL_POD_AUTOSCALERS, one)
+        await world.settle()
+        messages = {
+            name: next(
+                each.message
+                for each in world.one(HORIZONTAL_POD_AUTOSCALERS, name).status.conditions
+                if each.type == "ScalingActive"
+            )
+            for name in ("no-server", "no-query")
+        }
+        assert "prometheus-server must be a URL" in messages["no-server"]
+        assert "no ScaledObject of this namespace gives the metric x" in messages["no-query"]
+        assert world.metrics.asked == []
 
 
 async def test_a_metric_without_a_value_changes_nothing_until_the_fallback() -> None:

@@ -12,8 +12,8 @@ from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.field_error import FieldError, invalid, not_supported, required
 from unisono.api.keda import ScaleTrigger
 
-PROMETHEUS, CRON, CPU, MEMORY = "prometheus", "cron", "cpu", "memory"
-TYPES: Final = (CPU, CRON, MEMORY, PROMETHEUS)
+PROMETHEUS, CRON, CPU, MEMORY, REDIS = "prometheus", "cron", "cpu", "memory", "redis"
+TYPES: Final = (CPU, CRON, MEMORY, PROMETHEUS, REDIS)
 """Those that are acted on here."""
 LONGEST_QUERY: Final = 8192
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -21,8 +21,21 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     CRON: ("timezone", "start", "end", "desiredReplicas"),
     CPU: ("value",),
     MEMORY: ("value",),
+    REDIS: ("listName",),
 }
-_NUMBERS = ("threshold", "activationThreshold", "desiredReplicas", "value")
+_NUMBERS = (
+    "threshold",
+    "activationThreshold",
+    "desiredReplicas",
+    "value",
+    "listLength",
+    "activationListLength",
+    "databaseIndex",
+)
+_REDIS_PORT = 6379
+_LIST_LENGTH = 5.0
+"""Entries of a list for one replica where a trigger does not say, as with KEDA."""
+_SECRETS = ("password", "passwordFromEnv", "username", "usernameFromEnv", "enableTLS")
 _METRIC_TYPES = ("AverageValue", "Utilization", "Value")
 
 
@@ -44,6 +57,31 @@ def mistakes(trigger: ScaleTrigger, path: str) -> Iterator[FieldError]:
         yield from _prometheus(given, f"{path}.metadata")
     if trigger.type == CRON:
         yield from _cron(given, f"{path}.metadata")
+    if trigger.type == REDIS:
+        yield from _redis(given, f"{path}.metadata")
+
+
+def redis_address(given: Mapping[str, str]) -> tuple[str, int] | None:
+    """Host and port of a Redis server, from ``address`` or ``host`` and ``port``; None where they name none."""
+    host, _, port = (given.get("address") or "").rpartition(":")
+    if not given.get("address"):
+        host, port = given.get("host", ""), given.get("port") or str(_REDIS_PORT)
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        return None
+    return host.strip("[]"), int(port)
+
+
+def _redis(given: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    if redis_address(given) is None:
+        yield invalid(f"{path}.address", given.get("address", ""), "must be host:port, such as redis:6379")
+    name = given.get("listName", "")
+    if len(name) > LONGEST_QUERY or not name.isprintable():
+        yield invalid(f"{path}.listName", name[:100], f"must be printable, and at most {LONGEST_QUERY} characters")
+    for key in _SECRETS:
+        if given.get(key, "false") != "false":
+            yield invalid(f"{path}.{key}", given[key], "servers with passwords or TLS are not asked here")
+    if given.get("listLength") and number(given["listLength"]) == 0:
+        yield invalid(f"{path}.listLength", given["listLength"], "must be greater than 0")
 
 
 def _prometheus(given: Mapping[str, str], path: str) -> Iterator[FieldError]:
@@ -122,6 +160,7 @@ def of_cron(metadata: Mapping[str, str], now: float) -> Reading:
 
 def of_metric(trigger: ScaleTrigger, value: float) -> Reading:
     """A trigger whose metric has this value."""
-    threshold = number(trigger.metadata.get("threshold", "")) or 1.0
-    activation = number(trigger.metadata.get("activationThreshold", "")) or 0.0
-    return Reading(value, threshold, value > activation, trigger.metric_type != "Value")
+    names = ("listLength", "activationListLength") if trigger.type == REDIS else ("threshold", "activationThreshold")
+    wanted, active = (number(trigger.metadata.get(name, "")) for name in names)
+    target = wanted or (_LIST_LENGTH if trigger.type == REDIS else 1.0)
+    return Reading(value, target, value > (active or 0.0), trigger.metric_type != "Value")

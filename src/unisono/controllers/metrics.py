@@ -23,6 +23,15 @@ class MetricReader(Protocol):
         """
         ...
 
+    async def redis_length(self, host: str, port: int, database: int, name: str) -> float:
+        """How many entries a list of a Redis server has; 0 where there is no such list.
+
+        Raises:
+            MetricError: the server does not answer, or refuses the question.
+
+        """
+        ...
+
 
 class NoMetrics:
     """Used where there is no way out."""
@@ -30,3 +39,7 @@ class NoMetrics:
     async def prometheus(self, address: str, query: str) -> float | None:
         """Always fails."""
         raise MetricError(f"this control plane does not ask {address} for metrics")
+
+    async def redis_length(self, host: str, port: int, database: int, name: str) -> float:
+        """Always fails."""
+        raise MetricError(f"this control plane does not ask {host} for metrics")

@@ -12,6 +12,13 @@ import msgspec
 
 _LONGEST = 1 << 20
 _SHOWN = 200
+_LONGEST_LINE = 4096
+
+
+def _command(*words: str) -> bytes:
+    """A command in Redis' protocol."""
+    parts = [word.encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
 class NetworkMetrics:
@@ -37,6 +44,30 @@ class NetworkMetrics:
         except (OSError, aiohttp.ClientError, ValueError) as error:
             raise self._failed(f"{address} cannot be reached: {error or type(error).__name__}") from error
         return self._number(address, query, answer)
+
+    async def redis_length(self, host: str, port: int, database: int, name: str) -> float:
+        """How many entries a list has; 0 where there is no such list."""
+        where = f"Redis at {host}:{port}"
+        try:
+            async with asyncio.timeout(self._timeout):
+                reader, writer = await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
+                try:
+                    writer.write(_command("SELECT", str(database)) + _command("LLEN", name))
+                    await writer.drain()
+                    answers = [(await reader.readuntil(b"\r\n"))[:-2] for _ in range(2)]
+                finally:
+                    writer.close()
+        except TimeoutError as error:
+            raise self._failed(f"{where} does not answer within {self._timeout:g} s") from error
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            raise self._failed(f"{where} cannot be reached: {error or type(error).__name__}") from error
+        for answer in answers:
+            if answer.startswith(b"-"):
+                raise self._failed(f"{where} refuses the question: {answer[1:_SHOWN].decode('utf-8', 'replace')}")
+        length = answers[1]
+        if not length.startswith(b":") or not length[1:].isdigit():
+            raise self._failed(f"{where} answers no number for the list {name[:_SHOWN]}")
+        return float(int(length[1:]))
 
     async def _get(self, url: str, params: dict[str, str]) -> Any:
         # No proxies and no redirects: the server that is named is asked, and nothing else.

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from unisono.api.autoscaling import (
     ExternalMetricSource,
-    ExternalMetricStatus,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerCondition,
     HorizontalPodAutoscalerStatus,
@@ -19,10 +18,10 @@ from unisono.api.autoscaling import (
 )
 from unisono.api.inference_kinds import SCALED_OBJECTS
 from unisono.api.keys import SCALED_OBJECT
-from unisono.api.quantity import parse_quantity
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.times import rfc3339
 from unisono.controllers.autoscaling import targets
+from unisono.controllers.autoscaling.own_queries import identifier_of, measured, own_question, status_of
 from unisono.controllers.autoscaling.pod_use import read_use
 from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, metric_name
 from unisono.controllers.autoscaling.recommend import Measured, Memory, advise, propose
@@ -63,6 +62,7 @@ class AutoscalerController(Controller):
         autoscaler = self._written.newest(key, self._autoscalers.get(key))
         if autoscaler is None or autoscaler.metadata.deletion_timestamp:
             self._memory.pop(key, None)
+            self._triggers.forget_autoscaler(key)
             return None
         try:
             status = await self._look(autoscaler)
@@ -125,6 +125,7 @@ class AutoscalerController(Controller):
                 one, told = await self._measure(autoscaler, metric, target)
             except NotKnownYet:
                 unknown = True
+                continue
             except MetricError as error:
                 measured.append(None)
                 trouble = trouble or (f"FailedGet{metric.type}Metric", str(error))
@@ -152,17 +153,27 @@ class AutoscalerController(Controller):
     async def _measure(
         self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, target: Target
     ) -> tuple[Measured | Used, MetricStatus]:
+        question = own_question(autoscaler, metric)
+        if question is not None:
+            again = partial(self._context.enqueue, autoscaler.key)
+            name = f"{metric.type}/{(identifier_of(metric) or MetricIdentifier()).name}"
+            value = self._triggers.query(autoscaler.key, name, question, self._clock.time(), again)
+            return self._shown(metric, measured(metric, value), target.replicas)
         if metric.type == "External" and metric.external is not None:
-            return await self._external(autoscaler, metric.external, target.replicas)
+            return await self._external(autoscaler, metric, metric.external, target.replicas)
         source = metric.resource if metric.type == "Resource" else None
         container = metric.container_resource if metric.type == "ContainerResource" else None
         if source is None and container is None:
-            raise MetricError(f"there is no source for metrics of type {metric.type} here")
+            named = (identifier_of(metric) or MetricIdentifier(name="NAME")).name
+            raise MetricError(
+                f"there is no source for metrics of type {metric.type} here; name a query in the annotations "
+                f"metric-config.{metric.type.lower()}.{named}.prometheus/query and .../prometheus-server"
+            )
         namespace = autoscaler.metadata.namespace or ""
         return await read_use(self._client, namespace, target, source, container)
 
     async def _external(
-        self, autoscaler: HorizontalPodAutoscaler, source: ExternalMetricSource, current: int
+        self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, source: ExternalMetricSource, current: int
     ) -> tuple[Measured, MetricStatus]:
         selector = source.metric.selector
         name = ((selector.match_labels if selector else None) or {}).get(SCALED_OBJECT, "")
@@ -179,14 +190,14 @@ class AutoscalerController(Controller):
             raise MetricError(f"no ScaledObject of this namespace gives the metric {source.metric.name}")
         again = partial(self._context.enqueue, autoscaler.key)
         reading = self._triggers.read(scaled, at, self._clock.time(), again)
-        average = source.target.average_value is not None
-        target = source.target.average_value if average else source.target.value
-        measured = Measured(reading.value, max(float(parse_quantity(target or 1)), 1e-9), average)
-        value = _text(reading.value / max(current, 1) if average else reading.value)
-        current_value = MetricValueStatus(average_value=value) if average else MetricValueStatus(value=value)
-        identifier = MetricIdentifier(name=source.metric.name, selector=selector)
-        told = ExternalMetricStatus(metric=identifier, current=current_value)
-        return measured, MetricStatus(type="External", external=told)
+        return self._shown(metric, measured(metric, reading.value), current)
+
+    @staticmethod
+    def _shown(metric: MetricSpec, found: Measured, current: int) -> tuple[Measured, MetricStatus]:
+        """What was measured, and how the status shows it."""
+        value = _text(found.value / max(current, 1) if found.average else found.value)
+        shown = MetricValueStatus(average_value=value) if found.average else MetricValueStatus(value=value)
+        return found, status_of(metric, shown)
 
     async def _scale(
         self,
@@ -226,8 +237,12 @@ def _condition(
 
 
 def _names(shown: Sequence[MetricStatus]) -> str:
-    named = (each.external.metric if each.external else each.resource or each.container_resource for each in shown)
-    return ", ".join(each.name for each in named if each is not None) or "metrics"
+    found = []
+    for each in shown:
+        source = each.external or each.object or each.pods
+        named = source.metric if source is not None else each.resource or each.container_resource
+        found.append(named.name if named is not None else "")
+    return ", ".join(filter(None, found)) or "metrics"
 
 
 def _text(value: float) -> str:

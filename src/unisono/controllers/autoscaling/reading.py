@@ -12,15 +12,54 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from unisono.api.keda import ScaledObject, ScaleTrigger
-from unisono.api.triggers import CPU, CRON, MEMORY, PROMETHEUS, Reading, mistakes, of_cron, of_metric
+from unisono.api.triggers import (
+    CPU,
+    CRON,
+    MEMORY,
+    PROMETHEUS,
+    REDIS,
+    Reading,
+    mistakes,
+    number,
+    of_cron,
+    of_metric,
+    redis_address,
+)
 from unisono.controllers.metrics import MetricError, MetricReader
 
 _FRESH_SECONDS = 10.0
 _AT_ONCE = 4
 """Queries of one namespace that are under way."""
 
-Place = tuple[str, int]
-"""Key of a ScaledObject and number of its trigger."""
+Place = tuple[str, int | str]
+"""Key of a ScaledObject and number of its trigger, or key of an autoscaler and name of its metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a server is asked: a query to Prometheus, or the length of a list of Redis."""
+
+    server: str
+    text: str
+    redis: tuple[str, int, int] | None = None
+    """Host, port and database."""
+
+    async def ask(self, reader: MetricReader) -> float | None:
+        """The answer."""
+        if self.redis is not None:
+            return await reader.redis_length(*self.redis, self.text)
+        return await reader.prometheus(self.server, self.text)
+
+
+def question_of(trigger: ScaleTrigger) -> Question:
+    """What a trigger without mistakes asks."""
+    given = trigger.metadata
+    if trigger.type == REDIS:
+        host, port = redis_address(given) or ("", 0)
+        return Question(
+            f"{host}:{port}", given["listName"], (host, port, int(number(given.get("databaseIndex", "")) or 0))
+        )
+    return Question(given["serverAddress"], given["query"])
 
 
 class NotKnownYet(MetricError):
@@ -29,7 +68,7 @@ class NotKnownYet(MetricError):
 
 @dataclass(slots=True)
 class _Answer:
-    question: tuple[str, str]
+    question: Question
     at: float
     value: float | None = None
     error: str = ""
@@ -77,19 +116,45 @@ class Triggers:
             raise MetricError(wrong.message())
         if trigger.type == CRON:
             return of_cron(trigger.metadata, now)
-        if trigger.type != PROMETHEUS:
+        if trigger.type not in (PROMETHEUS, REDIS):
             raise MetricError(f"a trigger of type {trigger.type} has no metric of its own")
-        place, question = (scaled.key, at), (trigger.metadata["serverAddress"], trigger.metadata["query"])
-        answer = self._answers.get(place)
-        if answer is None or answer.question != question or now - answer.at >= _FRESH_SECONDS:
-            self._ask(place, scaled.metadata.namespace or "", question, now, again)
-            raise NotKnownYet(f"{question[0]} has not answered yet")
+        answer = self._answer((scaled.key, at), scaled.metadata.namespace or "", question_of(trigger), now, again)
         error = answer.error or self._lack(trigger, answer)
         if not error:
             return of_metric(trigger, answer.value or 0.0)
         if self.falls_back(scaled):
             return self._instead(scaled, trigger)
         raise MetricError(error)
+
+    def query(self, key: str, name: str, question: Question, now: float, again: Callable[[], None]) -> float:
+        """The value of a metric that an autoscaler asks for by itself; no series is 0.
+
+        Args:
+            key: of the autoscaler.
+            name: of the metric.
+            question: what is asked.
+            now: seconds since 1970.
+            again: is called when the server has answered.
+
+        Raises:
+            NotKnownYet: it will be known when ``again`` is called.
+            MetricError: there is no value.
+
+        """
+        answer = self._answer((f"autoscaler {key}", name), key.partition("/")[0], question, now, again)
+        if answer.error:
+            raise MetricError(answer.error)
+        return answer.value or 0.0
+
+    def _answer(
+        self, place: Place, namespace: str, question: Question, now: float, again: Callable[[], None]
+    ) -> _Answer:
+        """What the server has said lately; else it is asked."""
+        answer = self._answers.get(place)
+        if answer is None or answer.question != question or now - answer.at >= _FRESH_SECONDS:
+            self._ask(place, namespace, question, now, again)
+            raise NotKnownYet(f"{question.server} has not answered yet")
+        return answer
 
     def falls_back(self, scaled: ScaledObject) -> bool:
         """Whether a trigger has failed more often in a row than its ScaledObject accepts."""
@@ -104,9 +169,11 @@ class Triggers:
         for place in [place for place in self._answers if place[0] == key]:
             del self._answers[place]
 
-    def _ask(
-        self, place: Place, namespace: str, question: tuple[str, str], now: float, again: Callable[[], None]
-    ) -> None:
+    def forget_autoscaler(self, key: str) -> None:
+        """The autoscaler is gone."""
+        self.forget(f"autoscaler {key}")
+
+    def _ask(self, place: Place, namespace: str, question: Question, now: float, again: Callable[[], None]) -> None:
         self._waiting.setdefault(place, []).append(again)
         if place in self._asking:
             return
@@ -119,7 +186,7 @@ class Triggers:
             answer = _Answer(question, now)
             try:
                 async with gate:
-                    answer.value = await self._reader.prometheus(*question)
+                    answer.value = await question.ask(self._reader)
             except MetricError as error:
                 answer.error, answer.failures = str(error), failed + 1
             finally:
@@ -135,7 +202,7 @@ class Triggers:
         """No series is 0, unless the trigger says otherwise."""
         if answer.value is not None or trigger.metadata.get("ignoreNullValues", "true") == "true":
             return ""
-        return f"{answer.question[0]} has no series for {answer.question[1]}"
+        return f"{answer.question.server} has no series for {answer.question.text}"
 
     @staticmethod
     def _instead(scaled: ScaledObject, trigger: ScaleTrigger) -> Reading:

@@ -22,7 +22,7 @@ from unisono.api.keda import ScaledObject, ScaleTrigger
 from unisono.api.keys import KEDA_PAUSED, KEDA_PAUSED_REPLICAS, SCALED_OBJECT
 from unisono.api.meta import LabelSelector
 from unisono.api.times import parse_time
-from unisono.api.triggers import CRON, number
+from unisono.api.triggers import CRON, REDIS, number, of_metric
 from unisono.controllers.autoscaling.reading import by_resource, metric_name
 from unisono.controllers.owners import owned_by
 
@@ -85,12 +85,18 @@ def _metric(scaled: ScaledObject, at: int, trigger: ScaleTrigger) -> MetricSpec:
             target = MetricTarget(type="AverageValue", average_value=value)
         return MetricSpec(type="Resource", resource=ResourceMetricSource(name=trigger.type, target=target))
     wanted = "1" if trigger.type == CRON else trigger.metadata.get("threshold", "1")
+    if trigger.type == REDIS:
+        wanted = _plain(of_metric(trigger, 0.0).target)
     target = MetricTarget(type="AverageValue", average_value=wanted)
     if trigger.metric_type == "Value":
         target = MetricTarget(type="Value", value=wanted)
     selector = LabelSelector(match_labels={SCALED_OBJECT: scaled.metadata.name})
     identifier = MetricIdentifier(name=metric_name(at, trigger), selector=selector)
     return MetricSpec(type="External", external=ExternalMetricSource(metric=identifier, target=target))
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,60 @@
+"""Asking servers of metrics over the network: Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from unisono.controllers.metrics import MetricError
+from unisono.kube.metric_queries import NetworkMetrics
+
+ASKED = b"*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*2\r\n$4\r\nLLEN\r\n$4\r\nwork\r\n"
+
+
+@asynccontextmanager
+async def redis(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A server that reads one question and says these; without any it says nothing."""
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readexactly(len(ASKED)))
+        writer.write(b"".join(answers))
+        await writer.drain()
+        if answers:
+            writer.close()
+        else:
+            await reader.read()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], heard
+    finally:
+        server.close()
+
+
+async def test_the_length_of_a_list() -> None:
+    async with redis(b"+OK\r\n", b":42\r\n") as (port, heard):
+        assert await NetworkMetrics(MetricError).redis_length("127.0.0.1", port, 2, "work") == 42.0
+        assert heard == [ASKED]
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ((b"-ERR DB index is out of range\r\n", b":0\r\n"), "DB index is out of range"),
+        ((b"+OK\r\n", b"-WRONGTYPE Operation against a key\r\n"), "WRONGTYPE"),
+        ((b"-NOAUTH Authentication required.\r\n", b"-NOAUTH\r\n"), "NOAUTH"),
+        ((b"+OK\r\n", b"+hello\r\n"), "answers no number"),
+        ((b"+OK\r\n",), "cannot be reached"),
+        ((b"x" * 100_000,), "cannot be reached"),
+        ((), "does not answer within"),
+    ],
+)
+async def test_what_is_no_length(answers: tuple[bytes, ...], told: str) -> None:
+    failed: Callable[[str], Exception] = MetricError
+    async with redis(*answers) as (port, _):
+        with pytest.raises(MetricError, match=told):
+            await NetworkMetrics(failed, timeout_seconds=0.3).redis_length("127.0.0.1", port, 2, "work")
