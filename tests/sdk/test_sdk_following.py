@@ -21,6 +21,7 @@ from unisono.sdk.events import LogFailed, LogText, Observed, Target
 from unisono.sdk.following import follow
 from unisono.sdk.joblogs import follow_logs
 from unisono.sdk.log_selection import LogSelection
+from unisono.sdk.scheduler_health import SchedulerHealth
 from unisono.sdk.views import JobView
 
 ALL = LogSelection(all_containers=True)
@@ -538,3 +539,25 @@ async def test_catching_up_ends_with_deleted_objects_and_kinds_that_cannot_be_re
     server.make(JOBS, "j", DONE)
     await reader.end()
     assert reader.phases() == ["Running", "Completed"]
+
+
+async def test_a_job_that_nobody_schedules_waits_for_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.0)
+    answers = iter(["", "no cycle has ended for 40 s", "no cycle has ended for 41 s", ""])
+    asked: list[str] = []
+
+    async def health(_: Any, name: str) -> SchedulerHealth:
+        asked.append(name)
+        return SchedulerHealth(next(answers, ""))
+
+    monkeypatch.setattr(following, "scheduler_health", health)
+    server = Server()
+    server.make(JOBS, "j", {"state": {"phase": "Pending"}}, schedulerName="mine")
+    reader = Reader(server, JOB)
+    await reader.until(lambda: len(reader.views["j"]) == 3)
+    server.make(JOBS, "j", DONE, schedulerName="mine")
+    await reader.end()
+    # Its seconds are not told again and again.
+    assert [view.waiting for view in reader.views["j"][:3]] == ["", "no cycle has ended for 40 s", ""]
+    assert set(asked) == {"mine"}

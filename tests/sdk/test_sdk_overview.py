@@ -105,7 +105,7 @@ def test_jobs_that_wait_and_run() -> None:
     assert (running.title, running.pods, running.gang, running.seconds) == ("job/r", 1, 2, 60)
     lines = overview_lines(found)
     assert "  job/w in queue research, for 1 h" in lines
-    assert any(line.split() == ["job/r", "research", "1", "pod", "60", "s"] for line in lines)
+    assert any(line.split() == ["job/r", "research", "1", "pod", "60", "s", "1", "of", "2", "run"] for line in lines)
 
 
 def test_which_parts_are_alive() -> None:
@@ -138,8 +138,8 @@ def test_a_scheduler_that_is_silent_or_refuses_its_configuration() -> None:
 def test_queues_with_what_they_use() -> None:
     found = look(queues=[queue("research", weight=3, deserved={GPU: "8"}, capability={"cpu": "64"})])
     heading, row = queue_table(found.queues, wide=True)
-    assert heading.split() == ["NAME", "STATE", "WEIGHT", "USED", "DESERVED", "CAP", "WAITING", "RUNNING"]
-    assert row.split() == ["research", "Open", "3", "cpu=4,gpu=6", "gpu=8", "cpu=64", "0", "0"]
+    assert heading.split() == ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING", "USED", "DESERVED", "CAP"]
+    assert row.split() == ["research", "Open", "3", "0", "0", "cpu=4,gpu=6", "gpu=8", "cpu=64"]
     assert queue_table(found.queues, wide=False)[0].split() == ["NAME", "STATE", "WEIGHT"]
     assert short_amounts({"cpu": "0", "pods": "3"}) == ""
 
@@ -162,3 +162,42 @@ def test_a_job_runs_since_its_first_pod_even_if_that_has_ended() -> None:
     pods = [pod("p", "a", "train-1", 1, "Succeeded", 30), pod("q", "a", "train-1", 1)]
     (line,) = look(nodes=[node("a")], pods=pods, groups=[group("train", "Running")]).running
     assert (line.pods, line.seconds) == (1, 1800.0)
+
+
+def restarted(name: str, group: str, restarts: int, waiting: str) -> Any:
+    meta = {"name": name, "namespace": "default", "annotations": {"scheduling.k8s.io/group-name": group}}
+    state = {"waiting": {"reason": waiting}} if waiting else {"running": {}}
+    statuses = [{"name": "c", "restartCount": restarts, "state": state}]
+    status = {"phase": "Running", "containerStatuses": statuses}
+    spec = {"nodeName": "n", "containers": [{"name": "c"}]}
+    return decode(PODS, {"metadata": meta, "spec": spec, "status": status}).obj
+
+
+def trouble(*pods: Any, phase: str = "Running") -> str:
+    found = overview(Found("", [], pods, [], [group("a", phase)], []), NOW)
+    [job] = [*found.running, *found.waiting]
+    return job.trouble
+
+
+def test_what_is_wrong_with_a_job_that_runs() -> None:
+    well, other = pod("a-0", "n", "a-1", 1), pod("a-1", "n", "a-1", 1)
+    assert trouble(well, other) == ""
+    assert trouble(well) == "1 of 2 run"
+    assert trouble(well, pod("a-1", "n", "a-1", 1, phase="Failed")) == "1 pod failed, 1 of 2 run"
+    assert trouble(well, restarted("a-1", "a-1", 4, "CrashLoopBackOff")) == "4 restarts, CrashLoopBackOff"
+    assert trouble(well, restarted("a-1", "a-1", 1, "ContainerCreating")) == "1 restart"
+    assert trouble(phase="Pending") == ""
+
+
+def test_trouble_has_a_column_where_there_is_any() -> None:
+    lines = overview_lines(overview(Found("", [], [pod("a-0", "n", "a-1", 1)], [], [group("a", "Running")], []), NOW))
+    [header, row] = [line.split() for line in lines[-2:]]
+    assert header == ["JOB", "QUEUE", "RUNNING", "AGE", "TROUBLE"]
+    assert row[-4:] == ["1", "of", "2", "run"]
+
+
+def test_counts_of_a_queue_stand_where_80_columns_show_them() -> None:
+    queues = [queue("research", weight=3, deserved={GPU: "8"}, capability={"cpu": "100", "memory": "512Gi", GPU: "16"})]
+    lines = overview_lines(overview(Found("", [], [], queues, [group("a", "Running")], []), NOW), width=80)
+    [header] = [line for line in lines if "WEIGHT" in line]
+    assert header.split()[:5] == ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING"]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from support.build import group, pod
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
 from unisono.api.times import rfc3339
+from unisono.api.verdict import Cause, Verdict
+from unisono.cli.explaining import explanation_lines
+from unisono.sdk.explaining import Explanation, name_lost_pods
+from unisono.sdk.failures import FailedPod
 from unisono.sdk.running_state import below_minimum, duration, restarts, silent
 
 NOW = 1_700_000_000.0
@@ -48,3 +52,21 @@ def test_a_gang_below_its_minimum() -> None:
 
 def test_durations() -> None:
     assert [duration(seconds) for seconds in (0, 119, 120, 7199, 7200)] == ["0 s", "119 s", "2 min", "119 min", "2 h"]
+
+
+def test_a_gang_that_lost_pods_waits_for_no_scheduler() -> None:
+    """The first line names the pod that failed, and not what the scheduler says of pods that are not there."""
+
+    def told(*failures: FailedPod) -> Explanation:
+        verdicts = [Verdict(job="default/j", cause=Cause.TOO_FEW_PODS, message="w has 1 of 2")]
+        made = Explanation("Job", "j", "job/j", "its phase is Running", verdicts, failures=list(failures))
+        made.running = below_minimum([group("j", 2)], [pod("a", "j", node="n", phase="Running"), pod("b", "j")])
+        name_lost_pods(made)
+        return made
+
+    lost = told(FailedPod("b", "main", 4, "exit code 4 (Error)", ending="exit code 4"))
+    assert explanation_lines(lost)[0] == (
+        "job/j does not wait: its phase is Running, and it is below its minimum: 1 of 2 pods run, because pod b "
+        "failed: exit code 4."
+    )
+    assert [verdict.cause for verdict in told().verdicts] == [Cause.TOO_FEW_PODS]

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, Pod, PodSpec, PodTemplateSpec
-from unisono.api.kinds import JOBS, PODS
+from unisono.api.kinds import JOBS, LEASES, PODS
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
+from unisono.standalone import plane as plane_module
 from unisono.standalone.paths import AlreadyRunning, DataDir
 from unisono.standalone.plane import Plane, PlaneOptions
 
@@ -114,3 +116,23 @@ async def test_wrong_options_are_told_before_anything_starts(
     with pytest.raises(ConfigError, match=message):
         await Plane(data, options).start()
     assert data.running_pid() is None
+
+
+async def test_readiness_tells_of_a_scheduler_that_ends_no_cycles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plane_module, "_CYCLES_SECONDS", 0.01)
+    plane = Plane(DataDir(tmp_path), PlaneOptions(local_node=False))
+    await plane.start()
+    try:
+        async with asyncio.timeout(60):
+            await plane.wait_ready()
+            assert plane._cycles is not None
+            # As if the process of the scheduler were stopped: its Lease grows old.
+            old = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+            while not plane._reasons():
+                await plane._cycles.patch(LEASES, CYCLES_LEASE, old, namespace="kube-system")
+                await asyncio.sleep(0.01)
+            assert plane._reasons()[0].startswith("no running scheduler answers: no cycle has ended for")
+    finally:
+        await plane.stop()

@@ -42,11 +42,12 @@ def queue_table(queues: Sequence[QueueView], *, wide: bool) -> list[str]:
     headers = ["name", "state", "weight"]
     rows: list[list[object]] = [[view.name, view.state, view.weight] for view in queues]
     if wide:
-        headers += ["used", "deserved", "cap", "waiting", "running"]
+        # Amounts may be long: what is counted stands before them, where no narrow terminal cuts it off.
+        headers += ["waiting", "running", "used", "deserved", "cap"]
         for row, view in zip(rows, queues, strict=True):
             waiting = view.groups.get("Pending", 0) + view.groups.get("Inqueue", 0)
-            amounts = (short_amounts(each) for each in (view.allocated, view.deserved, view.capability))
-            row += [*amounts, waiting, view.groups.get("Running", 0)]
+            row += [waiting, view.groups.get("Running", 0)]
+            row += [short_amounts(each) for each in (view.allocated, view.deserved, view.capability)]
     return columns(headers, rows, empty="-")
 
 
@@ -111,10 +112,17 @@ def _waiting_lines(found: Sequence[JobLine]) -> list[str]:
 
 def _running_lines(found: Sequence[JobLine]) -> list[str]:
     rows = [
-        [_title(job), job.queue, f"{job.pods} pod{'' if job.pods == 1 else 's'}", duration_text(job.seconds)]
+        [
+            _title(job),
+            job.queue,
+            f"{job.pods} pod{'' if job.pods == 1 else 's'}",
+            duration_text(job.seconds),
+            job.trouble,
+        ]
         for job in found
     ]
-    return columns(["job", "queue", "running", "age"], rows) if rows else []
+    headers = ["job", "queue", "running", "age", "trouble" if any(job.trouble for job in found) else ""]
+    return columns(headers, rows, empty="") if rows else []
 
 
 def _title(job: JobLine) -> str:

@@ -13,7 +13,7 @@ from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name
 from unisono.api.queue_enforcement import warnings_of
 from unisono.api.scheduling import QueueSpec
-from unisono.api.verdict import verdict_in
+from unisono.api.verdict import Cause, verdict_in
 from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failures import failed_pods
@@ -196,6 +196,7 @@ async def explain_owner(
     await _without_scheduler(client, told, item, found)
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))
+        name_lost_pods(told)
     if known and not (found.pods or found.groups or told.suspended or is_over(item)):
         told.suspended, told.empty = paused_by(item), empty_by(item)
         if not (told.suspended or told.empty or refused):
@@ -205,6 +206,16 @@ async def explain_owner(
     if _has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     return await _completed(client, told, scheduler_of(item, found), item)
+
+
+def name_lost_pods(told: Explanation) -> None:
+    """A gang that runs below its minimum because pods failed waits for no scheduler: its pods are the cause."""
+    below = next((note for note in told.running if note.kind == "BelowMinimum"), None)
+    if below is None or not told.failures:
+        return
+    told.verdicts = [verdict for verdict in told.verdicts if verdict.cause != Cause.TOO_FEW_PODS]
+    lost = told.failures[0]
+    told.state += f", and it {below.text}, because pod {lost.name} failed: {lost.cause}"
 
 
 def _has_fixed_names(item: Mapping[str, Any]) -> bool:

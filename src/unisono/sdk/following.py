@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unisono.api.kinds import PODS
+from unisono.errors import UnisonoError
 from unisono.sdk.events import Event, EventQueue, Target
 from unisono.sdk.job_kinds import job_kind_of
 from unisono.sdk.log_copies import LogCopies, Seen
 from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.observing import Observation, last_observation, observation
+from unisono.sdk.owner_state import DEFAULT_SCHEDULER
+from unisono.sdk.scheduler_health import scheduler_health
 from unisono.sdk.target_informers import TargetInformers
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from unisono.sdk.views import JobView
 
 CATCH_UP_SECONDS = 10.0
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 10.0
+_WAITING = frozenset({"Pending", "Restarting"})
 Until = Callable[["JobView"], bool]
 
 
@@ -75,7 +81,13 @@ async def _run(
         copies = LogCopies(client, logs, events, informers.changed.set) if logs else None
         try:
             async with informers.running():
-                await _Follower(informers, until, events, copies).run(pause)
+                follower = _Follower(informers, until, events, copies)
+                looks = asyncio.create_task(follower.watch_scheduler(client))
+                try:
+                    await follower.run(pause)
+                finally:
+                    looks.cancel()
+                    await asyncio.gather(looks, return_exceptions=True)
         finally:
             if copies:
                 await copies.close()
@@ -94,6 +106,28 @@ class _Follower:
     def __init__(self, informers: TargetInformers, until: Until, events: EventQueue, copies: LogCopies | None) -> None:
         self._informers, self._until, self._events, self._copies = informers, until, events, copies
         self._told: dict[Target, tuple[JobView, bool]] = {}
+        self._silent: dict[str, str] = {}
+
+    async def watch_scheduler(self, client: HttpClient) -> None:
+        """While a target waits, look from time to time whether anyone schedules it: else that is what it waits for."""
+        pause = _FIRST_LOOK_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = _LOOK_SECONDS
+            waiting = [target for target, (view, _) in self._told.items() if view.phase in _WAITING]
+            for name in {self._scheduler_of(target) for target in waiting}:
+                silent = ""
+                with suppress(UnisonoError):
+                    silent = (await scheduler_health(client, name)).silent
+                # The first sentence stands: its seconds are those until it was noticed.
+                if bool(silent) != bool(self._silent.get(name)):
+                    self._silent[name] = silent
+                    self._informers.changed.set()
+
+    def _scheduler_of(self, target: Target) -> str:
+        last, _ = self._informers.last(target)
+        name: str | None = getattr(getattr(last, "spec", None), "scheduler_name", None)
+        return name or DEFAULT_SCHEDULER
 
     async def run(self, pause: float) -> None:
         """Tell what changes; returns when all targets have ended, and their last views and logs are told."""
@@ -142,7 +176,11 @@ class _Follower:
             return None
         told = self._told.get(target)
         last, exists = self._informers.last(target)
-        return (observation if exists else last_observation)(target.kind, last, found, told[0] if told else None)
+        seen = (observation if exists else last_observation)(target.kind, last, found, told[0] if told else None)
+        silent = self._silent.get(self._scheduler_of(target), "")
+        if silent and seen.view.phase in _WAITING:
+            seen = replace(seen, view=replace(seen.view, waiting=silent))
+        return seen
 
     def _has_ended(self, target: Target, found: Observation | None) -> bool:
         return self._until(found.view) if found else not self._informers.last(target)[1]

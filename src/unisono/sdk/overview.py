@@ -23,6 +23,8 @@ _WAITING = frozenset({"", "Pending", "Inqueue"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 _COMPONENT = "unisono-"
 _LEASE_SECONDS = 15.0
+# Containers that are on their way say so, too.
+_STARTING = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class JobLine:
         waiting: why it waits; empty where no verdict says it yet.
         user: who submitted it, where the server knows.
         nodes: where its pods run.
+        trouble: what is wrong with its pods although it runs: ``1 of 2 pods run``, ``3 restarts``; empty for nothing.
 
     """
 
@@ -99,6 +102,7 @@ class JobLine:
     waiting: str = ""
     user: str = ""
     nodes: tuple[str, ...] = ()
+    trouble: str = ""
 
     @property
     def name(self) -> str:
@@ -200,7 +204,25 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
         waiting_text(meta.annotations) if _waits(group) else "",
         (meta.annotations or {}).get(USER, ""),
         tuple(sorted({pod.spec.node_name for pod in running if pod.spec.node_name})),
+        "" if _waits(group) else _trouble(group.spec.min_member or 1, pods),
     )
+
+
+def _trouble(gang: int, pods: Sequence[Pod]) -> str:
+    """What someone on call wants to know of a job that runs."""
+    parts = []
+    alive = sum(pod.status.phase in ("Running", "Succeeded") for pod in pods)
+    failed = sum(pod.status.phase == "Failed" for pod in pods)
+    if failed:
+        parts.append(f"{failed} pod{'' if failed == 1 else 's'} failed")
+    if 0 < alive < gang:
+        parts.append(f"{alive} of {gang} run")
+    statuses = [status for pod in pods for status in pod.status.container_statuses or ()]
+    restarts = sum(status.restart_count or 0 for status in statuses)
+    if restarts:
+        parts.append(f"{restarts} restart{'' if restarts == 1 else 's'}")
+    waits = {status.state.waiting.reason or "" for status in statuses if status.state and status.state.waiting}
+    return ", ".join([*parts, *sorted(waits - {"", *_STARTING})])
 
 
 def _seconds(time: str | None) -> float:

@@ -12,13 +12,12 @@ import msgspec
 
 from unisono.api.annotations import CONFIGURATION_ERROR, SCHEDULER_CYCLES, SCHEDULER_NAMES
 from unisono.api.core import Lease
+from unisono.api.heartbeats import DURATION_SECONDS, renewed_at, silence
 from unisono.api.kinds import LEASES
-from unisono.api.times import parse_time
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-_DURATION_SECONDS = 30.0
 _SYSTEM = "kube-system"
 
 
@@ -73,17 +72,14 @@ def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
     """The health that the heartbeats of one ``schedulerName`` show at ``now``, seconds since the epoch."""
     latest, renewed = None, 0.0
     for lease in _trusted(leases):
-        when = _renewed(lease)
-        if when <= now + _DURATION_SECONDS and (latest is None or when > renewed):
+        when = renewed_at(lease)
+        if when <= now + DURATION_SECONDS and (latest is None or when > renewed):
             latest, renewed = lease, when
     if latest is None:
         return SchedulerHealth()
-    age = max(0.0, now - renewed)
-    where = f"schedulerName {name}, Lease {latest.metadata.namespace}/{latest.metadata.name}"
-    if not latest.spec.holder_identity:
-        return SchedulerHealth(f"no scheduler is running: the last one ended {age:.0f} s ago ({where})")
-    if age > float(latest.spec.lease_duration_seconds or _DURATION_SECONDS):
-        return SchedulerHealth(f"no running scheduler answers: no cycle has ended for {age:.0f} s ({where})")
+    if why := silence(latest, now):
+        where = f"schedulerName {name}, Lease {latest.metadata.namespace}/{latest.metadata.name}"
+        return SchedulerHealth(f"{why} ({where})")
     told = latest.metadata.annotations or {}
     return SchedulerHealth(configuration_error=told.get(CONFIGURATION_ERROR, ""), annotations=told)
 
@@ -104,13 +100,6 @@ def _trusted(leases: Iterable[Lease]) -> list[Lease]:
 
 def _names(lease: Lease) -> list[str]:
     return (lease.metadata.annotations or {}).get(SCHEDULER_NAMES, "").split(",")
-
-
-def _renewed(lease: Lease) -> float:
-    try:
-        return parse_time(lease.spec.renew_time or "")
-    except ValueError:
-        return 0.0
 
 
 async def server_time(client: HttpClient) -> float:

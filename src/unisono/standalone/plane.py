@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,12 @@ from unisono.agent.cpus.book import NO_POLICIES, CpuPolicies
 from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
+from unisono.api.annotations import CYCLES_LEASE
+from unisono.api.heartbeats import silence
 from unisono.api.keys import CONFIG_MAP_NAME
-from unisono.api.kinds import CONFIG_MAPS
+from unisono.api.kinds import CONFIG_MAPS, LEASES
 from unisono.api.pod_limit import MOST_PODS
-from unisono.errors import ConfigError
+from unisono.errors import ConfigError, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.kubeconfig import load
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from unisono.apiserver.flow_control.limits import Limits
     from unisono.apiserver.nodes.remote_pods import RemotePods
     from unisono.apiserver.server import ApiServer
+    from unisono.kube.client import Client
     from unisono.scheduler.settings import ConfigSource
     from unisono.standalone.background import Work
 
@@ -51,6 +54,8 @@ _log = structlog.get_logger(__name__)
 # How often is looked whether all is ready, and told that it is not (seconds).
 _LOOK_SECONDS = 0.02
 _TELL_SECONDS = 60.0
+# How often is looked whether the scheduler ends its cycles.
+_CYCLES_SECONDS = 10.0
 # How long the path of a socket may be (macOS has the least, 104 bytes with the end).
 _SOCKET_BYTES = 100
 
@@ -109,6 +114,8 @@ class Plane:
         self._stopping = False
         self._served = asyncio.Event()
         self._work: Work | None = None
+        self._cycles: Client | None = None
+        self._silent = ""
         self._worker = WorkerProcess(self._settings, _parts(options)) if options.apart else None
         self.metrics = CollectorRegistry()
         self._scheduler_metrics = PartMetrics()
@@ -179,6 +186,8 @@ class Plane:
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
         self._served.set()
+        self._cycles = backend.client()
+        self._keep("cycles", self._watch_cycles)
         if worker is not None:
             # Well after a start it ends before what it talks to.
             self._stack.push_async_callback(_cancelled, worker)
@@ -318,8 +327,22 @@ class Plane:
 
         return FixedConfig() if file is None else FileConfig(file)
 
+    async def _watch_cycles(self) -> None:
+        """Notice a scheduler that does not end its cycles, also where its whole process is stopped."""
+        assert self._cycles is not None
+        while True:
+            await SYSTEM_CLOCK.sleep(_CYCLES_SECONDS)
+            was, self._silent = self._silent, ""
+            with suppress(UnisonoError):  # before the first cycle there is no Lease
+                lease = await self._cycles.get(LEASES, CYCLES_LEASE, "kube-system")
+                self._silent = silence(lease, SYSTEM_CLOCK.time())
+            if self._silent and not was:
+                _log.warning("scheduler.silent", reason=self._silent)
+            elif was and not self._silent:
+                _log.info("scheduler.answers")
+
     def _reasons(self) -> list[str]:
-        """Parts that have not taken up their work yet; what ``/readyz`` answers."""
+        """Parts that have not taken up their work yet, or stopped doing it; what ``/readyz`` answers."""
         names: list[str] = []
         if self._worker is not None:
             names += self._worker.unready()
@@ -327,7 +350,7 @@ class Plane:
             names += self._work.unready()
         if self._agent is not None and not self._agent.ready.is_set():
             names.append("agent")
-        return [f"{name} not ready" for name in names]
+        return [f"{name} not ready" for name in names] + ([self._silent] if self._silent else [])
 
     def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
         self._stack.push_async_callback(_cancelled, self._kept(name, part))
