@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
 from unisono.api.annotations import QUEUE_NAMESPACES, QUEUE_USERS, USER, USER_LIMITS
+from unisono.api.cron_job import CronJob
+from unisono.api.flow_kinds import CRON_JOBS
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
@@ -22,6 +25,7 @@ from unisono.api.kinds import (
 )
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
+from unisono.controllers.cronjob.family import VOLCANO
 from unisono.errors import ApiError, Invalid
 
 ALICE = WriteOptions(user="alice", groups=("ml", AUTHENTICATED))
@@ -162,6 +166,20 @@ async def test_who_submits_a_job_is_written_down_and_nobody_can_say_otherwise(ba
     handed = noted(group_body("g"), **{USER: "alice"})
     handed["metadata"]["namespace"] = "team-a"
     assert (await make(backend, POD_GROUPS, handed, MASTER))["metadata"]["annotations"][USER] == "alice"
+
+
+async def test_what_jobs_are_made_from_has_its_author_too(backend: Backend) -> None:
+    template = {"metadata": {"annotations": {USER: "bob"}}, "spec": job("team-a", "default")["spec"]}
+    body = {
+        "apiVersion": CRON_JOBS.api_version,
+        "kind": CRON_JOBS.kind,
+        "metadata": {"name": "c", "namespace": "team-a", "annotations": {USER: "bob"}},
+        "spec": {"schedule": "* * * * *", "jobTemplate": template},
+    }
+    made = await make(backend, CRON_JOBS, body, ALICE)
+    assert made["metadata"]["annotations"][USER] == "alice"
+    started = VOLCANO.make(msgspec.convert(made, CronJob), "c-1", {})
+    assert started.metadata.annotations == {USER: "alice"}
 
 
 @pytest.mark.parametrize(

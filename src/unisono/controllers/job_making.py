@@ -10,6 +10,7 @@ import msgspec
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.batch import Job, JobSpec
 from unisono.api.kind import Kind
+from unisono.api.submitters import handed_down
 from unisono.controllers.job.phases import FINISHED
 from unisono.controllers.owners import owned_by
 
@@ -24,13 +25,13 @@ def make_job(
     annotations: Mapping[str, str] | None = None,
     finalizers: list[str] | None = None,
 ) -> Job:
-    """A job of the owner's namespace, which goes when the owner goes; ``spec`` is copied."""
+    """A job of the owner's namespace and user, which goes when the owner goes; ``spec`` is copied."""
     return Job(
         metadata=ObjectMeta(
             name=name,
             namespace=owner.metadata.namespace,
             labels=dict(labels) if labels else None,
-            annotations=dict(annotations) if annotations else None,
+            annotations=handed_down(owner.metadata.annotations, annotations) or None,
             finalizers=finalizers,
             owner_references=[owned_by(kind, owner)],
         ),

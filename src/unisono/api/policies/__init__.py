@@ -5,15 +5,19 @@ They say what CEL can say of ``api.validation``, in the same words. Objects come
 
 from __future__ import annotations
 
+from typing import Any
+
 from unisono.api import kinds
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.kind import Kind
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
 from unisono.api.policies.pod import HAS_BUDGET, budget_rules
 from unisono.api.policies.rights import command_rules, priority_rules, user_rules
 from unisono.api.policies.rule import Policy
 from unisono.api.policies.scheduling import QUEUE_VARIABLES, pod_group_rules, queue_removal_rules, queue_rules
-from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.api.submitters import SUBMITTED
 
 POLICIES: tuple[Policy, ...] = (
     Policy(kinds.JOBS, "jobs", {"spec": "object.spec"}, job_rules("spec")),
@@ -33,11 +37,16 @@ POLICIES: tuple[Policy, ...] = (
     Policy(HYPER_JOBS, "hyperjobs", {"spec": "object.spec"}, hyper_job_rules()),
 )
 
+
+def _user_policy(kind: Kind[Any]) -> str:
+    """Name of the policy about a kind's submitters; Kubernetes has a PodGroup, too."""
+    return f"{'workload-' if kind is WORKLOAD_POD_GROUPS else ''}{kind.kind.lower()}-user"
+
+
 RIGHTS: tuple[Policy, ...] = (
     Policy(kinds.COMMANDS, "commands", {}, command_rules()),
     Policy(kinds.POD_GROUPS, "podgroup-priority", {}, priority_rules()),
-    *(Policy(kind, f"{kind.kind.lower()}-user", {}, user_rules()) for kind in (kinds.JOBS, kinds.POD_GROUPS)),
-    *(Policy(kind, f"{kind.kind.lower()}-user", {}, user_rules()) for kind in KUBEFLOW_KINDS),
+    *(Policy(kind, _user_policy(kind), {}, user_rules()) for kind in SUBMITTED),
 )
 """Rules about who asks: they refuse with Forbidden, and hold for objects on their way out too."""
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
-from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import (
     accounts,
@@ -64,15 +63,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
 }
 _QUEUES = "queues.scheduling.volcano.sh"
 _PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
-_OF_USERS = frozenset(
-    (
-        "jobs.batch.volcano.sh",
-        "podgroups.scheduling.volcano.sh",
-        WORKLOAD_POD_GROUPS.resource,
-        *(kind.resource for kind in KUBEFLOW_KINDS),
-    )
-)
-"""Resources of which it is written down who submits them."""
+_OF_USERS = frozenset(kind.resource for kind in SUBMITTED)
 
 
 class Admission:

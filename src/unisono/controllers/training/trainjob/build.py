@@ -21,6 +21,7 @@ from unisono.api.core import (
 from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
 from unisono.api.keys import LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, TRAINJOB_ANCESTOR
 from unisono.api.quantity import parse_quantity
+from unisono.api.submitters import handed_down
 from unisono.api.trainer import AssetInitializer, JobSetTemplateSpec, MLPolicy, TrainingRuntimeSpec, TrainJob
 from unisono.api.training_kinds import TRAIN_JOBS
 from unisono.controllers.owners import owned_by
@@ -56,7 +57,7 @@ def build_job_set(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSet:
             name=job.metadata.name,
             namespace=job.metadata.namespace,
             labels={**(template.metadata.labels or {}), **(job.metadata.labels or {})} or None,
-            annotations={**_topology(runtime), **(template.metadata.annotations or {}), **given} or None,
+            annotations={**_topology(runtime), **handed_down(None, template.metadata.annotations), **given} or None,
             owner_references=[owned_by(TRAIN_JOBS, job)],
         ),
         spec=spec,

@@ -1,0 +1,36 @@
+"""Kinds of which it is written down who submits them (annotation ``unisono.io/user``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from unisono.api.annotations import USER
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, POD_GROUPS
+from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES, TRAIN_JOBS
+
+SUBMITTED: Final[tuple[Kind[Any], ...]] = (
+    JOBS,
+    POD_GROUPS,
+    WORKLOAD_POD_GROUPS,
+    *KUBEFLOW_KINDS,
+    TRAIN_JOBS,
+    JOB_SETS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
+    CRON_JOBS,
+    JOB_FLOWS,
+    HYPER_JOBS,
+)
+"""What becomes a PodGroup, and what such objects are made from: limits and shares of users rest on it."""
+
+
+def handed_down(owner: Mapping[str, str] | None, given: Mapping[str, str] | None) -> dict[str, str]:
+    """Annotations ``given`` for what a controller makes of an owner: it is the owner's author's, whatever they say."""
+    kept = {key: value for key, value in (given or {}).items() if key != USER}
+    user = (owner or {}).get(USER)
+    return {**kept, USER: user} if user else kept
