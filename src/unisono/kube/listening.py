@@ -15,12 +15,15 @@ import structlog
 from aiohttp import web
 
 from unisono.errors import system_reason
+from unisono.kube.guests import Guests
 
 _BACKLOG = 1024
 # Connections accepted in one turn of the event loop.
 _AT_ONCE = 32
 # Pause after the system had no descriptor or memory for a connection.
 _SHORTAGE_SECONDS = 1.0
+# Time in which a client of an application must agree on TLS.
+_HANDSHAKE_SECONDS = 10.0
 
 # asyncio gives each TLS connection a buffer of 256 KiB, which is most of what an idle connection costs.
 _TLS_BUFFER = 32 * 1024
@@ -192,6 +195,7 @@ class AppListener:
         tls: ssl.SSLContext | None = None,
         patience: float = 60.0,
         bound: socket.socket | None = None,
+        guests: Guests | None = None,
     ) -> AppListener:
         """Listen.
 
@@ -202,11 +206,14 @@ class AppListener:
             tls: speaks HTTPS with this; plain HTTP without.
             patience: seconds that requests have to end when the listener is closed.
             bound: listen there, and not at host and port.
+            guests: bounds the connections.
 
         Raises:
             OSError: nothing can listen there.
 
         """
+        guests = guests or Guests()
+        guests.watch(app)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=patience)
         await runner.setup()
         handshakes: set[asyncio.Task[Any]] = set()
@@ -217,16 +224,19 @@ class AppListener:
                 handshakes.add(task)
                 task.add_done_callback(handshakes.discard)
             assert runner.server is not None  # set by setup
-            return runner.server()
+            protocol = runner.server()
+            guests.admit(protocol)
+            return protocol
 
         server: asyncio.Server | None = None
+        secured: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
         try:
             # In two steps: who is cancelled while it begins to listen must still be able to close what listens.
             loop = asyncio.get_running_loop()
             if bound is None:
-                server = await loop.create_server(taken, host or None, port, ssl=tls, start_serving=False)
+                server = await loop.create_server(taken, host or None, port, start_serving=False, **secured)
             else:
-                server = await loop.create_server(taken, sock=bound, ssl=tls, start_serving=False)
+                server = await loop.create_server(taken, sock=bound, start_serving=False, **secured)
             await server.start_serving()
         except BaseException:
             if server is not None:

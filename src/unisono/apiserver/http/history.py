@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
@@ -43,6 +45,8 @@ class HistoryHandler:
 
     def __init__(self, source: HistorySource | None, authorizer: Authorizer) -> None:
         self._source, self._authorizer = source, authorizer
+        # The source answers one question after the other: of each user one waits there, the others wait here.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(self, exchange: Exchange, what: str) -> web.StreamResponse | None:
         """Answer a question; None where there is no such one.
@@ -53,12 +57,17 @@ class HistoryHandler:
         """
         if self._source is None:
             raise NotFound("no history is kept here: start 'unisono up' with --history-days 90, or without that option")
+        turn = self._turns.setdefault(exchange.user.name, asyncio.Lock())
+        async with turn:
+            body = await self._answer(self._source, exchange, what)
+        return None if body is None else await exchange.send(200, body)
+
+    async def _answer(self, source: HistorySource, exchange: Exchange, what: str) -> bytes | None:
         user = exchange.user
-        shown = [place for place in await self._source.places() if self._may_list(user, *place)]
+        shown = [place for place in await source.places() if self._may_list(user, *place)]
         capacity = self._authorizer.decide(user, Action("list", resource="nodes")).allowed
         queues = self._authorizer.decide(user, Action("list", group=QUEUES.group, resource=QUEUES.plural)).allowed
-        body = await self._source.answer(what, exchange.query, shown, capacity=capacity, queues=queues)
-        return None if body is None else await exchange.send(200, body)
+        return await source.answer(what, exchange.query, shown, capacity=capacity, queues=queues)
 
     def _may_list(self, user: User, namespace: str, resource: str) -> bool:
         plural, _, group = resource.partition(".")

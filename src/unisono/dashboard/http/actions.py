@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -132,7 +133,7 @@ async def change_queue(client: HttpClient, asked: ChangeQueue) -> str:
         ApiError: the server refuses it.
 
     """
-    patch = difference(_spec(asked.before), _spec(asked.spec))
+    patch = difference(*await asyncio.to_thread(lambda: (_spec(asked.before), _spec(asked.spec))))
     if not patch:
         raise Invalid("nothing is to be changed")
     params = {"fieldValidation": "Strict", **({"dryRun": "All"} if asked.dry_run else {})}

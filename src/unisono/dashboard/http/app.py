@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,7 +16,7 @@ from unisono.dashboard.http import actions
 from unisono.dashboard.http.files import HOW_TO_BUILD, File
 from unisono.dashboard.http.guard import KEY_HEADER, SECURITY_HEADERS, refusal
 from unisono.dashboard.http.log_batches import batches
-from unisono.dashboard.http.sessions import MOST_STREAMS, NotSignedIn, Session, Sessions
+from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
 from unisono.dashboard.http.streams import Events, follow
 from unisono.dashboard.http.views import UnknownView, page_of
 from unisono.dashboard.live.futures import Turns, futures
@@ -197,7 +199,7 @@ class Dashboard:
     # ---- views
 
     async def _stream(self, request: web.Request, session: Session) -> web.StreamResponse:
-        with _counted(session), self._sessions.looking(session) as world:
+        with _counted(session, self._sessions), self._sessions.looking(session) as world:
             try:
                 page = page_of(world, request.match_info["view"], dict(request.query))
             except UnknownView as error:
@@ -212,7 +214,7 @@ class Dashboard:
 
     async def _logs(self, request: web.Request, session: Session) -> web.StreamResponse:
         asked = msgspec.convert(dict(request.query), LogQuery, strict=False)
-        with _counted(session), self._sessions.looking(session) as world:
+        with _counted(session, self._sessions), self._sessions.looking(session) as world:
             kind = actions.kind_of(asked.api_version, asked.kind)
             source = batches(world.client, kind, asked.namespace, asked.name, asked.container, asked.tail)
             async with aclosing(source), Events(request) as events:
@@ -249,8 +251,9 @@ class Dashboard:
         if status >= 400:
             return _refused(str(found.get("message") or f"the server answered {status}"), status)
         (found.get("metadata") or {}).pop("managedFields", None)
-        text = yaml.safe_dump(found, sort_keys=False, default_flow_style=False, allow_unicode=True)
-        return _json(Done(message=text))
+        # Seconds for a large object: beside the loop.
+        dump = partial(yaml.safe_dump, found, sort_keys=False, default_flow_style=False, allow_unicode=True)
+        return _json(Done(message=await asyncio.to_thread(dump)))
 
 
 async def _secured(request: web.Request, response: web.StreamResponse) -> None:
@@ -262,9 +265,9 @@ async def _secured(request: web.Request, response: web.StreamResponse) -> None:
 
 
 @contextmanager
-def _counted(session: Session) -> Iterator[None]:
+def _counted(session: Session, sessions: Sessions) -> Iterator[None]:
     """Hold one of a session's streams."""
-    if session.streams >= MOST_STREAMS:
+    if session.streams >= MOST_STREAMS or sessions.streams_of(session.user) >= MOST_STREAMS_OF_ONE:
         raise ApiError("too many views are open: close some tabs", code=429, reason="TooManyRequests")
     session.streams += 1
     try:

@@ -30,8 +30,13 @@ IDLE_SECONDS = 12 * 3600.0
 _WORLD_SECONDS = 300.0
 """How long views are kept after the last look."""
 MOST_SESSIONS = 500
+MOST_SESSIONS_OF_ONE = 20
+"""Sessions of one user: who signs in once more ends the own oldest one, and nobody else's."""
 MOST_STREAMS = 32
 """Open streams of one session."""
+MOST_STREAMS_OF_ONE = 64
+"""Open streams of all sessions of one user."""
+_MOST_WORLDS_OF_ONE = 8
 _MOST_CODES = 100
 
 
@@ -214,8 +219,7 @@ class Sessions:
 
     async def _open(self, config: ClusterConfig, namespaces: tuple[str, ...]) -> Session:
         user = await self._user_of(config)
-        if len(self._sessions) >= MOST_SESSIONS:
-            self.end(min(self._sessions.values(), key=lambda each: each.seen))
+        self._make_room(user)
         session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), user, config, namespaces)
         session.seen = self._clock.monotonic()
         self._sessions[session.cookie] = session
@@ -231,6 +235,21 @@ class Sessions:
         if user in ("", "system:anonymous"):
             raise ApiError("the server does not accept these credentials", code=401, reason="Unauthorized")
         return user
+
+    def _make_room(self, user: str) -> None:
+        """End the user's oldest session, or that of the user who has the most, where there are too many."""
+        of_user: dict[str, list[Session]] = {}
+        for session in self._sessions.values():
+            of_user.setdefault(session.user, []).append(session)
+        own = of_user.get(user, [])
+        if len(own) < MOST_SESSIONS_OF_ONE and len(self._sessions) < MOST_SESSIONS:
+            return
+        crowd = own if len(own) >= MOST_SESSIONS_OF_ONE else max(of_user.values(), key=len)
+        self.end(min(crowd, key=lambda each: each.seen))
+
+    def streams_of(self, user: str) -> int:
+        """Open streams of all sessions of a user."""
+        return sum(session.streams for session in self._sessions.values() if session.user == user)
 
     def _forget_codes(self) -> None:
         now = self._clock.monotonic()
@@ -251,6 +270,7 @@ class Sessions:
         identity = session.identity
         watched = self._worlds.get(identity)
         if watched is None or watched.world.refused is not None or watched.task.done():
+            self._make_room_for_world(session.user)
             world = World(self._client_of(session.config), session.user, session.namespaces, clock=self._clock)
             watched = self._worlds[identity] = Watched(world, asyncio.create_task(self._run(world)))
         if self._keeping is None or self._keeping.done():
@@ -261,6 +281,22 @@ class Sessions:
         finally:
             watched.viewers -= 1
             watched.left = self._clock.monotonic()
+
+    def _make_room_for_world(self, user: str) -> None:
+        """Each combination of namespaces has a world of its own, with dozens of watches.
+
+        Raises:
+            ApiError: pages look at all that the user may have.
+
+        """
+        own = {identity: each for identity, each in self._worlds.items() if each.world.user == user}
+        if len(own) < _MOST_WORLDS_OF_ONE:
+            return
+        spare = min((key for key, each in own.items() if each.viewers <= 0), key=lambda key: own[key].left, default="")
+        if not spare:
+            why = "too many views of different namespaces are open: close some tabs"
+            raise ApiError(why, code=429, reason="TooManyRequests")
+        self._worlds.pop(spare).task.cancel()
 
     async def _run(self, world: World) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import resource
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ _UNTIL_SECONDS = 4 * 3600.0
 # Time that one question may take.
 _LONGEST_SECONDS = 60.0
 _MOST_SHOWN = 200
+_MOST_BYTES = 4 << 30
 _LOOK_SECONDS = 0.05
 
 
@@ -84,7 +86,7 @@ async def futures(client: HttpClient, text: str) -> Futures:
         ApiError: the viewer may not see the whole cluster.
 
     """
-    documents = _documents(text)
+    documents = await asyncio.to_thread(_documents, text)
     told = await _elsewhere(await list_objects(client), documents)
     if isinstance(told, str):
         raise CannotTell(told)
@@ -127,10 +129,14 @@ def _work(
     answer: Connection, objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], now: float
 ) -> None:
     """In the other process."""
+    # Changes may ask for any number of nodes: what is too large is this question's fault alone.
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     try:
         told: Any = ask(objects, documents, now)
     except UnisonoError as error:
         told = {"error": str(error)}
+    except MemoryError:
+        told = {"error": f"This takes more than {_MOST_BYTES >> 30} GiB: ask for less."}
     answer.send_bytes(msgspec.json.encode(told))
 
 
