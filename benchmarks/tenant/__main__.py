@@ -20,12 +20,12 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.api.load import percentile
 from benchmarks.hostile import plane
-from benchmarks.tenant import machine, rights, scheduling, taking, texts
+from benchmarks.tenant import expanding, machine, pages, records, rights, scheduling, taking, texts
 from benchmarks.tenant.table import ATTACKS, ON_THE_MACHINE
 from benchmarks.tenant.world import Bystander, Felt, attacker, bystander
 from unisono.kube.open_files import raise_open_files
 
-_MODULES = (taking, scheduling, rights, machine, texts)
+_MODULES = (taking, scheduling, rights, records, pages, machine, expanding, texts)
 _NODES = """
 - {name: node, count: 20, capacity: {cpu: 64, memory: 256Gi}, devices: {cards.example.com: 8}}
 - name: quiet
@@ -78,13 +78,15 @@ async def _run(options: argparse.Namespace) -> list[Row]:
         here = socket.gethostname().lower() if agent else ""
         async with bystander(running, here) as other:
             for number, what in enumerate(ATTACKS, 1):
+                if not options.start <= number < options.start + options.count:
+                    continue
                 if options.only and not any(text in what for text in options.only):
                     continue
                 if what in ON_THE_MACHINE and not here:
                     continue
                 row = await _attack(number, what, running, other, here, options)
                 rows.append(row)
-                print(_line(row), file=sys.stderr, flush=True)
+                print(f"{number}. {_line(row)}", file=sys.stderr, flush=True)
                 for fault in row.faults[:10]:
                     print(f"    FAULT: {fault[:1500]}", file=sys.stderr, flush=True)
     return rows
@@ -119,6 +121,8 @@ def main() -> int:
     assert all(_MODULES)
     parser = argparse.ArgumentParser(prog="benchmarks.tenant", description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="attacks whose description has one of these texts")
+    parser.add_argument("--start", type=int, default=1, help="number of the first attack of the list")
+    parser.add_argument("--count", type=int, default=10_000, help="how many attacks of the list")
     parser.add_argument("--seconds", type=float, default=90.0, help="how long an attack may go on")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds that the bystander's job may take")
     parser.add_argument("--wait", type=float, default=5.0, help="seconds of its own that the control plane may take")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -252,8 +251,8 @@ class Dashboard:
             return _refused(str(found.get("message") or f"the server answered {status}"), status)
         (found.get("metadata") or {}).pop("managedFields", None)
         # Seconds for a large object: beside the loop.
-        dump = partial(yaml.safe_dump, found, sort_keys=False, default_flow_style=False, allow_unicode=True)
-        return _json(Done(message=await asyncio.to_thread(dump)))
+        text = await asyncio.to_thread(_as_yaml, found)
+        return _json(Done(message=text))
 
 
 async def _secured(request: web.Request, response: web.StreamResponse) -> None:
@@ -274,6 +273,10 @@ def _counted(session: Session, sessions: Sessions) -> Iterator[None]:
         yield
     finally:
         session.streams -= 1
+
+
+def _as_yaml(found: dict[str, Any]) -> str:
+    return str(yaml.safe_dump(found, sort_keys=False, default_flow_style=False, allow_unicode=True))
 
 
 def _status(body: bytes) -> dict[str, Any]:
