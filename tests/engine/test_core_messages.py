@@ -62,8 +62,8 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             [node("a", taints=[("t", "", "NoSchedule")]), node("b", unschedulable=True), gang("j", 1)],
             Cause.FILTERS,
             "no node takes it: 0/2 nodes are unavailable: "
-            "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. The pods do not tolerate the taint "
-            "t:NoSchedule of a.",
+            "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. Node b is cordoned; the pods do not "
+            "tolerate the taint t:NoSchedule of a.",
             "uncordon b, or let its pods tolerate the taint t:NoSchedule",
             id="filters",
         ),

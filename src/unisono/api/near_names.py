@@ -12,6 +12,8 @@ _LONGEST = 320
 _SHORTEST = 3
 _LONG = 12
 """From this length on two edits still make a near miss."""
+_OTHER_DOMAIN = 3
+"""Farther than any edit."""
 _ALIKE = str.maketrans("01_.", "ol--")
 _NUMBERS = re.compile(r"\d+")
 
@@ -20,8 +22,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that ``name`` is a near miss of, ``""`` where none is near; at most 5,000 names are looked at.
 
     Near are names that differ in case, separators or look-alikes (``a100`` and ``A100``, ``m1`` and ``ml``), that have
-    another prefix before ``/`` (``zone`` and ``topology.kubernetes.io/zone``), or that are one edit away (two for 12
-    characters and more; optimal string alignment distance). Names that differ in their numbers are siblings.
+    another prefix before ``/`` (``zone`` and ``topology.kubernetes.io/zone``, ``amd.com/gpu`` and ``nvidia.com/gpu``),
+    or that are one edit away (two for 12 characters and more; optimal string alignment distance). Names that differ in
+    their numbers are siblings.
     """
     if not name or len(name) > _LONGEST:
         return ""
@@ -49,10 +52,17 @@ def _distance(name: str, other: str) -> int | None:
         return None
     if one.rpartition("/")[2] == two.rpartition("/")[2] and ("/" in one) != ("/" in two):
         return 1
+    elsewhere = _OTHER_DOMAIN if _in_other_domain(name, other) else None
     limit = 2 if min(len(one), len(two)) >= _LONG else 1
     if abs(len(one) - len(two)) > limit or one[0] != two[0] or _NUMBERS.findall(name) != _NUMBERS.findall(other):
-        return None
-    return next((edits for edits in range(1, limit + 1) if _within(one, two, edits)), None)
+        return elsewhere
+    return next((edits for edits in range(1, limit + 1) if _within(one, two, edits)), elsewhere)
+
+
+def _in_other_domain(name: str, other: str) -> bool:
+    """``amd.com/gpu`` and ``nvidia.com/gpu``; not objects of two namespaces, whose names have no dots."""
+    (domain, _, last), (known_domain, _, known_last) = name.rpartition("/"), other.rpartition("/")
+    return bool(domain) and "." in known_domain and last == known_last
 
 
 def _within(one: str, two: str, edits: int) -> bool:

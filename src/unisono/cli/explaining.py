@@ -104,7 +104,10 @@ def _subject(told: Explanation, verdicts: Sequence[Verdict]) -> str:
 
 
 def _with_gates(verdict: Verdict, gates: str) -> Verdict:
-    return msgspec.structs.replace(verdict, message=gates) if gates and verdict.cause == Cause.GATED else verdict
+    if not gates or verdict.cause != Cause.GATED:
+        return verdict
+    _, also, more = verdict.message.partition(". Besides, ")
+    return msgspec.structs.replace(verdict, message=f"{gates}{also}{more}")
 
 
 def _failure_lines(told: Explanation) -> list[str]:

@@ -19,12 +19,20 @@ from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
-from unisono.sdk.group_verdicts import gates_in_template, group_verdicts, verdicts_beside, verdicts_of
+from unisono.sdk.group_verdicts import MISSING_PODS, gates_in_template, group_verdicts, verdicts_beside, verdicts_of
 from unisono.sdk.leaving_pods import FIXED_NAMES, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, not_begun, paused_by
 from unisono.sdk.offered_fixes import offer_fixes
-from unisono.sdk.owner_state import DEFAULT_SCHEDULER, is_over, queue_state, scheduler_of, state_text, unseen
+from unisono.sdk.owner_state import (
+    DEFAULT_SCHEDULER,
+    is_over,
+    queue_state,
+    scheduler_names,
+    scheduler_of,
+    state_text,
+    unseen,
+)
 from unisono.sdk.refusal_causes import with_meant, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
@@ -76,12 +84,16 @@ async def _completed(
 
 async def _without_scheduler(client: HttpClient, told: Explanation, item: Mapping[str, Any], found: Dependents) -> None:
     """Whatever its PodGroup lacks: where no scheduler serves the name that its pods have, none would place them."""
-    name = scheduler_of(item, found)
-    if not told.verdicts or name in SERVED_NAMES or (await scheduler_health(client, name)).known:
+    names = scheduler_names(found) or [scheduler_of(item, found)]
+    unknown = [name for name in names if name not in SERVED_NAMES and not (await scheduler_health(client, name)).known]
+    if not told.verdicts or not unknown:
         return
-    told.verdicts = []
+    if len(unknown) < len(names):  # for the scheduler of the others these pods do not exist
+        told.verdicts = [verdict for verdict in told.verdicts if verdict.cause not in MISSING_PODS]
+    else:
+        told.verdicts = []
     if not found.pods:
-        told.unseen = unscheduled(name)
+        told.unseen = unscheduled(unknown[0])
 
 
 async def explain_queue(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
@@ -193,6 +205,7 @@ async def explain_owner(
         gates_text(found.pods),
         unseen(item, found),
     )
+    told.partly = len(told.pods) < len(found.pods)
     await _without_scheduler(client, told, item, found)
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))

@@ -32,6 +32,7 @@ class Explanation:
         state: what the object itself says it is doing.
         verdicts: of its PodGroups that wait, as the scheduler wrote them.
         pods: pods without a node that no verdict speaks of.
+        partly: its other pods are no concern of ``pods``.
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
         failures: pods that have failed.
@@ -69,6 +70,7 @@ class Explanation:
     warnings: list[str] = field(default_factory=list)
     running: list[RunningNote] = field(default_factory=list)
     fixes: list[Fix] = field(default_factory=list)
+    partly: bool = False
 
     def __post_init__(self) -> None:
         self.verdicts = telling(self.verdicts, self.refused)
@@ -99,7 +101,8 @@ class Explanation:
         if self.refused:
             return f"{self.title} waits for pods that the server refuses: {self.refused[0].message}; {self.state}."
         if self.pods:
-            return f"{self.title} waits: {self.pods[0].why}; {self.state}."
+            for_one = f" for pod {self.pods[0].name}" if self.partly else ""
+            return f"{self.title} waits{for_one}: {self.pods[0].why}; {self.state}."
         if self.stalled:
             return f"{self.title} waits: {self.stalled}; {self.state}."
         if self.empty:

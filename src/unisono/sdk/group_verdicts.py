@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unisono.sdk.refusals import Refusal
 
 # Causes that say only that pods are missing.
-_MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
+MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
 # Controllers that make pods with new names from a template: what is changed on a pod is lost with it.
 _FROM_TEMPLATES = frozenset({"ReplicaSet", "Job", "DaemonSet", "StatefulSet"})
 
@@ -84,7 +84,7 @@ def verdicts_beside(refused: list[Refusal], item: Mapping[str, Any], owner: Obje
 
 def telling(verdicts: list[Verdict], refused: list[Refusal]) -> list[Verdict]:
     """That pods are missing says nothing where it is known why they are not there."""
-    return [one for one in verdicts if not (refused and one.cause in _MISSING_PODS)]
+    return [one for one in verdicts if not (refused and one.cause in MISSING_PODS)]
 
 
 def gates_in_template(verdicts: list[Verdict], pods: list[Pod], title: str) -> list[Verdict]:

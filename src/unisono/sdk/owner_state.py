@@ -25,12 +25,18 @@ _OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Su
 
 def scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
     """``schedulerName`` of the pods that have no node, or of those that the object will have."""
-    unbound = [pod.spec.scheduler_name or "default-scheduler" for pod in found.pods if not pod.spec.node_name]
+    unbound = scheduler_names(found)
     if unbound:
         return unbound[0]
     stated = (item.get("spec") or {}).get("schedulerName")
     names = {spec.get("schedulerName") or DEFAULT_SCHEDULER for spec in pod_specs(dict(item))} if not stated else set()
     return stated or (names.pop() if len(names) == 1 else DEFAULT_SCHEDULER)
+
+
+def scheduler_names(found: Dependents) -> list[str]:
+    """``schedulerName`` of the pods that have no node, each once."""
+    waiting = (pod for pod in found.pods if not pod.spec.node_name)
+    return [*dict.fromkeys(pod.spec.scheduler_name or "default-scheduler" for pod in waiting)]
 
 
 def unseen(item: Mapping[str, Any], found: Dependents) -> str:

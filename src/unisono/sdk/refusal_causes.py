@@ -42,6 +42,7 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
 ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
 """A container requests more than its limit, which a LimitRange may have set."""
 _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
+_KIND = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
 _LONGEST = 4000
 
 
@@ -119,14 +120,17 @@ def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:
     quota = found[1]
     try:
         asked, used, hard = (_amounts(found[at]) for at in (2, 3, 4))
-        need = {name: amount * missing for name, amount in asked.items()}
+        need = {name: amount * missing for name, amount in asked.items()}  # of other objects at most one for each pod
         short = [name for name in need if used[name] + need[name] > hard[name]]
     except (KeyError, UnisonoError, ValueError):
         return None
     if not short:
         return None
     more = {name: used[name] + need[name] - hard[name] for name in short}
+    kind = _KIND.search(refusal.message[:_LONGEST])
     pods = f"{missing} pod{'s' if missing != 1 else ''} cannot be created"
+    if kind is not None and kind[1] != "pods":
+        pods, need = f"its {kind[1]} cannot be created", asked
     amounts = f"asked for: {_text(need, short)}; used: {_text(used, short)}; hard: {_text(hard, short)}"
     by = ", ".join(f"{name} by {amount}" for name, amount in readable(more, "up").items())
     return Verdict(

@@ -14,18 +14,8 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
 
-_REASONS = frozenset(
-    {
-        "FailedCreate",
-        "FailedCreateClaim",
-        "FailedCreateJobSet",
-        "FailedCreatePod",
-        "FailedCreatePodGroup",
-        "FailedCreateVCJob",
-        "FailedToCreateRayCluster",
-        "PVCError",
-    }
-)
+# Reasons of events about what an object could not make: FailedCreatePod, FailedCreateService, FailedToCreateRayCluster.
+_FAILED_TO_CREATE = ("FailedCreate", "FailedToCreate", "PVCError", "PluginError")
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
 _OBJECTS = 10
 # Of a time up to its second, without its fraction: events and pods are written with different ones.
@@ -63,12 +53,16 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
         made: when the object's newest pod was created, as on the wire; empty where it has none.
 
     """
-    told = [event for event in events if event.get("reason") in _REASONS and event.get("type") == "Warning"]
+    told = [event for event in events if _is_refusal(event)]
     last = max(told, key=event_time, default=None)
     if last is None or event_time(last) < made[:_SECOND]:
         return None
     about = last.get("involvedObject") or {}
     return Refusal((about.get("kind") or "").lower(), about.get("name") or "", last.get("message") or "")
+
+
+def _is_refusal(event: dict[str, Any]) -> bool:
+    return event.get("type") == "Warning" and str(event.get("reason") or "").startswith(_FAILED_TO_CREATE)
 
 
 async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod]) -> list[Refusal]:

@@ -126,14 +126,23 @@ class FitReporter:
         return found
 
     def whatever_is_free(self, pod_class: PodClass) -> FitErrors | None:
-        """Why every node refuses the class even if empty, by labels, taints and state; None where one does not."""
-        size = self.session.nodes.size
+        """Why every node refuses the class even if empty, None where one does not.
+
+        By labels, taints and state; nodes that these allow have nothing at all of something that is asked for.
+        """
+        nodes = self.session.nodes
         static = self.static.result(pod_class, self.session, self.hooks)
-        if not size or not static.bits.all():
+        allowed, counts = np.equal(static.bits, 0), Counter[str]()
+        names = pod_class.resource_names(self.session.registry)
+        for position in sorted(range(len(names)), key=lambda at: by_importance(names[at])):
+            without = allowed & (nodes.allocatable[pod_class.rows[position]] <= 0)
+            if without.any():
+                counts[f"Insufficient {names[position]}"] += int(without.sum())
+            allowed &= ~without
+        if not nodes.size or allowed.any():
             return None
-        counts: Counter[str] = Counter()
         self._count(static.bits, static.reasons, counts, Counter())
-        return FitErrors(dict(counts), Cause.FILTERS, {}, size)
+        return FitErrors(dict(counts), Cause.FILTERS, {}, nodes.size)
 
     def passing(self, pod_class: PodClass) -> BoolArray:
         """``[N]`` nodes that no filter refuses for the class, whether they have room for it or not."""

@@ -178,9 +178,9 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
             for steps in (least, most) if least != most else (least,):
                 if not trials.possible(attempt.key):
                     return
-                both = Together(steps)
-                if trials.starts(attempt.key, both):
-                    attempt.steps.append(_Step(both))
+                both = _Step(Together(steps))
+                if both in attempt.steps or trials.starts(attempt.key, both.change):
+                    attempt.steps += [both] if both not in attempt.steps else []
                     break
             if len(attempt.steps) == _AT_FIRST:
                 return
@@ -200,7 +200,11 @@ def _answer(attempt: _Attempt) -> Draft:
 def _first_step(draft: Draft) -> list[str]:
     """Something else would still keep the job waiting, but this has to be done anyway."""
     steps = [ladder[0].text() for ladder in draft.ladders if ladder]
-    return [f"{steps[0]} (not enough by itself)"] if steps and draft.verdict.cause in _NECESSARY else []
+    return (
+        [f"{steps[0]} (not enough by itself)"]
+        if steps and (draft.necessary or draft.verdict.cause in _NECESSARY)
+        else []
+    )
 
 
 def _not_tried(draft: Draft) -> list[str]:

@@ -16,6 +16,7 @@ from unisono.api import keys
 from unisono.api.core import Taint
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
@@ -41,7 +42,7 @@ from unisono.engine.changes import (
     UseResource,
 )
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.taints import STATES
+from unisono.engine.plugins.common.taints import is_state
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
@@ -209,7 +210,11 @@ def for_kinds(waiting: Waiting) -> Ladders:
                 if not isinstance(one, Uncordon)
             ]
         ladders.append(_more_nodes(empty, waiting.missing))
-    return [ladder for ladder in ladders if ladder]
+    different: Ladders = []
+    for ladder in ladders:
+        if ladder and ladder not in different:
+            different.append(ladder)
+    return different
 
 
 def room_for(cycle: Cycle, task: Task, missing: int) -> Ladders:
@@ -260,7 +265,7 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
         return [_ports(cycle, job, task, missing), _smaller(job, placeable), nodes]
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
         if empty.per_node == 0:
-            return [_smaller_pods(cycle, task, empty, missing), *_unblocked(cycle, task, missing)]
+            return [_smaller_pods(cycle, task, empty, missing), *_unblocked(cycle, task, missing), nodes]
         higher = higher_priorities(cycle, job)
         less = slightly_less(cycle, task, missing)
         return [_smaller(job, placeable), less, nodes, *_unblocked(cycle, task, missing), *higher]
@@ -295,7 +300,7 @@ def _more_nodes(empty: EmptyFit, missing: int) -> list[Change]:
 def _other_nodes(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:
     """Nodes of the other kinds that could hold the pod: a filter may refuse the kind that holds most."""
     nodes = cycle.session.nodes
-    if not empty.per_node or nodes.size > _MOST_NODES:
+    if nodes.size > _MOST_NODES:
         return []
     room = tasks_fitting(nodes.allocatable, task.pod_class)
     chosen = [at for at in _one_of_each_kind(cycle) if room[at] > 0][:_KINDS_TRIED]
@@ -390,7 +395,9 @@ def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[Po
 def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
-    room = tasks_fitting(np.maximum(nodes.idle, 0), pod_class)
+    room = _room(cycle, pod_class, nodes.idle)
+    if not room.any():  # first what keeps it off nodes that could hold it, and room there as well
+        room = _room(cycle, pod_class, nodes.allocatable)
     facts = nodes.table.facts
     cordoned = enough(nodes.table.unschedulable, room, missing)
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
@@ -400,7 +407,7 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     _, first, numbers = np.unique(nodes.taint_codes[roomy], return_index=True, return_counts=True)
     for at, number in zip(roomy[first].tolist(), numbers.tolist(), strict=True):
         for taint in facts[at].taints:
-            if taint.effect in _REPELLING and not (taint.key or "").startswith(STATES):
+            if taint.effect in _REPELLING and not is_state(taint):
                 taints[taint.key or "", taint.value or "", taint.effect or ""] += number
     common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
     ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
@@ -408,6 +415,19 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     ladders += [[one] for one in others]
     ladders += [labels, *_relaxed(pod_class)]
     return ladders if others or labels else ladders + unselected(pod_class, nodes)
+
+
+def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix) -> Vector:
+    """How many pods of a class ``amounts`` hold on each node, if they asked for what was meant where no node has it."""
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    rows = pod_class.rows.tolist()
+    names = pod_class.resource_names(registry)
+    for name in unoffered(cycle, (name for name in pod_class.requests if name in names)):
+        near = alternatives(cycle, name)
+        if not near:
+            return np.zeros(nodes.size, dtype=np.int64)
+        rows[names.index(name)] = registry.requested(near[0])
+    return np.asarray((np.maximum(amounts[rows], 0) // pod_class.amounts[:, None]).min(axis=0), dtype=np.int64)
 
 
 def _relaxed(pod_class: PodClass) -> Ladders:

@@ -8,8 +8,9 @@ from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeCla
 from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import Change, CreateClaim, UseStorageClass, listed
+from unisono.engine.changes import Change, CreateClaim, RelaxRule, UseLabel, UseStorageClass, listed
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.common.node_selectors import match_pod, match_selector, required_of
 from unisono.engine.plugins.predicates.volume_match import is_bound, waits
 from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUME, NO_ZONE, OUT_OF_REACH, UNBOUND
 from unisono.engine.verdicts.device_causes import device_lacks
@@ -67,7 +68,7 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
         if IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
             yield _of_one_pod(name, listed(_users(cycle, key)))
         elif is_bound(claim):
-            yield from _far(cycle, claim, counts)
+            yield from _far(cycle, claim, pod_class, counts)
         elif UNBOUND.text in counts and not waits(claim, catalogue):
             yield _unbound(cycle, claim)
         elif NO_VOLUME.text in counts:
@@ -148,12 +149,30 @@ def _default(classes: Mapping[str, StorageClass]) -> str:
     return next(marked, "")
 
 
-def _far(cycle: Cycle, claim: PersistentVolumeClaim, counts: Mapping[str, int]) -> Iterator[Lack]:
+def _far(cycle: Cycle, claim: PersistentVolumeClaim, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     volume = cycle.session.snapshot.catalogue.volumes.get(claim.spec.volume_name or "")
     where = _where(volume) if volume is not None else ""
     if volume is not None and where and (OUT_OF_REACH.text in counts or NO_ZONE.text in counts):
         what = f"volume {volume.metadata.name} of claim {claim.metadata.name} is only on nodes with {where}"
+        elsewhere = _selecting_others(cycle, volume, pod_class)
+        if elsewhere is not None:
+            yield Lack(what, f"select nodes with {where}, or use another claim", elsewhere)
+            return
         yield Lack(what, f"add a node with {where} or free one, or use another claim")
+
+
+def _selecting_others(cycle: Cycle, volume: PersistentVolume, pod_class: PodClass) -> Change | None:
+    """What to change of the nodes that pods select, where none of them reaches the volume; else None."""
+    affinity, nodes = volume.spec.node_affinity, cycle.session.nodes
+    required = affinity.required if affinity is not None else None
+    if required is None or (match_selector(required, nodes) & match_pod(pod_class, nodes)).any():
+        return None
+    for term in required.node_selector_terms or ():
+        for one in term.match_expressions or ():
+            selected = pod_class.node_selector.get(one.key)
+            if selected is not None and one.operator == "In" and one.values and selected not in one.values:
+                return UseLabel(one.key, selected, one.key, one.values[0])
+    return RelaxRule("nodeAffinity" if required_of(pod_class) is not None else "nodeSelector")
 
 
 def _where(volume: PersistentVolume) -> str:

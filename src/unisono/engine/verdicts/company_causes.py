@@ -101,6 +101,8 @@ def _skew(spread: Spread, domains: Mapping[str, int]) -> str:
         there = counted(len(domains), "such domain")
         return f"{text} and wants at least {spread.min_domains} domains (minDomains), and there {_are(there)}"
     ordered = sorted(domains.items(), key=lambda one: (one[1], one[0]))
+    if ordered and ordered[-1][1] - ordered[0][1] < spread.max_skew:
+        return f"{text}, which the pods of the gang itself would exceed"
     told = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST_DOMAINS])
     more = f", and {len(ordered) - _MOST_DOMAINS} more" if len(ordered) > _MOST_DOMAINS else ""
     return f"{text} (pods per domain: {told}{more})" if ordered else text

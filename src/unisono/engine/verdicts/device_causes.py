@@ -96,10 +96,14 @@ def _apart(cycle: Cycle, pod_class: PodClass) -> str:
 
 def _named(claims: Mapping[str, ResourceClaim], name: str) -> str:
     """``resource claim p-g (class gpu.example.com)``."""
-    claim = next(one for one in claims.values() if one.metadata.name == name)
+    return _asked(next(one for one in claims.values() if one.metadata.name == name))
+
+
+def _asked(claim: ResourceClaim) -> str:
+    """``resource claim p-g (class gpu.example.com)``."""
     given = [request.exactly for request in claim.spec.devices.requests or () if request.exactly is not None]
     classes = dict.fromkeys(one.device_class_name for one in given)
-    return f"resource claim {name}" + (f" (class {', '.join(classes)})" if classes else "")
+    return f"resource claim {claim.metadata.name}" + (f" (class {', '.join(classes)})" if classes else "")
 
 
 def _serves(cycle: Cycle, requests: Sequence[Sequence[Want]], column: int) -> bool:
@@ -132,7 +136,9 @@ def _of_devices(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
             ways = [given.exactly] if given.exactly is not None else list(given.first_available or ())
             texts = [_of_request(cycle, claim, way, want) for way, want in zip(ways, alternatives, strict=True)]
             if all(texts):  # a request with one way that can be served is not what the claim lacks
-                yield Lack("; ".join(dict.fromkeys(texts)), "")
+                yield Lack(
+                    "; ".join(dict.fromkeys(texts)), f"change what {_asked(claim)} asks for, or add a node that has it"
+                )
                 return
     except ClaimError as error:
         yield Lack(f"resource claim {claim.metadata.name}: {error}", "")
@@ -146,6 +152,10 @@ def _together(cycle: Cycle, claim: ResourceClaim, requests: Sequence[Sequence[Wa
     units = {unit.name: unit for one in inventory.by_node for unit in one}
     wants = [want for ways in requests for want in ways]
     sharing = {key for key, unit in units.items() if not unit.plain and any(want.matches(unit) for want in wants)}
+    there = [at for at in range(cycle.session.nodes.size) if _serves(cycle, requests, at)] if not sharing else []
+    if there:
+        which = listed(tuple(cycle.session.nodes.table.names[at] for at in there))
+        return f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim)}"
     if not sharing:
         return f"no node has all devices of resource claim {name} free together"
     counters = {counter for key in sharing for counter in units[key].draws}

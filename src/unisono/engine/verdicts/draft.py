@@ -20,6 +20,7 @@ class Draft:
         ladders: changes that might help, cheapest ladder first.
         besides: ladders against what else is in the way: tried together with the others where none is enough alone.
         untried: changes that cannot be tried, said where none is known to help.
+        necessary: the first step has to be done in any case: it is said even where it is not enough.
         first, last: advice in words only, said before and after.
         fallback: advice in words only, said where no change is known to help.
         evictions: whether others could make room.
@@ -36,3 +37,4 @@ class Draft:
     nodes: int = 0
     besides: Ladders = field(default_factory=list)
     untried: tuple[Change, ...] = ()
+    necessary: bool = False

@@ -9,8 +9,9 @@ from functools import singledispatch
 
 import msgspec
 
-from unisono.api.core import Affinity, NodeSelectorRequirement, Toleration
+from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME
+from unisono.api.resources import to_units, to_wire
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
@@ -219,7 +220,30 @@ def smaller(edit: Edit, old: PodClass, requests: dict[str, int]) -> PodClass:
         amounts=vector[rows],
         nonzero=nonzero,
         best_effort=not requests,
+        containers=tuple(_shrunk(one, old.requests, requests) for one in old.containers),
     )
+
+
+def _shrunk(
+    resources: ResourceRequirements | None, before: Mapping[str, int], requests: Mapping[str, int]
+) -> ResourceRequirements | None:
+    """A container's devices where its pod asks for no more than ``requests``; with what has come in place of others."""
+    gone = [name for name in before if name not in requests]
+    come = [name for name in requests if name not in before]
+    names = dict(zip(gone, come, strict=True)) if len(gone) == len(come) else {}
+
+    def amounts(given: Mapping[str, str | int | float] | None) -> dict[str, str | int | float] | None:
+        changed: dict[str, str | int | float] = {}
+        for name, value in (given or {}).items():
+            new = names.get(name, name)
+            most = requests.get(new)
+            over = "/" in new and most is not None and to_units(new, value) > most
+            changed[new] = to_wire({new: most})[new] if over and most is not None else value
+        return changed or None
+
+    if resources is None:
+        return None
+    return msgspec.structs.replace(resources, requests=amounts(resources.requests), limits=amounts(resources.limits))
 
 
 @apply.register

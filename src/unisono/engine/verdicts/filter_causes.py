@@ -9,26 +9,28 @@ from itertools import chain, islice
 import numpy as np
 
 from unisono.api.core import Taint
-from unisono.api.near_names import nearest
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
-from unisono.engine.changes import listed
+from unisono.engine.answers import BoolArray
+from unisono.engine.changes import listed, plural
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED
-from unisono.engine.plugins.common.taints import STATES, per_node, repels, tolerated
+from unisono.engine.plugins.common.taints import is_state, per_node, repels
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
-from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
+from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
+from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
+from unisono.engine.verdicts.taint_causes import untolerated
 
 MOST_CLASSES = 100
 """Pod classes for which causes are put into words in one cycle."""
 _MOST_CAUSES = 4
-_REPELLING = ("NoSchedule", "NoExecute")
 
 
 class FilterCauses:
@@ -51,9 +53,12 @@ class FilterCauses:
 
 def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
     """One sentence about what refuses a pod of ``namespace``, ``""`` where the counts say it all."""
+    table = cycle.session.nodes.table
     asked: tuple[tuple[tuple[str, ...], Callable[[], Iterator[str]]], ...] = (
         ((AFFINITY.text,), lambda: iter((selector_cause(pod_class, cycle.session.nodes),))),
-        ((TAINTS.text,), lambda: _taints(cycle, pod_class)),
+        ((CORDONED.text,), lambda: _away(cycle, pod_class, table.ready & table.unschedulable, "cordoned")),
+        ((DEAD.text,), lambda: _away(cycle, pod_class, ~table.ready, "not ready")),
+        ((TAINTS.text,), lambda: untolerated(cycle, pod_class)),
         ((PORTS.text,), lambda: _ports(cycle, pod_class)),
         (
             (NOT_NEAR.text, TOO_NEAR.text, UNWANTED.text),
@@ -63,7 +68,8 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
         (("Insufficient pods", TOO_MANY_PODS), lambda: _pod_limit(cycle)),
     )
     made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
-    made.append(lack.text_after(fit.counts) for lack in claim_lacks(cycle, pod_class, fit.counts))
+    lacks = chain(claim_lacks(cycle, pod_class, fit.counts), card_lacks(cycle, pod_class, fit.counts))
+    made.append(lack.text_after(fit.counts) for lack in lacks)
     found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
     text = "; ".join(dict.fromkeys(found))
     return f" {text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}" if text else ""
@@ -77,7 +83,10 @@ class _Nowhere:
 
 
 def allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
-    """Why labels and taints alone keep the class off every node, also off those that are cordoned or not ready."""
+    """Why labels and taints alone keep the class off every node that has what it asks for at all.
+
+    That includes nodes that are cordoned or not ready, and devices that are not healthy.
+    """
     known = cycle.session.shared.of(_Nowhere, _Nowhere).by_class
     if pod_class.id not in known:
         known[pod_class.id] = _allowed_nowhere(cycle, pod_class)
@@ -88,39 +97,33 @@ def _allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
     nodes = cycle.session.nodes
     outside = ~match_pod(pod_class, nodes)
     outside |= per_node(nodes, lambda taints: repels(_of_users(taints), pod_class.tolerations)) != 0
-    return cycle.fits.whatever_is_free(pod_class) if nodes.size and outside.all() else None
+    having = _having(cycle, pod_class)
+    return cycle.fits.whatever_is_free(pod_class) if having.any() and outside[having].all() else None
+
+
+def _having(cycle: Cycle, pod_class: PodClass) -> BoolArray:
+    """``[N]`` nodes that have some of each resource that a class asks for."""
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    there = nodes.allocatable[pod_class.rows] > 0
+    for at, name in enumerate(pod_class.resource_names(registry)):
+        if "/" in name:
+            there[at] |= np.array([name in facts.unhealthy for facts in nodes.table.facts], dtype=np.bool_)
+    return np.asarray(there.all(axis=0), dtype=np.bool_)
 
 
 def _of_users(taints: Iterable[Taint]) -> list[Taint]:
     """Without those that tell a node's state, which passes."""
-    return [taint for taint in taints if not (taint.key or "").startswith(STATES)]
+    return [taint for taint in taints if not is_state(taint)]
 
 
-def taint_text(key: str, value: str, effect: str) -> str:
-    """``key=value:effect``."""
-    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
-
-
-def _taints(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
-    """Taints that are not tolerated on nodes that the selector allows, those on most nodes first."""
-    nodes, where = cycle.session.nodes, dict[tuple[str, str, str], list[int]]()
-    allowed = match_pod(pod_class, nodes)
-    codes = np.where(allowed, nodes.taint_codes, -1) if allowed.any() else nodes.taint_codes
-    for code in np.unique(codes[codes >= 0]).tolist():
-        for taint in nodes.table.taint_sets[code]:
-            if taint.effect in _REPELLING and not tolerated(taint, pod_class.tolerations):
-                name = taint.key or "", taint.value or "", taint.effect or ""
-                where.setdefault(name, []).extend(np.flatnonzero(codes == code).tolist())
-    for (key, value, effect), columns in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
-        others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
-        keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
-        told = ""
-        if others:
-            told = f" (they tolerate {key}={others[0]})"
-        elif near := nearest(key, keys):
-            told = f" (they tolerate {near})"
-        names = tuple(nodes.table.names[at] for at in sorted(columns))
-        yield f"the pods do not tolerate the taint {taint_text(key, value, effect)} of {listed(names)}{told}"
+def _away(cycle: Cycle, pod_class: PodClass, mask: BoolArray, state: str) -> Iterator[str]:
+    """The nodes of ``mask`` that the selector allows: those that could hold the pod, where some of them could."""
+    nodes = cycle.session.nodes
+    away = match_pod(pod_class, nodes) & mask
+    able = away & (tasks_fitting(nodes.allocatable, pod_class) > 0)
+    names = tuple(nodes.table.names[at] for at in np.flatnonzero(able if able.any() else away).tolist())
+    if names:
+        yield f"{plural(len(names), 'node')} {listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
 
 
 def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,10 @@ from unisono.api.keys import ARCH, HOSTNAME, OS, REGION_BETA, TOPOLOGY_REGION, T
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import AddLabels, Change, RelaxRule, UseLabel
-from unisono.engine.plugins.common.node_selectors import match_pod, match_term, parse_integer, required_of
+from unisono.engine.plugins.common.node_selectors import match_pod, match_term, required_of
 from unisono.engine.plugins.common.taints import per_node, repels
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.verdicts.selector_causes import is_typo, label_values, meant_label, selector_cause
+from unisono.engine.verdicts.selector_causes import is_typo, label_values, meant_label, selector_cause, unmatched
 
 _TERMS_TRIED = 3
 _MOST_ASKED = 16
@@ -63,10 +63,10 @@ def meant_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
 
     Near misses first; else the other values of the same label, where they are few.
     """
-    if match_pod(pod_class, nodes).any():
-        return []
+    some = match_pod(pod_class, nodes).any()
+    asked = unmatched(pod_class, nodes) if some else _asked_labels(pod_class)
     found: list[UseLabel] = []
-    for key, value in dict.fromkeys(_asked_labels(pod_class)[:_MOST_ASKED]):
+    for key, value in dict.fromkeys(asked[:_MOST_ASKED]):
         near = meant_label(nodes, key, value)
         if near is not None:
             found.append(UseLabel(key, value, *near))
@@ -82,16 +82,22 @@ def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:
     if match_pod(pod_class, nodes).any():
         return []
     rules = {"nodeSelector": bool(pod_class.node_selector), "nodeAffinity": required_of(pod_class) is not None}
-    asked = {key for key, _ in _asked_labels(pod_class)}
+    asked = {one.key for term in _terms(pod_class) for one in term.match_expressions or ()}
+    asked |= pod_class.node_selector.keys()
     return [[RelaxRule(rule)] for rule, given in rules.items() if given] if not asked & {ARCH, OS, HOSTNAME} else []
 
 
 def _asked_labels(pod_class: PodClass) -> list[tuple[str, str]]:
     asked = list(pod_class.node_selector.items())
-    required = required_of(pod_class)
-    for term in (required.node_selector_terms or ()) if required is not None else ():
-        asked += [(one.key, value) for one in term.match_expressions or () for value in one.values or ("",)]
+    for term in _terms(pod_class):
+        wanted = [one for one in term.match_expressions or () if one.operator in ("In", "Exists")]
+        asked += [(one.key, value) for one in wanted for value in one.values or ("",)]
     return asked
+
+
+def _terms(pod_class: PodClass) -> Sequence[NodeSelectorTerm]:
+    required = required_of(pod_class)
+    return (required.node_selector_terms or ()) if required is not None else ()
 
 
 def nowhere(pod_class: PodClass, nodes: NodeView) -> str:
@@ -153,7 +159,10 @@ def _labels_for(term: NodeSelectorTerm, given: Mapping[str, str]) -> tuple[dict[
 
 
 def _value_for(requirement: NodeSelectorRequirement, given: str | None) -> str | None:
-    """A value of the label that meets the requirement: the one that is wanted anyway, where it does."""
+    """A value of the label that meets the requirement: the one that is wanted anyway, where it does.
+
+    None for bounds: a number tells what a node is.
+    """
     values = requirement.values or []
     match requirement.operator:
         case "In":
@@ -161,9 +170,4 @@ def _value_for(requirement: NodeSelectorRequirement, given: str | None) -> str |
             return fitting[0] if fitting else None
         case "Exists":
             return "true" if given is None else given
-        case "Gt" | "Lt":
-            bound = parse_integer(values[0]) if len(values) == 1 else None
-            if bound is None or given is not None:
-                return given
-            return str(bound + 1 if requirement.operator == "Gt" else bound - 1)
     return None

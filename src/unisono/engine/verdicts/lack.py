@@ -19,6 +19,7 @@ class Lack(NamedTuple):
         change: the same as a change, where one is known.
         absent: the claim does not exist.
         meant: name of the claim that is probably meant instead.
+        elsewhere: another namespace that has a claim of this name.
 
     """
 
@@ -27,27 +28,31 @@ class Lack(NamedTuple):
     change: Change | None = None
     absent: bool = False
     meant: str = ""
+    elsewhere: str = ""
 
     @property
     def text(self) -> str:
         """What it lacks, and which name is probably meant."""
-        return f"{self.what} (did you mean {self.meant}?)" if self.meant else self.what
+        if self.meant:
+            return f"{self.what} (did you mean {self.meant}?)"
+        return f"{self.what} ({self.elsewhere})" if self.elsewhere else self.what
 
     def text_after(self, reasons: Container[str]) -> str:
         """The same for readers who have been told ``reasons``."""
         if self.what in reasons:
-            return f"did you mean {self.meant}?" if self.meant else ""
+            return f"did you mean {self.meant}?" if self.meant else self.elsewhere
         return f"also {self.text}" if self.absent else self.text
 
 
 def absent_volume(key: str, known: Iterable[str]) -> Lack:
     """A PersistentVolumeClaim that does not exist, with a near miss in its namespace."""
+    known = list(known)
     name, near = _near_miss(key, known)
     what = volume_claim_not_found(name)
     if near:
         use = UseClaim("PersistentVolumeClaim", name, near)
         return Lack(what, use.text(), use, absent=True, meant=near)
-    return Lack(what, f"create claim {name}", CreateClaim(name), absent=True)
+    return Lack(what, f"create claim {name}", CreateClaim(name), absent=True, elsewhere=_elsewhere(key, known))
 
 
 def absent_devices(key: str, known: Iterable[str]) -> Lack:
@@ -58,6 +63,13 @@ def absent_devices(key: str, known: Iterable[str]) -> Lack:
         use = UseClaim("ResourceClaim", name, near)
         return Lack(what, use.text(), use, absent=True, meant=near)
     return Lack(what, f"create resource claim {name}", absent=True)
+
+
+def _elsewhere(key: str, known: Iterable[str]) -> str:
+    """That a claim of the same name is in another namespace, where no pod of this one can use it."""
+    namespace, _, name = key.partition("/")
+    others = sorted(space for space, _, other in (one.partition("/") for one in known) if other == name)
+    return f"it has to be in namespace {namespace} of the pods, and one of its name is in {others[0]}" if others else ""
 
 
 def _near_miss(key: str, known: Iterable[str]) -> tuple[str, str]:

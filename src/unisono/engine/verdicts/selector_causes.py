@@ -8,15 +8,17 @@ from itertools import islice
 
 import numpy as np
 
-from unisono.api.core import NodeSelectorRequirement
+from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed, plural
-from unisono.engine.plugins.common.node_selectors import match_pod, required_of
+from unisono.engine.plugins.common.node_selectors import match_pod, match_term, parse_integer, required_of
 from unisono.engine.session.node_view import NodeView
 
 _MOST_PARTS = 3
 _MOST_VALUES = 3
+_SAME = (frozenset(("true", "yes", "y", "on", "1", "enabled")), frozenset(("false", "no", "n", "off", "0", "disabled")))
+"""Words that say the same."""
 _MOST_NEAR = 64
 """Values that are compared with one that no node has."""
 
@@ -42,13 +44,20 @@ def meant_label(nodes: NodeView, key: str, value: str) -> tuple[str, str] | None
     if value in values:
         return None
     if values:
-        near = nearest(value, _around(value, values))
+        near = _near_value(value, values)
         return (key, near) if near else None
     near = nearest(key, nodes.table.label_keys())
     if not near:
         return None
     known = label_values(nodes, near)
-    return near, value if value in known else nearest(value, _around(value, known)) or value
+    return near, value if value in known else _near_value(value, known) or value
+
+
+def _near_value(value: str, values: list[str]) -> str:
+    """The value that ``value`` is a near miss of, or another word for the same yes or no; ``""`` without one."""
+    near = nearest(value, _around(value, values))
+    alike = next((words for words in _SAME if value.casefold() in words), frozenset())
+    return near or next((one for one in values if one.casefold() in alike), "")
 
 
 def missing_label(nodes: NodeView, key: str, value: str) -> str:
@@ -71,7 +80,7 @@ def is_typo(nodes: NodeView, key: str, value: str) -> bool:
     """Whether a label that no node has is a near miss of one that a node has."""
     values = label_values(nodes, key)
     if values:
-        return value not in values and bool(nearest(value, _around(value, values)))
+        return value not in values and bool(_near_value(value, values))
     return bool(nearest(key, nodes.table.label_keys()))
 
 
@@ -88,12 +97,27 @@ def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
             if selected
             else "what the node affinity requires"
         )
-        return f"only {names} {'has' if len(matching) == 1 else 'have'} {wanted}"
+        told = [f"only {names} {'has' if len(matching) == 1 else 'have'} {wanted}"]
+        return "; ".join([*told, *(missing_label(nodes, key, value) for key, value in unmatched(pod_class, nodes))])
     parts = list(dict.fromkeys(islice((text for text in _unmet(pod_class, nodes) if text), _MOST_PARTS)))
     if parts:
         return "; ".join(parts)
     affinity = "what the node affinity requires" if required_of(pod_class) is not None else ""
     return f"no node has {' together with '.join(filter(None, (', '.join(selected), affinity)))}"
+
+
+def unmatched(pod_class: PodClass, nodes: NodeView) -> list[tuple[str, str]]:
+    """Labels that no node has, of terms of the node affinity beside others that some node matches."""
+    required = required_of(pod_class)
+    terms = (required.node_selector_terms or ()) if required is not None else ()
+    wanted = [
+        (one.key, one.values[0])
+        for term in terms[:_MOST_PARTS]
+        if not match_term(term, nodes).any()
+        for one in term.match_expressions or ()
+        if one.operator == "In" and one.values and len(one.values) == 1
+    ]
+    return [(key, value) for key, value in wanted if value not in label_values(nodes, key)]
 
 
 def _unmet(pod_class: PodClass, nodes: NodeView) -> Iterator[str]:
@@ -114,9 +138,7 @@ def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
         case "In" if wanted and not set(wanted) & set(known):
             if len(wanted) == 1:
                 return missing_label(nodes, key, wanted[0])
-            near = next(
-                (f" (did you mean {near}?)" for value in wanted if (near := nearest(value, _around(value, known)))), ""
-            )
+            near = next((f" (did you mean {near}?)" for value in wanted if (near := _near_value(value, known))), "")
             return f"no node has {key} in ({', '.join(wanted[:_MOST_VALUES])}){near}"
         case "Exists" | "Gt" | "Lt" if not known:
             return f"no node has the label {key}{did_you_mean(key, nodes.table.label_keys())}"
@@ -125,8 +147,19 @@ def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
         case "DoesNotExist" if known:
             return f"the node affinity excludes the label {key}, and every node has it"
         case "Gt" | "Lt":
-            return f"{key} must be {'above' if requirement.operator == 'Gt' else 'below'} {' '.join(wanted)}"
+            return _bound(requirement, nodes)
     return ""
+
+
+def _bound(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
+    """``the label cores must be above 16 (the highest of the nodes is 16)``; empty where some node meets the bound."""
+    if match_term(NodeSelectorTerm(match_expressions=[requirement]), nodes).any():
+        return ""
+    above, bound = requirement.operator == "Gt", " ".join(requirement.values or ())
+    numbers = [number for one in label_values(nodes, requirement.key) if (number := parse_integer(one)) is not None]
+    extreme = f"the {'highest' if above else 'lowest'} of the nodes is {max(numbers) if above else min(numbers)}"
+    told = extreme if numbers else "no node has a whole number there"
+    return f"the label {requirement.key} must be {'above' if above else 'below'} {bound} ({told})"
 
 
 def _field(wanted: Iterable[str], nodes: NodeView) -> str:

@@ -19,6 +19,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.demand import Kind, kinds_of
+from unisono.engine.verdicts.holes import asked_text, free_text, largest_hole, never_together
 from unisono.engine.verdicts.job_holders import holders_text, not_evicted
 from unisono.engine.verdicts.lines import place_in_line
 from unisono.engine.verdicts.pod_too_large import too_large
@@ -133,7 +134,10 @@ class Shortages:
         if any(need[name] > there[name] for name in short):
             parts.append(f"{asked} is asked for, and all usable nodes together have {amounts_text(_of(there, short))}")
             return Lack("; ".join(parts), _of(free, short), too_large=True), ""
-        parts.append(f"{asked} is asked for, and {_free(free, there, short)}{_holes(kinds, most, free, short)}")
+        idle = np.maximum(nodes.idle, 0) * usable
+        by_row = dict(zip(names, rows, strict=True))
+        holes_text = largest_hole(kinds, most, free, short) or never_together(kinds, idle, nodes.table.names, by_row)
+        parts.append(f"{asked_text(need, short)}, and {free_text(free, there, short)}{holes_text}")
         now = self._fitting(job, kinds, nodes.idle, usable, "now")
         if wanted > 1 and 0 < now + job.ready_count < wanted and now >= 0:
             parts.append(f"{now + job.ready_count} of {wanted} pods find room")
@@ -273,23 +277,6 @@ def _sums(names: list[str], amounts: Matrix) -> dict[str, int]:
 
 def _of(amounts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
     return {name: int(amounts[name]) for name in names}
-
-
-def _free(free: Mapping[str, int], there: Mapping[str, int], names: Iterable[str]) -> str:
-    told, whole = readable(_of(free, names), "down"), readable(_of(there, names), "down")
-    return ", ".join(f"{name} {told[name]} of {whole[name]}" for name in told) + " is free"
-
-
-def _holes(kinds: list[Kind], most: Mapping[str, int], free: Mapping[str, int], names: Iterable[str]) -> str:
-    """The largest hole, where one pod asks for more than that."""
-    for name in names:
-        large = [kind for kind in kinds if kind.requests.get(name, 0) > most[name]]
-        if large and free[name]:
-            asked = amounts_text({name: large[0].requests[name]})
-            hole = f", at most {readable({name: most[name]}, 'down')[name]} on one node"
-            alone = len(kinds) == 1 and kinds[0].count == 1
-            return hole if alone else f"{hole}; {large[0].who} asks for {asked}"
-    return ""
 
 
 def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:

@@ -13,8 +13,14 @@ from unisono.engine.session.node_view import NodeView
 
 UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
 NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
-STATES = "node.kubernetes.io/"
-"""Prefix of taints that tell a node's state, such as ``not-ready``: they come and go by themselves."""
+_STATES = (
+    *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/"),
+    *("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"),
+    *("karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/unregistered"),
+    *("startup-taint.cluster-autoscaler.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/"),
+    *("ignore-taint.cluster-autoscaler.kubernetes.io/", "cloud.google.com/impending-node-termination"),
+)
+_BEGINNING = ("/agent-not-ready", "/not-ready")
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -38,6 +44,12 @@ def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
 def repels(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
     """Whether a NoSchedule or NoExecute taint stays untolerated."""
     return any(taint.effect in _REPELLING and not tolerated(taint, tolerations) for taint in taints)
+
+
+def is_state(taint: Taint) -> bool:
+    """Whether a taint tells a node's state, such as ``not-ready``: it comes and goes, and no pod should tolerate it."""
+    key = taint.key or ""
+    return key.startswith(_STATES) or key.endswith(_BEGINNING)
 
 
 def discouraging(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> int:

@@ -117,10 +117,12 @@ class Family(Protocol):
         order: of cards, when no policy is configured.
         short: why a node whose cards are too full is refused.
         offered: resource that every node with such cards offers.
+        resource: asks for memory of a card, or for whole cards where that is all that can be asked for.
 
     """
 
     name: str
+    resource: str
     order: Order
     short: Reason
     offered: str

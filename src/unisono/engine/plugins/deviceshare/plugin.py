@@ -166,7 +166,7 @@ class DeviceSharePlugin(Plugin):
                 continue
             suits = present.copy()
             suits[present] = book.could(pod_class)[rows[present]]
-            vetoes.append(Veto(present & ~suits, _UNSUITABLE))
+            vetoes.append(Veto(present & ~suits, UNSUITABLE))
             full = np.zeros(nodes.size, dtype=np.bool_)
             full[suits] = ~book.takes(pod_class, book.row_of[nodes.columns[suits]], future=nodes.future)
             vetoes.append(Veto(full, book.family.short))
@@ -208,7 +208,7 @@ class DeviceSharePlugin(Plugin):
         return notes or None
 
 
-_UNSUITABLE = Reason("node(s) had no GPU that suits the pod, even if idle", unresolvable=True)
+UNSUITABLE = Reason("node(s) had no GPU that suits the pod, even if idle", unresolvable=True)
 
 
 @lru_cache

@@ -51,6 +51,7 @@ class _Uniform(ABC):
 
     name = ""
     offered = ""
+    resource = ""
     order = Order.FIRST
     short = MEMORY_SHORT
     key = CARDS
@@ -95,6 +96,7 @@ class GpuMemory(_Uniform):
     name = "gpu-memory"
     MEMORY, NUMBER = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
     offered = MEMORY
+    resource = MEMORY
     UNHEALTHY, TIME = "volcano.sh/gpu-unhealthy-ids", "volcano.sh/predicate-time"
     key = "volcano.sh/gpu-index"
     _names = frozenset((MEMORY,))
@@ -117,6 +119,7 @@ class GpuNumber(GpuMemory):
     """``volcano.sh/gpu-number``: whole cards (deprecated in Volcano, still in use)."""
 
     name = "gpu-number"
+    resource = GpuMemory.NUMBER
     short = NUMBER_SHORT
     _names = frozenset((GpuMemory.NUMBER,))
 
@@ -134,6 +137,7 @@ class AliyunGpuMemory(_Uniform):
     short = Reason("node(s) had no GPU with enough free memory or cores", cause=Cause.NODES_FULL)
     MEMORY, COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
     offered = MEMORY
+    resource = MEMORY
     CORES = ("aliyun.com/gpu-core.percentage", "aliyun.com/gpu-core")
     key = "ALIYUN_COM_GPU_MEM_IDX"
     _names = frozenset((MEMORY,))
@@ -169,6 +173,7 @@ class QGpu(_Uniform):
     short = Reason("node(s) had no GPU with enough free memory or cores", cause=Cause.NODES_FULL)
     CORES, MEMORY = "tke.cloud.tencent.com/qgpu-core", "tke.cloud.tencent.com/qgpu-memory"
     offered = CORES
+    resource = MEMORY
     SHARES = 16
     _names = frozenset((CORES, MEMORY))
 
@@ -198,6 +203,7 @@ class GpuMilli(_Uniform):
     short = Reason("node(s) had too few GPUs with a large enough free part", cause=Cause.NODES_FULL)
     MILLI, COUNT = GPU_MILLI, GPU_COUNT
     offered = MILLI
+    resource = MILLI
     key = "alibabacloud.com/gpu-index"
     separator = "-"
     _names = frozenset((MILLI,))

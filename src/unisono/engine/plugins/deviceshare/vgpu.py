@@ -35,6 +35,7 @@ class VirtualGpus:
 
     name = "vgpu"
     offered = NUMBER
+    resource = MEMORY
     order = Order.LAST
     short = Reason("node(s) had no GPU with enough free memory, cores or shares", cause=Cause.NODES_FULL)
 

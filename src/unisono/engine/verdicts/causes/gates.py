@@ -5,6 +5,7 @@ from __future__ import annotations
 from unisono.engine.changes import counted
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.waiting import Waiting
 
@@ -21,5 +22,8 @@ def gated(waiting: Waiting) -> Draft | None:
         text = f"{number} {who} in spec.nodeName: {named[0]} does not exist or has no room for {it}"
     else:
         text = f"{counted(number, 'pod')} {'has' if number == 1 else 'have'} scheduling gates"
-    verdict = waiting.verdict(Cause.GATED, text)
-    return Draft(verdict, candidates.for_gates(job), besides=candidates.for_kinds(waiting))
+    lacks = [lack for task in waiting.samples for lack in absent_claims(waiting.cycle, task.pod_class)]
+    besides = f". Besides, {lacks[0].text}" if lacks else ""
+    tried, _ = ways_out(waiting.cycle, lacks)
+    verdict = waiting.verdict(Cause.GATED, f"{text}{besides}")
+    return Draft(verdict, candidates.for_gates(job), besides=[*tried, *candidates.for_kinds(waiting)])

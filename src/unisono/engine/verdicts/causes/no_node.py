@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.cluster.sums import total
 from unisono.engine.candidates.empty_cluster import EmptyFit
+from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks, ways_out
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.findable import findable
+from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
+from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.pod_too_large import too_large
+from unisono.engine.verdicts.room import Room
+from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
 
 
@@ -33,23 +38,24 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     assert fit is not None and task is not None
     placed = job.ready_count + report.schedulable()
     placeable = findable(cycle, job, placed)
-    lacking = [name for name in task.pod_class.requests if name in fit.lacking] or list(fit.lacking)
     missing = lacking_tasks(job, placeable)
-    need = {name: task.pod_class.requests[name] * missing for name in lacking if name in task.pod_class.requests}
     empty = waiting.tools.capacity.empty(task.pod_class)
     cause = fit.cause
     if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < wanted(job, task)):
         cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
     if cause is Cause.FILTERS and sum(fit.lacking.values()) >= empty.allowed > 0:
         cause = Cause.NODES_FULL  # those that nothing else refuses have no room
-    allowed = waiting.tools.capacity.allowed(task.pod_class)
+    room = Room(cycle, task.pod_class, waiting.tools.capacity.allowed(task.pod_class))
     if fit.lacking and _filtered(fit):
         passing = cycle.fits.passing(task.pod_class)
-        if passing.any() and passing.sum() < allowed.sum():
-            cause, allowed = Cause.NODES_FULL if cause is Cause.FILTERS else cause, passing
-    idle, registry = cycle.session.nodes.idle, cycle.session.registry
-    usable = allowed if allowed.any() else np.ones(idle.shape[1], dtype=np.bool_)
-    have = {name: int(total(idle[registry.requested(name)].clip(min=0) * usable, 0)) for name in lacking}
+        if passing.any() and passing.sum() < room.allowed.sum():
+            cause = Cause.NODES_FULL if cause is Cause.FILTERS else cause
+            room = Room(cycle, task.pod_class, passing)
+    lacking = room.lacking(fit)
+    need, have, besides_full = room.need(lacking, missing), room.have(lacking), ""
+    if cause is Cause.NODES_FULL and lacking and _filtered(fit) and _amounts_suffice(waiting, room):
+        cause, need, have = Cause.FILTERS, {}, {}
+        besides_full = f"; {holders_text(cycle, job, lacking[0], nodes=room.allowed)[0]}"
     nowhere = unoffered(cycle, lacking)
     message, holders = f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}", waiting.tools.holders(need)
     ladders = candidates.for_fit(cycle, job, task, cause, placeable, empty)
@@ -58,13 +64,15 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     if nowhere:
         message += f" {_sentence(unoffered_text(cycle, nowhere))}"
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
-    elif _of_amounts(job, task, fit, empty, cause):
+    elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
         asked = need or dict.fromkeys(lacking, missing)
-        lack = waiting.tools.shortages.lack(job, asked, {}, allowed)
+        lack = waiting.tools.shortages.lack(job, asked, {}, room.allowed)
         message, holders = f"{spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
         ladders = candidates.asking_less(ladders, lack.at_most)
-    elif empty.allowed and not empty.per_node:
-        message += _largest(waiting, task)
+    else:
+        message += _largest(waiting, task) if empty.allowed and not empty.per_node else ""
+        lost = waiting.tools.shortages.lost_devices(waiting.kinds, task.pod_class.requests)
+        message = "; ".join([*lost, f"{message.removesuffix('.')}{besides_full}" if besides_full else message])
     refused = waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     verdict = waiting.verdict(
         cause,
@@ -78,12 +86,11 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         task=task.key if task.key in job.record.tasks else "",
     )
     last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere)
-    fallback = selected_nowhere(task.pod_class, cycle.session.nodes) if cause is Cause.FILTERS else ""
-    lacks = list(claim_lacks(cycle, task.pod_class, fit.counts))
-    fallback = fallback or next(filter(None, (lack.remedy for lack in lacks)), "")
+    lacks = [*claim_lacks(cycle, task.pod_class, fit.counts), *card_lacks(cycle, task.pod_class, fit.counts)]
+    fallback = _in_words(cycle, task, cause, lacks)
     of_claims, untried = ways_out(cycle, lacks)
     ladders += of_claims
-    full = cause is Cause.NODES_FULL
+    full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     besides = candidates.room_for(cycle, task, missing) if cause is Cause.FILTERS else []
     nodes = nodes_for(job, empty)
     return Draft(
@@ -96,6 +103,20 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         besides=besides,
         untried=untried,
     )
+
+
+def _amounts_suffice(waiting: Waiting, room: Room) -> bool:
+    """Whether the nodes that a pod may use have room for the whole gang: then it is a filter that keeps pods away."""
+    job, kinds = waiting.job, waiting.kinds
+    wanted = max(job.min_member, 1)
+    return len(kinds) == 1 and waiting.tools.shortages.find_room(job, kinds, [room.allowed]) >= wanted > job.ready_count
+
+
+def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack]) -> str:
+    """What would help where no change is known to: with labels, claims, or the state of nodes."""
+    selected = selected_nowhere(task.pod_class, cycle.session.nodes) if cause is Cause.FILTERS else ""
+    of_claims = next(filter(None, (lack.remedy for lack in lacks)), "")
+    return selected or of_claims or recovery(cycle, task.pod_class)
 
 
 def _largest(waiting: Waiting, task: Task) -> str:

@@ -27,6 +27,7 @@ def labels_and_taints(waiting: Waiting) -> Draft | None:
             draft = without_node(waiting, JobReport(fit=fit, task=task))
             draft.verdict = replace(draft.verdict, message=f"{draft.verdict.message}{_besides(waiting)}")
             draft.besides = [*_limit(waiting), *draft.besides]
+            draft.necessary = True
             return draft
     return None
 

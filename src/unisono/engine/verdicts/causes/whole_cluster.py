@@ -29,7 +29,8 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
         asked = amounts_text({name: refusal.need[name] for name in nowhere})
         message = f"{unoffered_text(cycle, nowhere)}; {asked} is asked for"
         verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
-        return Draft(verdict, [*candidates.meant_resources(cycle, nowhere), *ladders], last=remedy(cycle, nowhere))
+        ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
+        return Draft(verdict, ladders, last=remedy(cycle, nowhere), besides=candidates.for_kinds(waiting))
     lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, None)
     verdict = _verdict(waiting, refusal, lack.message, lack.free, lack.holders)
     less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []

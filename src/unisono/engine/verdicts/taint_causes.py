@@ -1,0 +1,95 @@
+"""Which taints keep a pod away from nodes: those that users put there, and those that tell a node's state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from unisono.api.core import Taint
+from unisono.api.near_names import nearest
+from unisono.cluster.podclass import PodClass
+from unisono.engine.changes import listed, plural
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.common.node_selectors import match_pod
+from unisono.engine.plugins.common.taints import is_state, tolerated
+from unisono.engine.session.amounts import tasks_fitting
+
+_REPELLING = ("NoSchedule", "NoExecute")
+_SAID_BY_NODES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
+"""Taints of nodes that are named already, as not ready or cordoned."""
+_MEANINGS = {
+    "node.kubernetes.io/not-ready": "not ready",
+    "node.kubernetes.io/unreachable": "unreachable",
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/memory-pressure": "short of memory",
+    "node.kubernetes.io/disk-pressure": "short of disk space",
+    "node.kubernetes.io/pid-pressure": "short of process IDs",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.kubernetes.io/out-of-service": "out of service",
+    "node.cloudprovider.kubernetes.io/uninitialized": "not yet set up by the cloud provider",
+    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
+    "ToBeDeletedByClusterAutoscaler": "about to be removed by the autoscaler",
+    "karpenter.sh/disrupted": "about to be removed by Karpenter",
+    "karpenter.sh/disruption": "about to be removed by Karpenter",
+    "karpenter.sh/unregistered": "not yet registered with Karpenter",
+}
+"""What a node is that has such a taint."""
+
+
+def taint_text(key: str, value: str, effect: str) -> str:
+    """``key=value:effect``."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def untolerated(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
+    """Taints that are not tolerated on nodes that the selector allows, those on most nodes first."""
+    nodes, where = cycle.session.nodes, dict[tuple[str, str, str], list[int]]()
+    allowed = match_pod(pod_class, nodes)
+    codes = np.where(allowed, nodes.taint_codes, -1) if allowed.any() else nodes.taint_codes
+    for code in np.unique(codes[codes >= 0]).tolist():
+        for taint in nodes.table.taint_sets[code]:
+            known = (
+                taint.key in _SAID_BY_NODES
+                and not (nodes.table.ready & ~nodes.table.unschedulable)[codes == code].any()
+            )
+            if taint.effect in _REPELLING and not known and not tolerated(taint, pod_class.tolerations):
+                name = taint.key or "", taint.value or "", taint.effect or ""
+                where.setdefault(name, []).extend(np.flatnonzero(codes == code).tolist())
+    for (key, value, effect), columns in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
+        names = tuple(nodes.table.names[at] for at in sorted(columns))
+        yield _of_taint(Taint(key=key, value=value or None, effect=effect), names, pod_class)
+
+
+def recovery(cycle: Cycle, pod_class: PodClass) -> str:
+    """What to do, in words, where only their state keeps all nodes away that could hold a pod; else ``""``."""
+    nodes = cycle.session.nodes
+    able = match_pod(pod_class, nodes) & (tasks_fitting(nodes.allocatable, pod_class) > 0)
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    in_state, others = np.zeros(nodes.size, np.bool_), np.zeros(nodes.size, np.bool_)
+    for code, taints in enumerate(nodes.table.taint_sets):
+        kept = [one for one in taints if one.effect in _REPELLING and not tolerated(one, pod_class.tolerations)]
+        states = [is_state(one) for one in kept]
+        in_state |= (nodes.taint_codes == code) & bool(states and all(states))
+        others |= (nodes.taint_codes == code) & (not all(states))
+    away = able & usable & in_state
+    if not away.any() or (able & usable & ~in_state & ~others).any():
+        return ""
+    names = tuple(nodes.table.names[at] for at in np.flatnonzero(away).tolist())
+    return f"see that {plural(len(names), 'node')} {listed(names)} can be used again, or add other nodes"
+
+
+def _of_taint(taint: Taint, names: tuple[str, ...], pod_class: PodClass) -> str:
+    key, value = taint.key or "", taint.value or ""
+    text = taint_text(key, value, taint.effect or "")
+    if is_state(taint):
+        are = f"{plural(len(names), 'node')} {listed(names)} {'is' if len(names) == 1 else 'are'}"
+        return f"{are} {_MEANINGS.get(key, 'not to be used at present')} (taint {text})"
+    others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
+    keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
+    told = ""
+    if others:
+        told = f" (they tolerate {key}={others[0]})"
+    elif near := nearest(key, keys):
+        told = f" (they tolerate {near})"
+    return f"the pods do not tolerate the taint {text} of {listed(names)}{told}"
