@@ -107,7 +107,12 @@ GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 
 # Taints that controllers set on nodes.
+KARPENTER_DISRUPTION: Final = "karpenter.sh/disruption"
+KARPENTER_UNREGISTERED: Final = "karpenter.sh/unregistered"
 NODE_DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"
+NODE_MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
+NODE_PID_PRESSURE: Final = "node.kubernetes.io/pid-pressure"
+NODE_NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
 NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
 NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"

@@ -20,7 +20,15 @@ from unisono.api.core import (
     PodSpec,
     Toleration,
 )
-from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE
+from unisono.api.keys import (
+    NODE_DISK_PRESSURE,
+    NODE_MEMORY_PRESSURE,
+    NODE_NETWORK_UNAVAILABLE,
+    NODE_NOT_READY,
+    NODE_PID_PRESSURE,
+    NODE_UNREACHABLE,
+    NODE_UNSCHEDULABLE,
+)
 from unisono.controllers.pod_facts import (
     created,
     finished_at,
@@ -43,8 +51,8 @@ _NODE_PROBLEMS = (
     (NODE_NOT_READY, "NoExecute"),
     (NODE_UNREACHABLE, "NoExecute"),
     (NODE_DISK_PRESSURE, "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    (NODE_MEMORY_PRESSURE, "NoSchedule"),
+    (NODE_PID_PRESSURE, "NoSchedule"),
     (NODE_UNSCHEDULABLE, "NoSchedule"),
 )
 
@@ -73,7 +81,7 @@ def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
     tolerations = list(made.tolerations or ())
     problems = list(_NODE_PROBLEMS)
     if spec.host_network:
-        problems.append(("node.kubernetes.io/network-unavailable", "NoSchedule"))
+        problems.append((NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
     for key, effect in problems:
         wanted = Toleration(key=key, operator="Exists", effect=effect)
         if wanted not in tolerations:

@@ -9,6 +9,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.sums import total
 from unisono.engine.answers import BoolArray
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.session.amounts import tasks_fitting
@@ -27,6 +28,7 @@ class Room:
         self.pod_class, self.registry, self.nodes = pod_class, cycle.session.registry, cycle.session.nodes
         able = allowed & (tasks_fitting(self.nodes.allocatable, pod_class) > 0)
         self._able = bool(able.any())
+        self._others = bool((allowed & ~able).any())
         self.allowed = able if self._able else allowed
 
     def lacking(self, fit: FitErrors) -> list[str]:
@@ -40,6 +42,13 @@ class Room:
                 fitting = [name for name in pod_class.requests if name in found]
                 return fitting or sorted(found)
         return [name for name in pod_class.requests if name in fit.lacking] or list(fit.lacking)
+
+    def only(self) -> str:
+        """``; only gpu-0 could hold such a pod``, where other nodes could not hold a pod even if they were empty."""
+        if not (self._able and self._others):
+            return ""
+        names = tuple(self.nodes.table.names[at] for at in np.flatnonzero(self.allowed).tolist())
+        return f"; only {listed(names)} could hold such a pod"
 
     def need(self, lacking: Iterable[str], missing: int) -> dict[str, int]:
         """What ``missing`` pods ask for."""

@@ -7,6 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from unisono.api.core import Taint
+from unisono.api.keys import (
+    AKS_PREEMPTION,
+    AUTOSCALER_DELETES,
+    GKE_TERMINATION,
+    KARPENTER_DISRUPTED,
+    KARPENTER_DISRUPTION,
+    KARPENTER_UNREGISTERED,
+    NODE_DISK_PRESSURE,
+    NODE_MEMORY_PRESSURE,
+    NODE_NETWORK_UNAVAILABLE,
+    NODE_NOT_READY,
+    NODE_PID_PRESSURE,
+    NODE_UNREACHABLE,
+    NODE_UNSCHEDULABLE,
+)
 from unisono.api.near_names import nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed, plural
@@ -16,23 +31,25 @@ from unisono.engine.plugins.common.taints import is_state, tolerated
 from unisono.engine.session.amounts import tasks_fitting
 
 _REPELLING = ("NoSchedule", "NoExecute")
-_SAID_BY_NODES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
+_SAID_BY_NODES = (NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE)
 """Taints of nodes that are named already, as not ready or cordoned."""
 _MEANINGS = {
-    "node.kubernetes.io/not-ready": "not ready",
-    "node.kubernetes.io/unreachable": "unreachable",
-    "node.kubernetes.io/unschedulable": "cordoned",
-    "node.kubernetes.io/memory-pressure": "short of memory",
-    "node.kubernetes.io/disk-pressure": "short of disk space",
-    "node.kubernetes.io/pid-pressure": "short of process IDs",
-    "node.kubernetes.io/network-unavailable": "without a network",
+    NODE_NOT_READY: "not ready",
+    NODE_UNREACHABLE: "unreachable",
+    NODE_UNSCHEDULABLE: "cordoned",
+    NODE_MEMORY_PRESSURE: "short of memory",
+    NODE_DISK_PRESSURE: "short of disk space",
+    NODE_PID_PRESSURE: "short of process IDs",
+    NODE_NETWORK_UNAVAILABLE: "without a network",
     "node.kubernetes.io/out-of-service": "out of service",
     "node.cloudprovider.kubernetes.io/uninitialized": "not yet set up by the cloud provider",
     "node.cloudprovider.kubernetes.io/shutdown": "shut down",
-    "ToBeDeletedByClusterAutoscaler": "about to be removed by the autoscaler",
-    "karpenter.sh/disrupted": "about to be removed by Karpenter",
-    "karpenter.sh/disruption": "about to be removed by Karpenter",
-    "karpenter.sh/unregistered": "not yet registered with Karpenter",
+    GKE_TERMINATION: "about to be shut down by the cloud",
+    AKS_PREEMPTION: "about to be shut down by the cloud",
+    AUTOSCALER_DELETES: "about to be removed by the autoscaler",
+    KARPENTER_DISRUPTED: "about to be removed by Karpenter",
+    KARPENTER_DISRUPTION: "about to be removed by Karpenter",
+    KARPENTER_UNREGISTERED: "not yet registered with Karpenter",
 }
 """What a node is that has such a taint."""
 

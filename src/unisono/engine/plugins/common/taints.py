@@ -8,17 +8,26 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import Taint, Toleration
-from unisono.api.keys import NODE_NOT_READY, NODE_UNSCHEDULABLE
+from unisono.api.keys import (
+    AKS_PREEMPTION,
+    AUTOSCALER_DELETES,
+    GKE_TERMINATION,
+    KARPENTER_DISRUPTED,
+    KARPENTER_DISRUPTION,
+    KARPENTER_UNREGISTERED,
+    NODE_NOT_READY,
+    NODE_UNSCHEDULABLE,
+)
 from unisono.engine.session.node_view import NodeView
 
 UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
 NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
 _STATES = (
     *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/"),
-    *("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"),
-    *("karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/unregistered"),
+    *(AUTOSCALER_DELETES, "DeletionCandidateOfClusterAutoscaler"),
+    *(KARPENTER_DISRUPTED, KARPENTER_DISRUPTION, KARPENTER_UNREGISTERED),
     *("startup-taint.cluster-autoscaler.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/"),
-    *("ignore-taint.cluster-autoscaler.kubernetes.io/", "cloud.google.com/impending-node-termination"),
+    *("ignore-taint.cluster-autoscaler.kubernetes.io/", GKE_TERMINATION, AKS_PREEMPTION),
 )
 _BEGINNING = ("/agent-not-ready", "/not-ready")
 _REPELLING = ("NoSchedule", "NoExecute")

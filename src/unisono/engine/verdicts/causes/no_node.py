@@ -67,7 +67,10 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
         asked = need or dict.fromkeys(lacking, missing)
         lack = waiting.tools.shortages.lack(job, asked, {}, room.allowed)
-        message, holders = f"{spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
+        message, holders = (
+            f"{spare(job, placeable)}{lack.message}{room.only()}{_filtered(fit)}",
+            lack.holders or holders,
+        )
         ladders = candidates.asking_less(ladders, lack.at_most)
     else:
         message += _largest(waiting, task) if empty.allowed and not empty.per_node else ""
