@@ -45,7 +45,9 @@ SERIES = {"eventTime": "2026-01-01T00:00:01.000000Z", "series": {"lastObservedTi
         ([event("FailedCreate", **at(1))], "", QUOTA),
         ([event("FailedCreatePod", **at(1))], "", QUOTA),
         ([event("FailedCreate", "old", **at(1)), event("FailedCreate", "new", **at(2))], "", "new"),
-        ([event("FailedCreateService", **at(1)), event("Unschedulable", **at(2))], "", None),
+        # Pods come after the Service that they are reached by.
+        ([event("FailedCreateService", **at(1)), event("Unschedulable", **at(2))], "", QUOTA),
+        ([event("FailedMount", **at(1)), event("Unschedulable", **at(2))], "", None),
         ([event("FailedCreate", type="Normal", **at(1))], "", None),
         # The quota was raised, and a pod came.
         ([event("FailedCreate", **at(1))], "2026-01-01T00:00:05Z", None),
