@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,12 @@ def test_a_failed_job_raises_only_where_it_is_checked(simulated: Client) -> None
     with pytest.raises(JobFailed, match="exit code 3") as raised:
         simulated.wait(failing, timeout=PATIENCE, check=True)
     assert raised.value.view.ends == end.ends
+    # Of two pods one was the first; what the SDK does on the way says nothing about the caller's program.
+    assert re.search(
+        r"The job failing failed: worker-[01] failed first: exit code 3; 1 more failed after it", str(raised.value)
+    )
+    frames = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert frames == ["test_a_failed_job_raises_only_where_it_is_checked", "wait", "run"]
     assert isinstance(raised.value, UnisonoError)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
 from unisono.api.verdict import Verdict
+from unisono.errors import ApiError
 from unisono.sdk import control
 from unisono.sdk.connection import Connection
 from unisono.sdk.creation import apply_object, create_object
@@ -18,6 +19,7 @@ from unisono.sdk.dependents import Dependents, dependents
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
 from unisono.sdk.events import Observed, Target
 from unisono.sdk.explaining import group_verdicts
+from unisono.sdk.first_failure import failure_of
 from unisono.sdk.following import follow as follow_targets
 from unisono.sdk.handles import JobHandle, JobRef
 from unisono.sdk.job_kinds import named
@@ -184,8 +186,17 @@ class AsyncClient(Connection):
             raise WaitTimeout(timeout_text(job if isinstance(job, str) else job.name, last, timeout), last) from None
         assert last is not None  # the first view comes before anything else, or an error
         if check and last.ended and not last.succeeded:
-            raise JobFailed(failure_text(last), last)
+            raise JobFailed(await self._why(job, last), last)
         return last
+
+    async def _why(self, job: JobRef, last: JobView) -> str:
+        """Why a job failed: which process was the first, and its exception where it left one."""
+        with suppress(ApiError):  # the job may be deleted by now, or its pods not be the user's to read
+            http = await self._connected()
+            failure = await failure_of(http, await look(http, *self._key(job)))
+            if failure is not None:
+                return f"The job {last.name} failed: {failure.text}"
+        return failure_text(last)
 
     async def logs(
         self, job: JobRef, *, follow: bool = False, task: str | None = None, tail: int | None = None

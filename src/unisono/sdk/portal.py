@@ -70,6 +70,9 @@ class Portal:
             if self.open:
                 raise
             raise RuntimeError("The client was closed while this call waited.") from None
+        except UnisonoError as error:
+            # What happened on the way here says nothing about the caller's program: its frames come alone.
+            raise error.with_traceback(None) from error.__cause__
         except BaseException:
             future.cancel()
             raise

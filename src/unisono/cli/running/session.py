@@ -19,11 +19,11 @@ from unisono.cli.running.submitting import Naming
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
     from unisono.cli.report import Reporter
-    from unisono.cli.running.outcome import Failure
     from unisono.cli.running.place import Place
     from unisono.cli.views import JobView
     from unisono.kube.http import HttpClient
     from unisono.sdk.events import Target
+    from unisono.sdk.first_failure import Failure
     from unisono.sdk.program import Program
 
 
@@ -200,13 +200,16 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
 
 
 async def _find_causes(client: HttpClient, request: Request, place: Place, progress: Any, state: _State) -> None:
-    from unisono.cli.running.outcome import failure_of
     from unisono.cli.views import SUCCEEDED
+    from unisono.sdk.first_failure import failure_of
 
     options = "" if place.private else where_arguments(request.where)
     for target, seen in progress.observations.items():
         if seen.view.ended and seen.view.phase != SUCCEEDED:
-            failure = await failure_of(client, seen, options, private=place.private)
+            view = seen.view
+            where = f" --namespace {view.namespace}" if view.namespace != "default" else ""
+            read_on = "" if place.private else f"unisono logs {view.title}{options}{where}"
+            failure = await failure_of(client, seen, read_on)
             if failure is not None:
                 state.failures[target] = failure
 
