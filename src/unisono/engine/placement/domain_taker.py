@@ -55,7 +55,8 @@ class DomainTaker:
         table, session = self.table, self.table.session
         columns: list[int] = []
         table.follow()
-        points = self._points()
+        parts = self._parts()
+        points = self._points(parts)
         alone = not table.batchable or table.layer is not None
         for _ in range(wanted if not alone else min(wanted, 1)):
             at = int(points.argmax()) if len(points) else 0
@@ -70,16 +71,17 @@ class DomainTaker:
                     self.group.took(column)
                 break
             table.follow()
+            before = parts
             if self.guided:
                 self.group.took(column)
-                points = self._points()
-            elif table.tracked and table.total[column] == NOWHERE:
-                points = self._points()
+                parts = self._parts()
+            if before or parts or (table.tracked and table.total[column] == NOWHERE):
+                points = self._points(parts)
             else:
                 points[at] = NOWHERE if table.total[column] == NOWHERE else table.dynamic[column] + self._static[at]
         return columns
 
-    def _points(self) -> FloatArray:
+    def _points(self, parts: list[FloatArray]) -> FloatArray:
         table, where = self.table, self.where
         total = table.total[where]
         self._static = table.points[where]
@@ -87,12 +89,16 @@ class DomainTaker:
             candidates = total > NOWHERE
             self._static = self._static - table.static_points[where] + self._normalised(candidates)
             total = np.where(candidates, table.dynamic[where] + self._static, NOWHERE)
-        if self.guided:
-            for _, method in self.hooks.flat["group_score"]:
-                part = method(self.group, where)
-                if part is not None:
-                    total = total + part
+        for part in parts:
+            total = total + part
         return np.asarray(total, dtype=np.float64)
+
+    def _parts(self) -> list[FloatArray]:
+        """Points of the topology; none where all nodes of the domain are equally near."""
+        if not self.guided:
+            return []
+        parts = [method(self.group, self.where) for _, method in self.hooks.flat["group_score"]]
+        return [part for part in parts if part is not None]
 
     def _normalised(self, candidates: BoolArray) -> FloatArray:
         """Static points of the domain's nodes, over those of them that are candidates."""
