@@ -219,6 +219,46 @@ def test_a_short_job_ends_on_the_hub(fleet: dict[str, RunningPlane]) -> None:
     assert job["status"]["succeeded"] == 2
 
 
+def test_a_policy_a_fleet_and_a_region_choose_the_member(fleet: dict[str, RunningPlane], tmp_path: Path) -> None:
+    hub = fleet["hub"]
+    for number, name in enumerate(("gpu1", "gpu2")):
+        region = f"topology.kubernetes.io/region=region-{number}"
+        hub.kubectl("label", "attachedcluster", name, region, "-n", "kurator-fleet-system")
+    small = {"apiVersion": "fleet.kurator.dev/v1alpha1", "kind": "Fleet", "spec": {"clusters": [{"name": "gpu1"}]}}
+    hub.apply(yaml.safe_dump({**small, "metadata": {"name": "small", "namespace": "kurator-fleet-system"}}))
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "named", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "by-policy"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["gpu2"]}},
+        },
+    }
+    hub.apply(yaml.safe_dump(policy))
+    hub.apply(gang("by-policy", "default", 2, 600))
+    hub.apply(gang("by-region", "default", 2, 600, nodeSelector={"topology.kubernetes.io/region": "region-1"}))
+    (tmp_path / "by-fleet.yaml").write_text(gang("by-fleet", "default", 2, 600))
+    unisono("run", "--fleet", "small", "--detach", str(tmp_path / "by-fleet.yaml"), "--data-dir", str(hub.data_dir))
+    wanted = {"by-policy": "gpu2", "by-region": "gpu2", "by-fleet": "gpu1"}
+    for name, cluster in wanted.items():
+        wait_until(f"{name} runs", lambda name=name: _phase(hub, name) == "Running")
+        assert json.loads(_explain(hub, name))["cluster"] == cluster
+
+    # A pod is read through the hub, and each member is a context.
+    pod = json.loads(hub.kubectl("get", "pod", "by-region-worker-0", "-o", "json"))
+    assert pod["spec"]["nodeName"].startswith("gpu-")
+    unisono("fleet", "contexts", "--file", str(tmp_path / "contexts"), "--data-dir", str(hub.data_dir))
+    contexts = yaml.safe_load((tmp_path / "contexts").read_text())
+    assert [each["name"] for each in contexts["contexts"]] == ["hub", "gpu1", "gpu2"]
+    at = ("--kubeconfig", str(tmp_path / "contexts"), "--context", "gpu2")
+    seen = hub.kubectl(*at, "get", "vcjob", "-o", "name").split()
+    assert sorted(seen) == ["job.batch.volcano.sh/by-policy", "job.batch.volcano.sh/by-region"]
+    for name in wanted:
+        hub.kubectl("delete", "vcjob", name)
+    hub.kubectl("delete", "propagationpolicy", "named")
+
+
 def _members(hub: RunningPlane, name: str, why: str) -> set[str]:
     """Members that refuse a job for this reason."""
     return {member for member, told in json.loads(_explain(hub, name))["members"].items() if why in told}

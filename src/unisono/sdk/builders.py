@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from unisono.api.annotations import FLEET
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kinds import JOBS
 from unisono.sdk.errors import BadWork
@@ -36,6 +37,7 @@ class Job:
         max_retry: restarts before the job fails.
         ttl_seconds: the job is deleted so long after its end.
         labels, annotations: of the job.
+        fleet: Fleet of a hub to whose members the job goes; None for no such bound.
 
     """
 
@@ -51,7 +53,10 @@ class Job:
         ttl_seconds: int | None = None,
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
+        fleet: str | None = None,
     ) -> None:
+        if fleet:
+            annotations = {**(annotations or {}), FLEET: fleet}
         key = "generateName" if name.endswith("-") else "name"
         self._metadata = _given(
             {key: name, "namespace": namespace, "labels": _copy(labels), "annotations": _copy(annotations)}

@@ -175,3 +175,14 @@ def failover(where: Where, name: str, yes: bool) -> None:
     if not yes:
         click.confirm(f"Stop all jobs that run in {name}, and start them in other members?", abort=True)
     run_async(run(where, name, where.namespace or _NAMESPACE))
+
+
+@command.command("contexts")
+@click.option("--file", "to", type=click.Path(dir_okay=False, path_type=Path), help="Where to write it.")
+@cluster_options
+def contexts(where: Where, to: Path | None) -> None:
+    """Write a kubeconfig with each member as a context: kubectl --context MEMBER."""
+    from unisono.cli.connection import run_async
+    from unisono.cli.fleet.contexts import write_contexts as run
+
+    run_async(run(where, to))

@@ -57,6 +57,7 @@ def _count(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option("--image", help="Run COMMAND in containers of this image: a cluster needs one.")
 @click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="A variable of COMMAND; without value, yours.")
 @click.option("--time-limit", type=click.IntRange(1), metavar="SECONDS", help="End processes that run longer.")
+@click.option("--fleet", default="", metavar="NAME", help="Run in the clusters of this Fleet; its hub is the server.")
 @click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
 @click.option("--detach", is_flag=True, help="Return when the jobs are created.")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Copy the logs of the jobs' containers.")
@@ -79,6 +80,7 @@ def command(
     timeout: float | None,
     nodes_file: str | None,
     output: str,
+    fleet: str,
     **program: Any,
 ) -> None:
     """Run a command as a gang of processes, or submit the objects of files; follow the jobs to the end.
@@ -101,9 +103,10 @@ def command(
 
     made = None if words is None else _program(words, program)
     if dry_run:
-        _print(where, files, made, output)
+        _print(where, files, made, output, fleet)
         return
-    raise SystemExit(run(Request(where, files, made, logs, timeout, nodes_file, output, replace, detach)))
+    request = Request(where, files, made, logs, timeout, nodes_file, output, replace, detach, fleet=fleet)
+    raise SystemExit(run(request))
 
 
 def _check(ctx: click.Context, files: tuple[str, ...], words: list[str] | None, program: dict[str, Any]) -> None:
@@ -153,16 +156,17 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _print(where: Where, files: tuple[str, ...], program: Any, output: str) -> None:
+def _print(where: Where, files: tuple[str, ...], program: Any, output: str, fleet: str) -> None:
     """The objects that a run would create, as YAML or JSON."""
     from unisono.cli.printing import print_json, print_yaml
+    from unisono.cli.running.fleets import marked
     from unisono.cli.running.objects import of_files, of_program
     from unisono.cli.running.place import is_cluster
 
     if program is None:
-        values = [manifest.value for manifest in of_files(files)]
+        values = [manifest.value for manifest in marked(of_files(files), fleet)]
     else:
-        value = of_program(program, local=not is_cluster(where)).value
+        value = marked([of_program(program, local=not is_cluster(where))], fleet)[0].value
         if where.namespace:
             value["metadata"]["namespace"] = where.namespace
         values = [value]

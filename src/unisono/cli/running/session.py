@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.cli.options import Where, where_arguments
+from unisono.cli.running.fleets import copy_logs, marked
 from unisono.cli.running.submitting import Naming
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Request:
         detach: return when the jobs are created.
         called: the program under another name, for jobs whose own name may be taken; None where it must be free.
         tell: gets each job that is created and not followed; None to print how it is followed.
+        fleet: the Fleet of a hub to whose members the jobs go; empty for no such bound.
 
     """
 
@@ -60,6 +62,7 @@ class Request:
     detach: bool = False
     called: Callable[[str], Program] | None = None
     tell: Callable[[Target], None] | None = None
+    fleet: str = ""
 
 
 @dataclass(slots=True)
@@ -97,6 +100,8 @@ def _check(request: Request) -> None:
     """
     from unisono.cli.running.place import is_cluster, is_private
 
+    if request.fleet and is_private(request.where):
+        raise click.UsageError("--fleet needs a hub: start one with 'unisono up --fleet', or name it.")
     if request.detach and is_private(request.where):
         raise click.UsageError("--detach needs a control plane that stays: start one with 'unisono up --detach'.")
     if request.program is not None:
@@ -169,12 +174,15 @@ async def _submit_and_follow(
         manifests = [manifest]
     async with connect(place.where) as client:
         report.step("submitting", 0, 0)
+        manifests = marked(manifests, request.fleet)
         state.targets += await submit(client, place, manifests, report, naming)
         if request.detach:
             return
         progress = Progress(state.targets, report)
         try:
             await progress.follow(client, logs=request.logs)
+            if request.fleet and request.logs:
+                await copy_logs(client, state.targets, report)
             await _find_causes(client, request, place, progress, state)
         finally:
             state.views.update(progress.seen)
@@ -193,7 +201,7 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
     if called is not None and not request.replace:
 
         def numbered(name: str) -> Manifest:
-            return of_program(called(name), local=place.local)
+            return marked([of_program(called(name), local=place.local)], request.fleet)[0]
 
     naming = replace(naming, numbered=numbered, folders=folders)
     return of_program(program, local=place.local), naming

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from unisono.api.annotations import LAST_CLUSTER
+from unisono.api.annotations import FLEET, LAST_CLUSTER
 from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.api.propagation import ClusterAffinityTerm
 from unisono.api.selecting import selects
@@ -71,7 +71,9 @@ def rules_of(asked: Asked) -> Rules:
     points: dict[str, dict[str, float]] = {}
     again: list[float] = []
     if asked.fleet is not None:
-        outside |= {each.name: "is not in its fleet" for each in asked.clusters if each.name not in asked.fleet}
+        name = asked.subject.annotations.get(FLEET, "")
+        why = f"is not in Fleet {name}" if asked.fleet else f"there is no Fleet {name}, or it has no members"
+        outside |= {each.name: why for each in asked.clusters if each.name not in asked.fleet}
     for wish in asked.data:
         outside |= wish.outside(asked.clusters, outside)
     moves = [each.seconds(asked.clusters) for each in asked.data if each.can_move]
