@@ -28,6 +28,7 @@ def job(cluster: str = "", generation: int = 0, *, wanted: bool = True, ended: b
         ("runs", job("a", 1), [copy("a", 1)], BOTH, "", [], "a-1", None),
         ("ended, copy gone", job("a", 1, ended=True), [], BOTH, "", [], None, None),
         ("ended, copy there", job("a", 1, ended=True), [copy("a", 1)], BOTH, "", [], "a-1", None),
+        ("ended, lost member", job("a", 1, ended=True), [copy("a", 1)], {"a": LOST, "b": UP}, "", [], None, None),
         ("is gone", job("a", 1, wanted=False), [copy("a", 1)], BOTH, "", ["a-1"], None, None),
         ("is gone, going there", job("a", 1, wanted=False), [copy("a", 1, deleting=True)], BOTH, "", [], None, None),
         ("is gone, lost member", job("a", 1, wanted=False), [copy("a", 1)], {"a": LOST, "b": UP}, "", [], None, None),

@@ -146,6 +146,9 @@ CLUSTER_POINTS: Final = "unisono.io/cluster-points"
 GANG: Final = "unisono.io/gang"
 """On a HyperJob of a hub: where its parts are, as JSON; it is written before anything is written to a member."""
 
+SPLIT: Final = "unisono.io/split"
+"""On a HyperJob of a hub: parts of each replicated job with ``splitPolicy.mode: auto``, as JSON; the hub writes it."""
+
 RESTART_POLICY: Final = "unisono.io/restart-policy"
 """On a HyperJob of a hub: ``Gang``, ``Part`` or ``Never``: what starts again when the member of a part is lost."""
 

@@ -90,6 +90,16 @@ def by_part(
     return {cluster: "; ".join(sentences) for cluster, sentences in told.items()}
 
 
+def room_by_member(table: NodeTable, pod_class: PodClass) -> dict[str, tuple[int, int]]:
+    """How many pods of a class each member has room for: now, and if it were empty."""
+    columns: dict[str, list[int]] = defaultdict(list)
+    for column, name in enumerate(table.names):
+        usable = table.ready[column] and not table.unschedulable[column]
+        if usable and (cluster := cluster_of(name)) and _selected(table, column, pod_class):
+            columns[cluster].append(column)
+    return {cluster: _places(table, own, pod_class) for cluster, own in columns.items()}
+
+
 def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[_Wanted], least: int) -> str:
     usable = [column for column in own if table.ready[column] and not table.unschedulable[column]]
     if not usable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from unisono.api.annotations import CLUSTER, DISPATCH, GANG
+from unisono.api.annotations import CLUSTER, DISPATCH, GANG, SPLIT
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
@@ -16,7 +16,7 @@ from unisono.apiserver.failures import forbidden
 _KINDS: tuple[Kind[Any], ...] = (JOBS, HYPER_JOBS, JOB_SETS, RAY_CLUSTERS, *KUBEFLOW_KINDS)
 DISPATCHED: Final = frozenset(kind.resource for kind in _KINDS)
 """Resources whose objects carry their place."""
-_KEYS: Final = (CLUSTER, DISPATCH, GANG)
+_KEYS: Final = (CLUSTER, DISPATCH, GANG, SPLIT)
 
 
 def keep(request: Request, _: View) -> None:
@@ -54,5 +54,5 @@ def _takes_back(before: dict[str, str], given: dict[str, str]) -> bool:
         and CLUSTER not in given
         and number.isdecimal()
         and given.get(DISPATCH) == str(int(number) + 1)
-        and given.get(GANG) == before.get(GANG)
+        and all(given.get(key) == before.get(key) for key in (GANG, SPLIT))
     )

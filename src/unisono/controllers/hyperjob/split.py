@@ -1,7 +1,8 @@
 """Which jobs a hyper job is made of, and how their sizes follow from its split policies (pure).
 
 Within one cluster there is one place to run at: ``auto``, which asks for as few places as can take the whole, makes one
-job of everything, and ``static`` shares the accelerators over ``replicas`` jobs as evenly as pods allow.
+job of everything, and as many as the hub of a fleet says where there is one. ``static`` shares the accelerators over
+``replicas`` jobs as evenly as pods allow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from unisono.api.annotations import SPLIT
 from unisono.api.batch import JobSpec, TaskSpec
 from unisono.api.hyper_job import AUTO, HyperJob, ReplicatedJob, SplitPolicy
 from unisono.api.resources import pod_requests
@@ -17,6 +19,8 @@ from unisono.errors import UnisonoError
 
 # Resources other than CPU and memory are counted in thousandths.
 _UNITS = 1000
+MOST_PARTS = 1000
+"""Jobs into which a hub may split one replicated job."""
 
 
 class SplitError(UnisonoError):
@@ -46,20 +50,43 @@ def wanted_jobs(hyper_job: HyperJob) -> list[WantedJob]:
         SplitError: a split policy cannot be followed.
 
     """
+    parts = split_of(hyper_job)
     return [
         WantedJob(f"{hyper_job.metadata.name}-{replicated.name}-{number}", replicated, spec)
         for replicated in hyper_job.spec.replicated_jobs or ()
-        for number, spec in enumerate(_specs(replicated))
+        for number, spec in enumerate(_specs(replicated, parts.get(replicated.name, 1)))
     ]
 
 
-def _specs(replicated: ReplicatedJob) -> list[JobSpec]:
+def split_of(hyper_job: HyperJob) -> dict[str, int]:
+    """Into how many jobs the hub has split each replicated job; empty where no hub has, or that cannot be read."""
+    try:
+        found = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, int])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return {name: number for name, number in found.items() if 1 <= number <= MOST_PARTS}
+
+
+def accelerated_pods(replicated: ReplicatedJob) -> int | None:
+    """Pods of a replicated job that ``auto`` may share over several jobs; None where it may not.
+
+    Raises:
+        SplitError: the split policy cannot be followed.
+
+    """
+    policy = replicated.split_policy
+    if policy is None or policy.mode != AUTO or not policy.accelerators:
+        return None
+    return _share(replicated, policy)[1]
+
+
+def _specs(replicated: ReplicatedJob, parts: int) -> list[JobSpec]:
     policy, template = replicated.split_policy, replicated.template_spec
     count = 1 if replicated.replicas is None else replicated.replicas
     if policy is None:
         return [template] * count
     if policy.mode == AUTO:
-        count = 1
+        count = parts if policy.accelerators else 1
     if not policy.accelerators or not count:
         return [template] * count
     index, pods = _share(replicated, policy)

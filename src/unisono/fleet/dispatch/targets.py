@@ -146,6 +146,10 @@ class GangTarget:
         missing = [name for name, at in self._clusters.items() if not at and pods[name] < self._least(name)]
         if missing:
             return f"too few places for {', '.join(sorted(missing))}"
+        most = self._hyper_job.spec.max_domains
+        domains = {*filter(None, self._clusters.values()), *(each for some in places.values() for each in some)}
+        if most and len(domains) > most:
+            return f"its parts would be in {len(domains)} clusters, and maxDomains is {most}"
         refusals = (_apart(clusters, self._clusters[name]) for name, clusters in sorted(places.items()))
         return next(filter(None, refusals), "")
 

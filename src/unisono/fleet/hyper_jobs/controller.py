@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.annotations import RESERVE_TIMEOUT, RESTART_POLICY, START_TIMEOUT, WORKER_LOST_TIMEOUT
+import msgspec
+
+from unisono.api.annotations import RESERVE_TIMEOUT, RESTART_POLICY, SPLIT, START_TIMEOUT, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.flow_kinds import HYPER_JOBS
@@ -40,6 +42,7 @@ from unisono.fleet.hyper_jobs.decide import (
 )
 from unisono.fleet.hyper_jobs.record import GangRecord, record_of
 from unisono.fleet.hyper_jobs.rendezvous import part_environment
+from unisono.fleet.hyper_jobs.spreading import Spreading
 from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name
 from unisono.fleet.jobs.copies import Copy, Placement, placement_of
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
@@ -99,6 +102,7 @@ class GangController(Controller):
         self._job: Callable[[str], Job | None] = lambda _key: None
         self._look_at_part: Callable[[str], None] = lambda _key: None
         self._hold: Callable[[str], None] = lambda _group: None
+        self._spreading = Spreading(state)
 
     def connect(
         self, job: Callable[[str], Job | None], look_at_part: Callable[[str], None], hold: Callable[[str], None]
@@ -149,11 +153,12 @@ class GangController(Controller):
         if hyper_job is None:
             return Part(placement_of(job), False, "", ())
         record = self.record(hyper_job)
+        bound = clusters_of(hyper_job).get(_replicated(job), ())
         return Part(
             record.placement(job.metadata.name, job.metadata.uid or ""),
             record.is_held(job.metadata.name),
             gang_name(hyper_job),
-            clusters_of(hyper_job).get(_replicated(job), ()),
+            self._spreading.within(hyper_job.metadata.uid or "", bound),
         )
 
     def environment(self, job: Object) -> dict[str, str] | None:
@@ -233,9 +238,11 @@ class GangController(Controller):
         """Bring one gang's PodGroup about, and its record to what follows from members."""
         hyper_job = self.hyper_job(key)
         if hyper_job is None or hyper_job.metadata.deletion_timestamp:
+            self._spreading.forget(key)
             return None
         try:
             live, complete = self.parts(hyper_job)
+            spread_again = await self._spread(hyper_job, live)
         except SplitError:
             return None  # the controller that makes the parts says so
         if live and complete:
@@ -247,7 +254,21 @@ class GangController(Controller):
         now, members = self._clock.time(), self._state.views
         steps = decide_gang(view, members, now, trusted=is_trusted(members))
         await self._carry_out(hyper_job, live, steps)
-        return steps.again
+        return min((each for each in (steps.again, spread_again) if each is not None), default=None)
+
+    async def _spread(self, hyper_job: HyperJob, live: Mapping[str, Job]) -> float | None:
+        """Choose over which clusters, and in how many parts, what waits may spread; answers when to look again."""
+        record = self.record(hyper_job)
+        now = self._clock.monotonic()
+        spread = self._spreading.look(hyper_job, gang_name(hyper_job), live, record, now)
+        if spread.split is not None:
+            text = msgspec.json.encode(spread.split, order="deterministic").decode()
+            meta = hyper_job.metadata
+            patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {SPLIT: text}}}
+            self._written.keep(await self._client.patch(HYPER_JOBS, meta.name, patch, namespace=meta.namespace))
+        if spread.moved:
+            self._look_at_parts(hyper_job)
+        return spread.again
 
     def _view(self, hyper_job: HyperJob, live: Mapping[str, Job], *, complete: bool) -> GangView:
         marks = hyper_job.metadata.annotations or {}

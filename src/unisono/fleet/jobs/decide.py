@@ -96,11 +96,12 @@ def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberVie
     current = [copy for copy in copies if (copy.cluster, copy.generation) == (placement.cluster, placement.generation)]
     others = [copy for copy in copies if copy not in current]
     steps.delete = [copy for copy in others if _can_delete(copy, members)]
-    if current:
+    member = members.get(placement.cluster, _GONE)
+    if current and (member.reachable or not job.ended):
+        # What a lost member said last must not revive a job that has failed because of the loss.
         steps.mirror = current[0]
     if not placement.cluster or job.ended:
         return steps
-    member = members.get(placement.cluster, _GONE)
     if not member.reachable:
         _wait_for(steps, job, member, trusted=trusted)
     elif not current and not any(members.get(copy.cluster, _GONE).reachable for copy in others):
