@@ -95,6 +95,11 @@ def test_the_last_line_of_a_failed_run_is_the_cause(failure: Failure, text: str)
     assert ending_line(view("Terminated"), 3, failure) == f"\x1b[31m\x1b[1m{text}\x1b[0m"
 
 
+def test_a_job_that_was_ended_with_its_control_plane_is_not_said_to_run() -> None:
+    assert "has not ended, it is running" in ending_line(view("Running"), 3, None)
+    assert "did not end, it was running" in ending_line(view("Running"), 3, None, stopped=True)
+
+
 def test_processes_are_called_by_their_rank() -> None:
     assert process_name("train-rank-12", "train") == "rank 12"
     assert process_name("train-worker-1", "train") == "worker-1"

@@ -97,7 +97,7 @@ def test_a_gang_that_never_fits_says_why_and_times_out(tmp_path: Path) -> None:
         if "waiting: " in done.stdout:
             break
     assert re.search(r"waiting: .*cpu", done.stdout), done.stdout
-    assert re.search(r"job/broken has not ended, it is pending: .*cpu", done.stdout)
+    assert re.search(r"job/broken did not end, it was pending: .*cpu", done.stdout)
 
 
 def test_a_file_for_a_cluster_runs_in_its_namespace_and_queue(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from unisono.agent.processes.users import MOST_DIRECTORIES, readable_directories
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES
-from unisono.sdk.sharing import share_folder
+from unisono.sdk.sharing import is_read_only, share_folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root shares folders")
 
@@ -41,3 +41,15 @@ async def test_the_list_is_bounded_and_loses_what_was_removed_first(closed: Path
     assert not await share_folder(client, "default", folders[-1])
     listed = readable_directories(await client.get(NAMESPACES, "default"))
     assert listed == [str(folder) for folder in folders[1:] if folder != folders[5]]
+
+
+async def test_pods_of_their_own_user_cannot_write_to_roots_folder(closed: Path) -> None:
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    trusted = ObjectMeta(name="trusted", labels={"pod-security.kubernetes.io/enforce": "privileged"})
+    client.put(NAMESPACES, Namespace(metadata=trusted))
+    assert await is_read_only(client, "default", closed)
+    assert not await is_read_only(client, "trusted", closed)
+    assert not await is_read_only(client, "absent", closed)
+    closed.chmod(0o1777)
+    assert not await is_read_only(client, "default", closed)

@@ -1,8 +1,9 @@
-"""Lets the pods of a control plane of root read the folder of a job that root submits from a closed place."""
+"""What the pods of a control plane of root may do in the folder of a job that root submits."""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,3 +58,33 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
     except ApiError:
         return False
     return True
+
+
+async def is_read_only(client: Client, namespace: str, folder: Path) -> bool:
+    """Whether the pods of root's control plane cannot write to a folder that root, who submits them, can.
+
+    They run as a user of their namespace. Where this cannot be known, nothing is said.
+
+    Args:
+        client: a control plane of this machine.
+        namespace: of the job.
+        folder: in which the job's pods start.
+
+    """
+    if os.geteuid() != 0:
+        return False
+    from unisono.agent.processes.users import is_privileged
+    from unisono.api.kinds import NAMESPACES
+
+    try:
+        found = await client.get(NAMESPACES, namespace)
+    except ApiError:
+        return False
+    return not is_privileged(found) and not _others_may_write(folder)
+
+
+def _others_may_write(folder: Path) -> bool:
+    try:
+        return bool(folder.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return True

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from unisono.sdk.first_failure import Failure
 
 
-def ending_line(view: JobView, seconds: float, failure: Failure | None) -> str:
-    """The last line of a run, coloured."""
+def ending_line(view: JobView, seconds: float, failure: Failure | None, *, stopped: bool = False) -> str:
+    """The last line of a run, coloured; ``stopped`` where the control plane of a job that has not ended is gone."""
     good = view.phase == SUCCEEDED
     if good:
         text = f"{view.title} {view.phase.lower()} in {seconds:.1f} s"
     elif not view.ended:
         why = view.message or view.waiting
-        text = f"{view.title} has not ended, it is {view.phase.lower()}" + (f": {why}" if why else "")
+        state = f"did not end, it was {view.phase.lower()}" if stopped else f"has not ended, it is {view.phase.lower()}"
+        text = f"{view.title} {state}" + (f": {why}" if why else "")
     elif failure is not None:
         text = f"{view.title} failed: {failure.text}"
     else:

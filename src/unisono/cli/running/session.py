@@ -256,7 +256,7 @@ def _tell(request: Request, state: _State, seconds: float) -> int:
         print_json(results(state.views, state.failures, seconds, succeeded=succeeded))
     else:
         for target, view in state.views.items():
-            click.echo(ending_line(view, seconds, state.failures.get(target)))
+            click.echo(ending_line(view, seconds, state.failures.get(target), stopped=state.private))
     return 0 if succeeded else 124 if state.timed_out else 1
 
 

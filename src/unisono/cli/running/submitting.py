@@ -179,7 +179,7 @@ class _Submission:
     async def _local_folders(self, manifest: Manifest) -> None:
         """Let pods start in the manifest's folder, and read what they need although only root may enter the way."""
         from unisono.cli.workloads import mark_working_directory
-        from unisono.sdk.sharing import share_folder
+        from unisono.sdk.sharing import is_read_only, share_folder
 
         mark_working_directory(manifest)
         own = manifest.metadata.get("namespace") or self.namespace
@@ -188,6 +188,11 @@ class _Submission:
         for folder in dict.fromkeys((manifest.folder, *self.naming.folders)):
             if await share_folder(self.client, own, folder):
                 self.report.line(f"namespace/{own}", f"its pods may read {folder} from now on")
+        if not manifest.file and await is_read_only(self.client, own, manifest.folder):
+            who = "its pods run as a user of the namespace, and not as root"
+            self.report.line(
+                f"namespace/{own}", f"{who}: they cannot write to {manifest.folder} (docs/local-runtime.md#users)"
+            )
 
 
 def _exists(manifest: Manifest) -> str:
