@@ -309,3 +309,25 @@ async def test_a_group_follows_the_annotations_of_its_workload():
         assert group.spec.min_member == 3
         assert group.spec.min_resources["cpu"] == "1500m"
         assert group.metadata.annotations == {"volcano.sh/sla-waiting-time": "1h"}
+
+
+async def test_a_gang_of_a_deployment_is_replaced_step_by_step():
+    """A rollout gives the new ReplicaSet one pod, and the next one when that is ready."""
+    asked = {"scheduling.volcano.sh/group-min-member": "3", "deployment.kubernetes.io/desired-replicas": "4"}
+    async with World() as world:
+        world.client.put(REPLICA_SETS, workload_object(REPLICA_SETS, 1, **asked))
+        await world.client.create(PODS, pod("p0", ownerReferences=[replica_set()]))
+        await world.settle()
+        assert world.client.objects(POD_GROUPS)[0].spec.min_member == 1
+        world.client.put(REPLICA_SETS, workload_object(REPLICA_SETS, 4, **asked))
+        await world.settle()
+        assert world.client.objects(POD_GROUPS)[0].spec.min_member == 3
+
+
+async def test_a_gang_larger_than_its_deployment_stays_so():
+    asked = {"scheduling.volcano.sh/group-min-member": "3", "deployment.kubernetes.io/desired-replicas": "2"}
+    async with World() as world:
+        world.client.put(REPLICA_SETS, workload_object(REPLICA_SETS, 2, **asked))
+        await world.client.create(PODS, pod("p0", ownerReferences=[replica_set()]))
+        await world.settle()
+        assert world.client.objects(POD_GROUPS)[0].spec.min_member == 3

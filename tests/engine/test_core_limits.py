@@ -118,7 +118,7 @@ def test_a_queue_holds_no_more_than_the_capability_of_the_queue_above_it(sharing
     decisions = schedule(cluster(node("n1", cpu=16), queues, jobs), SHARING[sharing])
     assert len(decisions.binds) == 4
     assert not decisions.violations
-    assert any("queue org may hold cpu 4" in verdict.message for verdict in decisions.verdicts.values())
+    assert any("queue org has capability cpu 4" in verdict.message for verdict in decisions.verdicts.values())
 
 
 @pytest.mark.parametrize("sharing", SHARING)

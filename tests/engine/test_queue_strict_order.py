@@ -49,7 +49,7 @@ def test_those_before_it_start_and_those_behind_it_say_for_whom_they_wait() -> N
     assert jobs(decisions) == {"a"}
     verdict = decisions.verdicts["ns/c"]
     assert verdict.cause == "NotTried"
-    assert "job b comes first in queue q, whose dequeueStrategy is fifo" in verdict.message
+    assert "job ns/b comes first in queue q, whose dequeueStrategy is fifo" in verdict.message
     assert decisions.verdicts["ns/b"].cause in ("NodesFull", "TooLarge")
 
 

@@ -8,10 +8,12 @@ from copy import deepcopy
 from typing import Any
 
 from support.build import cluster, queue
+from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod, ResourceQuota, Toleration
 from unisono.api.resources import resource_list, to_wire
 from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.user_limits import raised
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
@@ -236,6 +238,20 @@ class Objects:
                 claim = volume.persistent_volume_claim
                 if claim is not None and claim.claim_name == change.name:
                     claim.claim_name = change.instead
+
+    def _set_min_resources(self, change: c.SetMinResources, job: str) -> None:
+        spec = self.group(job).spec
+        spec.min_resources = {**(spec.min_resources or {}), **to_wire(change.amounts)}
+
+    def _pass_over(self, change: c.PassOver, job: str) -> None:
+        self.all["Queue", change.queue].spec.dequeue_strategy = "traverse"
+
+    def _raise_user_limits(self, change: c.RaiseUserLimits, job: str) -> None:
+        notes = self.all["Queue", change.queue].metadata.annotations
+        notes[USER_LIMITS] = raised(notes[USER_LIMITS], change.amounts)
+
+    def _allow_reclaim(self, change: c.AllowReclaim, job: str) -> None:
+        self.all["Queue", change.queue].spec.reclaimable = True
 
     def _together(self, change: c.Together, job: str) -> None:
         for one in change.changes:

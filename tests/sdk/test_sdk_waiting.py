@@ -35,8 +35,8 @@ def test_the_scheduler_that_a_pod_waits_for_is_named(scheduler: str | None, expe
 def test_only_pods_that_have_gates_are_counted() -> None:
     gates = [{"name": "example.com/wait"}]
     pods = [pod("a", schedulingGates=gates), pod("b"), pod("c", node="n", schedulingGates=gates)]
-    assert gates_text(pods) == "1 of 3 pods has the scheduling gate example.com/wait"
+    assert gates_text(pods) == "1 of 3 pods (a) has the scheduling gate example.com/wait"
     assert gates_text([pod("a", schedulingGates=gates), pod("b", schedulingGates=[*gates, {"name": "b"}])]) == (
-        "2 of 2 pods have the scheduling gates b, example.com/wait"
+        "2 of 2 pods (a, b) have the scheduling gates b, example.com/wait"
     )
     assert gates_text([pod("b")]) == ""

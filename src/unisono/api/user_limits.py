@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.api.resources import resource_list
+from unisono.api.resources import resource_list, to_units, to_wire
 
 JOBS: Final = "jobs"
 
@@ -33,3 +34,16 @@ def limits_of(text: str) -> dict[str, int]:
             raise ValueError(f"{amount!r} is no quantity, such as 8 or 16Gi") from None
     found = resource_list(amounts)
     return found if jobs is None else {JOBS: int(jobs), **found}
+
+
+def raised(text: str, by: Mapping[str, int]) -> str:
+    """The same limits, those in ``by`` raised by so much; its amounts are those of `limits_of`."""
+    parts: list[str] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name == JOBS and name in by:
+            value = str(int(value) + by[name])
+        elif name in by:
+            value = to_wire({name: to_units(name, value) + by[name]})[name]
+        parts.append(f"{name}={value}")
+    return ",".join(parts)

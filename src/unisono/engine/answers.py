@@ -81,6 +81,7 @@ class Refusal:
             taken already, and what may be taken at most. They become the verdict's numbers.
         event: also record it as an event on the PodGroup.
         owner: name of the object that sets the limit, where it is not the job's queue.
+        user: the limit is what the job's queue lets one user hold.
 
     """
 
@@ -91,6 +92,7 @@ class Refusal:
     limit: Mapping[str, int] = field(default_factory=dict)
     event: bool = False
     owner: str = ""
+    user: bool = False
 
 
 @dataclass(frozen=True, slots=True)

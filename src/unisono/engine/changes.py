@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from unisono.api.quantity import Rounding
 from unisono.api.resources import readable
+from unisono.api.user_limits import JOBS
 
 _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
@@ -338,6 +339,56 @@ class UseDeviceClass:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMinResources:
+    """State in minResources what the gang's pods ask for."""
+
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        return f"set minResources to {amounts_text(self.amounts, 'up')}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassOver:
+    """Let jobs of a queue start before one that comes first and cannot (``dequeueStrategy: traverse``)."""
+
+    queue: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"set dequeueStrategy of queue {self.queue} to traverse"
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseUserLimits:
+    """Raise what a queue lets each user hold (annotation ``unisono.io/user-limits``) by ``amounts``.
+
+    ``jobs`` counts jobs.
+    """
+
+    queue: str
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        jobs = {name: f"jobs by {amount}" for name, amount in self.amounts.items() if name == JOBS}
+        others = _by({name: amount for name, amount in self.amounts.items() if name != JOBS})
+        return f"raise the user limits of queue {self.queue}: {', '.join(filter(None, (*jobs.values(), others)))}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowReclaim:
+    """Let other queues take back what a queue holds beyond its share (``spec.reclaimable: true``)."""
+
+    queue: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"make queue {self.queue} reclaimable"
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """Several changes, none of which is enough without the others."""
 
@@ -376,6 +427,10 @@ Change = (
     | CreateClaim
     | UseStorageClass
     | UseDeviceClass
+    | SetMinResources
+    | PassOver
+    | RaiseUserLimits
+    | AllowReclaim
     | Together
 )
 

@@ -16,6 +16,7 @@ from unisono.api.scheduling import QueueSpec
 from unisono.api.verdict import Cause, verdict_in
 from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
+from unisono.sdk.failed_flows import failed_flow
 from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
@@ -206,13 +207,15 @@ async def explain_owner(
         unseen(item, found),
     )
     told.partly = len(told.pods) < len(found.pods)
+    if not (told.verdicts or told.refused or told.suspended or told.pods):
+        told.stalled = failed_flow(item, found.parts)
     await _without_scheduler(client, told, item, found)
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))
         name_lost_pods(told)
     if known and not (found.pods or found.groups or told.suspended or is_over(item)):
         told.suspended, told.empty = paused_by(item), empty_by(item)
-        if not (told.suspended or told.empty or refused):
+        if not (told.suspended or told.empty or refused or told.stalled):
             now = await server_time(client)
             stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
             told.stalled = await with_meant(client, stalled, owner.metadata.namespace)

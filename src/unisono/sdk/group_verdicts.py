@@ -12,7 +12,7 @@ from unisono.api.membership import pod_group_name, queue_of
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.errors import NotFound
 from unisono.sdk.dependents import Dependents, listed
-from unisono.sdk.refusal_causes import missing_pods, quota_verdict
+from unisono.sdk.refusal_causes import missing_parts, missing_pods, quota_verdict, refuses_parts
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
@@ -73,13 +73,35 @@ def _verdicts(*found: Verdict | None) -> list[Verdict]:
 
 def verdicts_beside(refused: list[Refusal], item: Mapping[str, Any], owner: Object, found: Dependents) -> list[Verdict]:
     """What the scheduler says, without what only follows from refused pods; else the quota that refuses them."""
-    verdicts = telling(group_verdicts(found), refused)
+    verdicts = [_in_order(one, item) for one in telling(group_verdicts(found), refused)]
     if verdicts or not refused:
         return verdicts
     there = sum(pod.status.phase not in ("Succeeded", "Failed") for pod in found.pods)
     key = f"{owner.metadata.namespace}/{owner.metadata.name}"
-    verdict = quota_verdict(refused[0], key, missing_pods(item, there))
+    if refuses_parts(refused[0]) and (missing := missing_parts(item, len(found.parts))):
+        verdict = quota_verdict(refused[0], key, missing, "job")
+    else:
+        verdict = quota_verdict(refused[0], key, missing_pods(item, there))
     return [verdict] if verdict is not None else []
+
+
+def _in_order(verdict: Verdict, item: Mapping[str, Any]) -> Verdict:
+    """Of a StatefulSet: a gang whose pods are made one after the other, each when the one before it is ready."""
+    spec = item.get("spec") or {}
+    need, have = (amounts.get("pods", 0) for amounts in (verdict.need, verdict.have))
+    ordered = item.get("kind") == "StatefulSet" and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+    if not ordered or verdict.cause != Cause.TOO_FEW_PODS or not have < need <= spec.get("replicas", 1):
+        return verdict
+    message = (
+        f"{need} pods must start together and {have} of them is there: podManagementPolicy OrderedReady makes "
+        "the next one when it is ready"
+    )
+    change = {"kind": "SetField", "field": "spec.podManagementPolicy", "value": "Parallel", "tried": False}
+    others = tuple(one for one in (verdict.change or {}, *verdict.otherwise) if one.get("kind") == "LowerMinAvailable")
+    text = "set spec.podManagementPolicy to Parallel (not tried)"
+    return msgspec.structs.replace(
+        verdict, message=message, change=change, otherwise=type(verdict.otherwise)(others), suggestion=text
+    )
 
 
 def telling(verdicts: list[Verdict], refused: list[Refusal]) -> list[Verdict]:

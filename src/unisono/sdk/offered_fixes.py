@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import QUEUES
 from unisono.api.verdict import Verdict
+from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
@@ -47,7 +48,8 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         found += await _of_verdict(Reader(client, owner, namespace), verdict)
     if root is None:
         return found
-    return [*found, *_of_object(told, root), *await _of_closed_queue(client, told, root)]
+    again = await begun_again(client, told.stalled, root["metadata"].get("namespace", "default"))
+    return [*found, *again, *_of_object(told, root), *await _of_closed_queue(client, told, root)]
 
 
 async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:

@@ -41,6 +41,8 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
 )
 ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
 """A container requests more than its limit, which a LimitRange may have set."""
+_COUNTED = ("count/jobs.batch",)
+"""Entries of quotas that count what other objects make, and not pods."""
 _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _KIND = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
 _LONGEST = 4000
@@ -105,13 +107,14 @@ async def with_template(client: HttpClient, verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(verdict, message=message)
 
 
-def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:
+def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -> Verdict | None:
     """A verdict with the quota to raise, where a quota is why ``missing`` equal pods are refused; else None.
 
     Args:
         refusal: of one of the pods, in the words of Kubernetes' API server.
         job: ``namespace/name`` of what waits.
         missing: pods that are still to be created.
+        what: other objects than pods.
 
     """
     found = _QUOTA.search(refusal.message[:_LONGEST])
@@ -128,8 +131,8 @@ def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:
         return None
     more = {name: used[name] + need[name] - hard[name] for name in short}
     kind = _KIND.search(refusal.message[:_LONGEST])
-    pods = f"{missing} pod{'s' if missing != 1 else ''} cannot be created"
-    if kind is not None and kind[1] != "pods":
+    pods = f"{missing} {what}{'s' if missing != 1 else ''} cannot be created"
+    if kind is not None and kind[1] != "pods" and what == "pod":
         pods, need = f"its {kind[1]} cannot be created", asked
     amounts = f"asked for: {_text(need, short)}; used: {_text(used, short)}; hard: {_text(hard, short)}"
     by = ", ".join(f"{name} by {amount}" for name, amount in readable(more, "up").items())
@@ -160,9 +163,25 @@ def missing_pods(item: Mapping[str, Any], there: int) -> int:
             wanted = spec.get("parallelism", 1)
             if spec.get("completions") is not None:
                 wanted = min(wanted, spec["completions"] - done)
+        case "RayCluster":
+            wanted = 1 + sum(group.get("replicas", 1) for group in spec.get("workerGroupSpecs") or ())
         case _:
             return 0
     return max(int(wanted) - there, 0)
+
+
+def missing_parts(item: Mapping[str, Any], there: int) -> int:
+    """How many objects that make its pods the object still wants; 0 where its spec does not say that in one number."""
+    spec = item.get("spec") or {}
+    if item.get("kind") not in ("HyperJob", "JobSet"):
+        return 0
+    return max(sum(int(one.get("replicas", 1)) for one in spec.get("replicatedJobs") or ()) - there, 0)
+
+
+def refuses_parts(refusal: Refusal) -> bool:
+    """Whether a quota on the number of objects refuses them, not one on pods."""
+    found = _QUOTA.search(refusal.message[:_LONGEST])
+    return found is not None and any(each.startswith(_COUNTED) for each in found[2].split(","))
 
 
 def _amounts(text: str) -> dict[str, int]:

@@ -13,6 +13,8 @@ from unisono.api.core import Pod
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
 _UNSEEN = "no running scheduler has looked at it yet"
+# Gated pods that are named.
+_NAMED_PODS = 3
 # Fields that stop a whole object, from its spec down.
 _SUSPENDED = (("suspend",), ("runPolicy", "suspend"), ("rayClusterSpec", "suspend"))
 
@@ -126,7 +128,8 @@ def gates_text(pods: Sequence[Pod]) -> str:
     names = sorted({gate.name for pod in gated for gate in pod.spec.scheduling_gates or ()})
     verb, noun = ("has" if len(gated) == 1 else "have"), ("gate" if len(names) == 1 else "gates")
     total = f"{len(pods)} pod{'s' if len(pods) != 1 else ''}"
-    return f"{len(gated)} of {total} {verb} the scheduling {noun} {', '.join(names)}"
+    which = f" ({', '.join(pod.metadata.name for pod in gated)})" if len(gated) <= _NAMED_PODS else ""
+    return f"{len(gated)} of {total}{which} {verb} the scheduling {noun} {', '.join(names)}"
 
 
 def pods_text(pods: Sequence[Pod]) -> str:

@@ -11,7 +11,14 @@ from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.owners import controller_of
-from unisono.controllers.podgroup.decide import INHERITING, group_name, needs_group, not_scheduled, pod_group_for
+from unisono.controllers.podgroup.decide import (
+    INHERITING,
+    group_name,
+    handed_down,
+    needs_group,
+    not_scheduled,
+    pod_group_for,
+)
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.kube.controller import Context, Controller
@@ -99,4 +106,4 @@ class PodGroupController(Controller):
             found = await self._client.get(kind, owner.name, pod.metadata.namespace)
         except NotFound:
             return {}
-        return dict(found.metadata.annotations or {})
+        return handed_down(found)

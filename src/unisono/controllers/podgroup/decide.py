@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from unisono.api.apps import ReplicaSet
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Pod
 from unisono.api.keys import GROUP_MIN_MEMBER, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, POD_QUEUE
@@ -22,6 +23,8 @@ from unisono.controllers.texts import whole_number
 # Owners of these kinds hand their annotations down to the pod group.
 INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
 _PREFIX = "volcano.sh/"
+# Replicas of the Deployment, on its ReplicaSets.
+_DESIRED = "deployment.kubernetes.io/desired-replicas"
 # A group of a LeaderWorkerSet: a leader and its workers, in StatefulSets of their own.
 LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-key"
 LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
@@ -88,6 +91,20 @@ def not_scheduled(pod: Pod, reason: str, message: str, now: float) -> list[dict[
     if before is not None and before.status == "False" and before.last_transition_time:
         told["lastTransitionTime"] = before.last_transition_time
     return [*(to_json(each) for each in pod.status.conditions or () if each.type != "PodScheduled"), told]
+
+
+def handed_down(owner: Any) -> dict[str, str]:
+    """Annotations of a pod's controller.
+
+    While a Deployment replaces its pods, a ReplicaSet gets them step by step, and each step waits until the one before
+    it is ready: its pods cannot wait for more than it is given.
+    """
+    notes = dict(owner.metadata.annotations or {})
+    number, whole = whole_number(notes.get(GROUP_MIN_MEMBER)), whole_number(notes.get(_DESIRED))
+    given = owner.spec.replicas if isinstance(owner, ReplicaSet) else None
+    if number is not None and whole is not None and given and given < min(number, whole):
+        notes[GROUP_MIN_MEMBER] = str(given)
+    return notes
 
 
 def min_member(owner_annotations: dict[str, str]) -> int:

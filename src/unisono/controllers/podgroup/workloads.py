@@ -21,7 +21,7 @@ from unisono.controllers import owners
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.patching import contains, to_json
-from unisono.controllers.podgroup.decide import pod_group_for
+from unisono.controllers.podgroup.decide import handed_down, pod_group_for
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller
 
@@ -66,7 +66,7 @@ class WorkloadGroupController(Controller):
             return None
         pod = next((each for each in pods if self._is_ours(each, group)), None)
         if pod is not None:
-            await self._follow(group, pod_group_for(pod, dict(owner.metadata.annotations or {}), self._queue(pod)))
+            await self._follow(group, pod_group_for(pod, handed_down(owner), self._queue(pod)))
         return None
 
     def _is_ours(self, pod: Pod, group: PodGroup) -> bool:

@@ -138,7 +138,10 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
 
 
 def _out_of_sight(search: Search, subject: _Subject) -> tuple[int, tuple[int, ...]] | None:
-    """The allowed domain that would hold equal tasks if its cordoned and unready nodes were back, and those nodes."""
+    """The allowed domain that would hold equal tasks if its cordoned and unready nodes were back, and those nodes.
+
+    One of which nodes are cordoned, rather than not ready, comes first: users can bring it back.
+    """
     classes = {task.pod_class.id: task.pod_class for task in subject.tasks}
     if len(classes) != 1:
         return None
@@ -146,11 +149,13 @@ def _out_of_sight(search: Search, subject: _Subject) -> tuple[int, tuple[int, ..
     nodes, tree = search.session.nodes, search.tree
     away = nodes.table.unschedulable | ~nodes.table.ready
     room = np.where(away, tasks_fitting(nodes.allocatable, pod_class), search.slots.slots(pod_class, empty=True))
+    found: list[tuple[int, tuple[int, ...]]] = []
     for at in tree.below(subject.inside):
         columns = tree.columns[at]
         if tree.tiers[at] <= subject.limit and int(room[columns].sum()) >= subject.needed and away[columns].any():
-            return at, tuple(column for column in columns.tolist() if away[column] and room[column])
-    return None
+            found.append((at, tuple(column for column in columns.tolist() if away[column] and room[column])))
+    broken = ~nodes.table.ready
+    return min(found, key=lambda one: (bool(broken[list(one[1])].any()), len(one[1])), default=None)
 
 
 def _free_nodes(search: Search, subject: _Subject) -> tuple[int, int, list[int]] | None:

@@ -63,6 +63,8 @@ class GangPlugin(Plugin):
                 f"{policy.minimum}",
                 Cause.TOO_FEW_PODS,
             )
+        if job.record.sub_groups and (small := self._too_small(job)) is not None:
+            return small
         have, need = job.valid_count, job.min_member
         if have < need:
             return Refusal(
@@ -141,6 +143,29 @@ class GangPlugin(Plugin):
             return []
         have = Counter(group.policy for group in groups_of(self.session, job))
         return [(policy, have[at]) for at, policy in enumerate(policies) if have[at] < policy.minimum]
+
+    def _too_small(self, job: JobState) -> Refusal | None:
+        """That too few sub-groups of a policy have the pods that each of them needs."""
+        groups = groups_of(self.session, job)
+        for at, policy in enumerate(job.record.sub_groups):
+            own = [(group, self._valid(group)) for group in groups if group.policy == at]
+            whole = sum(number >= group.minimum for group, number in own)
+            if whole >= policy.minimum:
+                continue
+            group, number = next(one for one in own if one[1] < one[0].minimum)
+            return Refusal(
+                f"Not enough valid subGroups of each task for gang-scheduling: {whole} of {policy.minimum} "
+                f"sub-groups of {policy.name} have all their pods; {group.key.rpartition('/')[2]} has {number} of "
+                f"{group.minimum}",
+                Cause.TOO_FEW_PODS,
+                need={"pods": group.minimum},
+                have={"pods": number},
+            )
+        return None
+
+    @staticmethod
+    def _valid(group: SubGroup) -> int:
+        return sum(group.job.status(task) in VALID_STATES for task in group.tasks)
 
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
         """Jobs that held more than their minimum when the action began: evictions only make it less."""

@@ -13,6 +13,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
 from unisono.engine.answers import Refusal, Vote
+from unisono.engine.changes import plural
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.accounts import account_of
 from unisono.engine.session.amounts import aligned
@@ -122,11 +123,12 @@ class UserLimitsPlugin(Plugin):
     def _refusal(line: _Line, name: str, need: int, have: int, limit: int) -> Refusal:
         queue, account = line
         who = f"namespace {account[:-1]}" if account.endswith("/") else f"user {account}"
-        text = f"{who} may have {_shown(limit, name)} {name} in queue {queue} and has {_shown(have, name)}"
+        what = plural(limit, "job") if name == JOBS else name
+        text = f"{who} may have {_shown(limit, name)} {what} in queue {queue} and has {_shown(have, name)}"
         text += f"; annotation {USER_LIMITS} of the queue sets that"
         if name == JOBS:  # which are no resource
-            return Refusal(text, Cause.OVER_CAPABILITY, event=True)
-        return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True)
+            return Refusal(text, Cause.OVER_CAPABILITY, event=True, user=True)
+        return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True, user=True)
 
 
 def _shown(amount: int, name: str) -> str:

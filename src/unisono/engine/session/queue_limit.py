@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import ResourceRegistry, Vector
+from unisono.cluster.resources import PODS, ResourceRegistry, Vector
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
 from unisono.engine.session.amounts import UNLIMITED, exceeded, listed, named, text
@@ -54,6 +54,8 @@ class QueueLimit:
         held = listed(self.held + self.leaving if now else self.held, registry)
         request = listed(pod_class.vector, registry)
         short = exceeded(held, request, most)
+        if request[PODS] and held[PODS] + request[PODS] > most[PODS]:  # of which only capabilities speak
+            short.append(PODS)
         going = ", terminating pods included" if now else ""
         return Refusal(
             f"queue {self.name} may hold {text(registry, most, short)} and holds {text(registry, held, short)}{going}; "
@@ -62,4 +64,5 @@ class QueueLimit:
             need=named(registry, request, short),
             have=named(registry, held, short),
             limit=named(registry, most, short),
+            owner=self.name,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
+from unisono.cluster.resources import ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
@@ -64,7 +64,7 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Queue
     found: dict[str, QueueLimit] = {}
     for name, record in known.items():
         given = {registry.find(resource): most for resource, most in (record.capability or {}).items()}
-        rows = {row: most for row, most in given.items() if row is not None and row != PODS}
+        rows = {row: most for row, most in given.items() if row is not None}
         if rows:
             found[name] = QueueLimit(name, rows, registry)
     if not found:

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from unisono.engine.changes import AddNodes, AddToleration, Change, EvictPods, Together, Uncordon
+from unisono.engine.changes import (
+    AddNodes,
+    AddToleration,
+    Change,
+    EvictPods,
+    LowerMinAvailable,
+    RequestAtMost,
+    Together,
+    Uncordon,
+)
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.draft import Draft, Ladders
@@ -19,7 +28,7 @@ MOST_JOBS = 20
 """Jobs for which changes are tried in one cycle."""
 _AT_FIRST, _MOST_CHANGES = 2, 4
 """Changes that are looked for before the next job has its turn, and in all."""
-_MOST_COMBINED = 5
+_MOST_COMBINED = 6
 """Ladders of which pairs and triples are tried."""
 _NECESSARY = frozenset(
     (
@@ -94,7 +103,7 @@ def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dic
     for attempt in attempts:  # only now: a rough answer for every job comes before exact ones
         attempt.steps = [_Step(_least(trials, attempt.key, step)) for step in attempt.steps]
     for attempt in attempts:
-        if not attempt.steps and not attempt.cut:
+        if not attempt.cut and all(_gives_up(step.change) for step in attempt.steps):
             _combine(trials, attempt)
     answered = {one.key: _answer(one) for one in attempts if one.steps or (one.tried and not one.cut)}
     drafts |= {attempt.key: attempt.draft for attempt in attempts}
@@ -164,26 +173,89 @@ def _least(trials: Trials, key: str, step: _Step) -> Change:
     return best
 
 
+def _gives_up(change: Change) -> bool:
+    """The job would get less than its owner asked for."""
+    return isinstance(change, LowerMinAvailable | RequestAtMost)
+
+
 def _combine(trials: Trials, attempt: _Attempt) -> None:
-    """The smallest combination of changes that starts the job where none is enough alone."""
-    ladders = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder][:_MOST_COMBINED]
+    """The smallest combination of changes that starts the job, where none is enough alone.
+
+    Where only a smaller job would start, a combination that starts the whole job.
+    """
+    whole = bool(attempt.steps)
+    known = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder]
+    ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
+    before = len(attempt.steps)
+    for ladder in [each for each in attempt.draft.besides if each and each in ladders]:
+        found = _together(trials, attempt.key, (ladder,))
+        if found is not None:
+            attempt.steps.append(_Step(found))
+            return
     for number in (2, 3):
-        if attempt.steps:
+        if len(attempt.steps) > before:
             return
         for chosen in combinations(ladders, number):
-            kinds = {type(ladder[0]) for ladder in chosen}
-            if len(kinds) < number or {Uncordon, AddToleration} <= kinds:  # tainted nodes were cordoned on purpose
+            if _overlap(chosen) or _purposeful(trials, chosen):
                 continue
-            least, most = tuple(one[0] for one in chosen), tuple(one[-1] for one in chosen)
-            for steps in (least, most) if least != most else (least,):
-                if not trials.possible(attempt.key):
-                    return
-                both = _Step(Together(steps))
-                if both in attempt.steps or trials.starts(attempt.key, both.change):
-                    attempt.steps += [both] if both not in attempt.steps else []
-                    break
-            if len(attempt.steps) == _AT_FIRST:
+            found = _together(trials, attempt.key, chosen)
+            if found is not None and not any(_same(found, step.change) for step in attempt.steps):
+                attempt.steps.append(_Step(found))
+            if len(attempt.steps) - before == (1 if whole else _AT_FIRST) or not trials.possible(attempt.key):
                 return
+
+
+def _together(trials: Trials, key: str, chosen: tuple[list[Change], ...]) -> Change | None:
+    """One step of each ladder that start the job together: the first ones, or the last ones and as little as does."""
+    steps = [ladder[0] for ladder in chosen]
+    if _starts(trials, key, steps):
+        return _one(steps)
+    most = [ladder[-1] for ladder in chosen]
+    if most == steps or not _starts(trials, key, most):
+        return None
+    for at, ladder in enumerate(chosen):
+        for step in ladder[:-1]:
+            less = [*most[:at], step, *most[at + 1 :]]
+            if _starts(trials, key, less):
+                most = less
+                break
+    return _one(most)
+
+
+def _overlap(chosen: tuple[list[Change], ...]) -> bool:
+    """Whether two of them change the same kind of thing."""
+    kinds = [kind for ladder in chosen for kind in {type(each) for each in _parts(ladder[0])}]
+    return len(set(kinds)) < len(kinds)
+
+
+def _parts(change: Change) -> tuple[Change, ...]:
+    return change.changes if isinstance(change, Together) else (change,)
+
+
+def _purposeful(trials: Trials, chosen: tuple[list[Change], ...]) -> bool:
+    """Whether nodes would be uncordoned, and a taint of one of them tolerated: that was cordoned on purpose."""
+    steps = [ladder[0] for ladder in chosen]
+    taints = {(one.key, one.effect) for one in steps if isinstance(one, AddToleration)}
+    table = trials.cycle.session.nodes.table
+    names = [name for one in steps if isinstance(one, Uncordon) for name in one.nodes]
+    return any(
+        (taint.key or "", taint.effect) in taints for name in names for taint in table.facts[table.index[name]].taints
+    )
+
+
+def _one(steps: list[Change]) -> Change:
+    return steps[0] if len(steps) == 1 else Together(tuple(steps))
+
+
+def _starts(trials: Trials, key: str, steps: list[Change]) -> bool:
+    return trials.possible(key) and trials.starts(key, _one(steps))
+
+
+def _same(one: Change, other: Change) -> bool:
+    """The same changes, in whatever order."""
+    if isinstance(one, Together) and isinstance(other, Together):
+        return all(step in other.changes for step in one.changes) and len(one.changes) == len(other.changes)
+    return one == other
 
 
 def _answer(attempt: _Attempt) -> Draft:

@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono.api import keys
 from unisono.api.core import Taint
+from unisono.api.user_limits import JOBS
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector
@@ -32,6 +33,7 @@ from unisono.engine.changes import (
     RaiseCapability,
     RaiseDeserved,
     RaiseQuota,
+    RaiseUserLimits,
     RaiseWeight,
     RelaxRule,
     ReleasePort,
@@ -49,6 +51,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.labels import enough, labelled, meant_labels, unselected
+from unisono.engine.verdicts.limits import binding_queue
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
@@ -81,16 +84,21 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
         for name, limit in refusal.limit.items()
         if name in refusal.need and refusal.need[name] + refusal.have.get(name, 0) > limit
     }
+    if refusal.user:
+        more: list[Change] = [RaiseUserLimits(queue.name, short or {JOBS: 1})]
+        return [_smaller_gang(job, refusal, short) if short else [], more]
     if not short:
         return []
-    if unoffered(cycle, short):  # a job asks for it on purpose: without it, it would start and fail
+    if refusal.cause is not Cause.QUOTA and unoffered(
+        cycle, short
+    ):  # a job asks for it on purpose: without it, it would start and fail
         return []
     if refusal.cause is Cause.OVER_SHARE:
         return [_larger_share(job, short, rivals), _nodes_with(cycle, short)]
     smaller = _smaller_gang(job, refusal, short)
     if refusal.cause is Cause.OVER_CAPABILITY:
         steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=False)]
-        raised: list[Change] = [RaiseCapability(refusal.owner or queue.name, step) for step in steps]
+        raised: list[Change] = [RaiseCapability(binding_queue(cycle.session, job, refusal), step) for step in steps]
         return [smaller, raised, _nodes_with(cycle, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]

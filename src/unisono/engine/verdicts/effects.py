@@ -21,6 +21,7 @@ from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.job_holders import is_created_again
+from unisono.engine.verdicts.queue_effects import allow_reclaim, pass_over, raise_user_limits
 from unisono.engine.verdicts.unmade_parts import unmade_in
 from unisono.errors import EngineError
 
@@ -44,6 +45,13 @@ def _lower(change: changes.LowerMinAvailable, edit: Edit, job: str) -> None:
         amounts = (record.min_amounts or {}).items()
         record.min_amounts = {name: -(-amount * change.to // record.min_member) for name, amount in amounts if amount}
     record.min_member = change.to
+
+
+@apply.register
+def _state(change: changes.SetMinResources, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    record.min_amounts = {**(record.min_amounts or {}), **change.amounts}
+    record.min_resources = edit.origin.registry.vector(record.min_amounts)
 
 
 def _bounded(count: int) -> int:
@@ -384,8 +392,11 @@ def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> Node
     return msgspec.structs.replace(one, key=change.instead_key, values=values or None)
 
 
-for _of_claims in (use_claim, create_claim, use_storage_class, use_device_class):
-    apply.register(_of_claims)
+for _elsewhere in (use_claim, create_claim, use_storage_class, use_device_class):
+    apply.register(_elsewhere)
+
+for _of_queues in (pass_over, raise_user_limits, allow_reclaim):
+    apply.register(_of_queues)
 
 
 @apply.register

@@ -9,7 +9,9 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.job_holders import holders_text, not_evicted
+from unisono.engine.verdicts.job_holders import holders_text
+from unisono.engine.verdicts.kept_pods import not_evicted
+from unisono.engine.verdicts.limits import binding_queue
 from unisono.engine.verdicts.lines import place_in_line
 
 _MOST_HOLDERS = 3
@@ -17,7 +19,7 @@ _MOST_HOLDERS = 3
 
 def capability_message(cycle: Cycle, job: JobState, refusal: Refusal) -> tuple[str, tuple[Holder, ...]]:
     """Which queue of the chain binds, what it may hold, what of that is taken, and by which jobs."""
-    name = refusal.owner or job.queue.name
+    name = binding_queue(cycle.session, job, refusal)
     queue = cycle.session.queues.get(name)
     short = [each for each in refusal.need if each in refusal.limit]
     taken = {each: refusal.have.get(each, 0) for each in short}

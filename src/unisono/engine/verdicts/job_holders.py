@@ -1,16 +1,15 @@
-"""Jobs and pods that hold a resource, by the names that their owners know, and why they are not evicted."""
+"""Jobs and pods that hold a resource, by the names that their owners know."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unisono.api import keys
-from unisono.api.selecting import selects
 from unisono.api.verdict import job_name
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import HOLDS
@@ -218,49 +217,3 @@ def _tasks_on(cycle: Cycle, names: list[str]) -> Iterator[Task]:
         for task, column in zip(placement.tasks, placement.columns, strict=True):
             if column in columns:
                 yield task
-
-
-def not_evicted(cycle: Cycle, job: JobState, holders: list[JobState], name: str) -> str:
-    """Why none of the holders makes room; empty where nothing certain is known."""
-    if not holders:
-        return ""
-    actions = frozenset(cycle.config.actions)
-    reasons = [_kept(actions, cycle, job, other, name) for other in holders]
-    first = reasons[0]
-    return first if first and all(reason == first for reason in reasons) else next(filter(None, reasons), "")
-
-
-def _kept(actions: frozenset[str], cycle: Cycle, job: JobState, other: JobState, name: str) -> str:
-    if other.queue.name == job.queue.name:
-        if other.priority == job.priority:
-            return "no preemption among equal priorities"
-        if other.priority > job.priority:
-            return f"no preemption: the holder has a higher priority ({other.priority}, not {job.priority})"
-        if not actions & {"preempt", "gangpreempt"}:
-            return "no preemption: the action preempt is not configured"
-        if "gangpreempt" not in actions and other.ready_count <= other.min_member:
-            return f"no preemption: {named(holder_of(other.record))} has no pods beyond its minimum, {other.min_member}"
-        return _budget_text(cycle, other)
-    queue = other.queue
-    if not queue.record.reclaimable:
-        return f"no reclaim: queue {queue.name} is not reclaimable"
-    if not actions & {"reclaim", "gangreclaim"}:
-        return "no reclaim: the action reclaim is not configured"
-    row = cycle.session.registry.find(name)
-    deserved: Mapping[str, int] = queue.record.deserved or {}
-    if row is not None and name in deserved and int(queue.allocated[row]) <= deserved[name]:
-        return f"no reclaim: queue {queue.name} is within its deserved {amounts_text({name: deserved[name]})}"
-    return ""
-
-
-def _budget_text(cycle: Cycle, other: JobState) -> str:
-    """The PodDisruptionBudget that keeps the pods of a job, where plug-in pdb asks."""
-    if not any(plugin.name == "pdb" for plugin in cycle.hooks.plugins()):
-        return ""
-    task = next(iter(other.record.tasks.values()), None)
-    if task is None:
-        return ""
-    for budget in cycle.session.snapshot.budgets.get(other.namespace, {}).values():
-        if not budget.allowed and selects(budget.selector, task.labels):
-            return f"no preemption: PodDisruptionBudget {budget.key} allows no disruption of its pods"
-    return ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from unisono.engine.answers import Refusal
+from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
 
@@ -14,7 +16,7 @@ LIMITS: Final = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, C
 
 def is_whole_cluster(session: Session, refusal: Refusal) -> bool:
     """Whether the limit of the queue is all that the cluster has."""
-    if refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
+    if refusal.user or refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
         return False
     short, there = shortened(refusal), session.usable_total
     return bool(short) and all(refusal.limit[name] >= there[session.registry.requested(name)] for name in short)
@@ -28,3 +30,23 @@ def shortened(refusal: Refusal) -> list[str]:
 def left(refusal: Refusal) -> dict[str, int]:
     """What is left of the limit."""
     return {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
+
+
+def binding_queue(session: Session, job: JobState, refusal: Refusal) -> str:
+    """The queue whose own capability is the limit: a queue without one has that of the queues above it."""
+    first = refusal.owner or job.queue.name
+    short = shortened(refusal)
+    for name in chain(session, first):
+        capability = session.queues[name].record.capability or {}
+        if short and all(each in capability and capability[each] <= refusal.limit[each] for each in short):
+            return name
+    return first
+
+
+def chain(session: Session, name: str) -> Iterable[str]:
+    """A queue that exists and those above it."""
+    seen: set[str] = set()
+    while name in session.queues and name not in seen:
+        seen.add(name)
+        yield name
+        name = session.queues[name].record.parent

@@ -20,7 +20,8 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.holes import asked_text, free_text, largest_hole, never_together
-from unisono.engine.verdicts.job_holders import holders_text, not_evicted
+from unisono.engine.verdicts.job_holders import holders_text
+from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.lines import place_in_line
 from unisono.engine.verdicts.pod_too_large import too_large
 
@@ -114,7 +115,8 @@ class Shortages:
         if not lost:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
             if large is not None:
-                return Lack(large[0], _of(free, names), too_large=True, pod_too_large=True, at_most=large[1]), ""
+                most = _of(free, names) | dict(large[1])
+                return Lack(large[0], most, too_large=True, pod_too_large=True, at_most=large[1]), ""
         one = "" if kinds or lost else _one_too_large(self.cycle, job, need, names)
         if one:
             return Lack(one, _of(free, names), too_large=True, pod_too_large=True), ""
@@ -293,8 +295,10 @@ def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
     return parts
 
 
-def contradiction(cycle: Cycle, job: JobState, kinds: list[Kind], need: Mapping[str, int]) -> tuple[str, str] | None:
-    """That minResources ask for more than all pods of a whole gang do, and the way out in words; None where not."""
+def contradiction(
+    cycle: Cycle, job: JobState, kinds: list[Kind], need: Mapping[str, int]
+) -> tuple[str, dict[str, int]] | None:
+    """That minResources ask for more than all pods of a whole gang do, and what they should be; None where not."""
     registry, record = cycle.session.registry, job.record
     if not record.min_amounts or job.ready_count:
         return None
@@ -314,4 +318,4 @@ def contradiction(cycle: Cycle, job: JobState, kinds: list[Kind], need: Mapping[
     right = amounts_text(_of(asked, over))
     told = amounts_text({name: record.min_amounts[name] for name in over})
     text = f"minResources ({told}) ask for more than all its {counted(size, 'pod')} do ({right})"
-    return text, f"set minResources to {right} (not tried)"
+    return text, _of(asked, over)

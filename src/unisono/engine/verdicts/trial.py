@@ -14,7 +14,7 @@ from itertools import accumulate
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
-from unisono.engine.changes import AddNodes, Change, CreatePods, UsePriority
+from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, UsePriority
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
@@ -34,7 +34,7 @@ ADDED_COST = 3
 _MOST_AHEAD = 8
 """Jobs without pods before the one in question that are given theirs."""
 _CYCLES = 3
-"""Cycles that a higher priority has: in the first one others are evicted."""
+"""Cycles that changes have by which others are evicted in the first one."""
 CARRY_COST = 40
 """Of each pod that this cycle binds or evicts: the copy has it carried out. After a great many of them nothing is tried
 in this cycle, and the jobs that still wait have their turn in the next one."""
@@ -85,7 +85,7 @@ class Trials:
             self.left -= ADDED_COST * change.count
         if isinstance(change, AddNodes):  # whatever they are called
             return all(self._try(job, partial(add_nodes, change, prefix=name)) for name in (LAST, FIRST))
-        self._cycles = _CYCLES if isinstance(change, UsePriority) else 1
+        self._cycles = _CYCLES if isinstance(change, UsePriority | AllowReclaim) else 1
         return self._try(job, partial(apply, change, job=job))
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:

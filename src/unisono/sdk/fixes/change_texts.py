@@ -26,6 +26,8 @@ def change_of(told: Mapping[str, Any]) -> changes.Change | None:
 
 def change_text(told: Mapping[str, Any]) -> str:
     """For people."""
+    if told.get("kind") == "SetField":  # which no scheduler suggests
+        return f"set {told['field']} to {told['value']}"
     found = change_of(told)
     return found.text() if found is not None else str(told.get("text") or told.get("kind") or "")
 

@@ -53,6 +53,43 @@ def lower(manifest: Manifest, to: int) -> None:
         manifest["metadata"]["annotations"] = notes | {GROUP_MIN_MEMBER: str(to)}
 
 
+def grow(manifest: Manifest, by: int) -> None:
+    """Have so many more pods.
+
+    Raises:
+        NoSuchField: it is not known which of its roles should have them.
+
+    """
+    spec, kind = manifest["spec"], manifest["kind"]
+    if kind in ("Deployment", "StatefulSet", "ReplicaSet"):
+        spec["replicas"] = spec.get("replicas", 1) + by
+    elif manifest["apiVersion"] == "batch/v1" and kind == "Job":
+        spec["parallelism"] = spec.get("parallelism", 1) + by
+        if spec.get("completions") is not None:
+            spec["completions"] = max(spec["completions"], spec["parallelism"])
+    elif _is_volcano_job(manifest) and len(spec["tasks"]) == 1:
+        spec["tasks"][0]["replicas"] = spec["tasks"][0].get("replicas", 1) + by
+    else:
+        raise NoSuchField(f"let the {kind} have more pods of the role that lacks them")
+
+
+def set_min_resources(manifest: Manifest, amounts: dict[str, str]) -> None:
+    """State other minResources.
+
+    Raises:
+        NoSuchField: the kind states none.
+
+    """
+    spec, kind = manifest["spec"], manifest["kind"]
+    if kind == "PodGroup":
+        spec["minResources"] = (spec.get("minResources") or {}) | amounts
+    elif kind in _SCHEDULED_KINDS:
+        policy = spec.setdefault("runPolicy", {}).setdefault("schedulingPolicy", {})
+        policy["minResources"] = (policy.get("minResources") or {}) | amounts
+    else:
+        raise NoSuchField(f"a {kind} states no minResources: change those of its PodGroup")
+
+
 def _fewer_ray_workers(manifest: Manifest, to: int) -> None:
     spec = manifest["spec"]
     cluster = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec

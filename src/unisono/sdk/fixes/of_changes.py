@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unisono.api import kinds
+from unisono.api.annotations import USER_LIMITS
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
 from unisono.api.keys import BATCH_JOB_NAME, GROUP_NAME, GROUP_NAME_OF_VOLCANO, POD_CLAIM_NAME
 from unisono.api.kind import Kind
@@ -21,6 +22,7 @@ from unisono.api.kinds import (
 )
 from unisono.api.membership import pod_group_name
 from unisono.api.resources import to_units, to_wire
+from unisono.api.user_limits import raised
 from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
@@ -37,7 +39,7 @@ _ROLLED_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # Kinds of which everything may be patched while they wait.
 _PATCHED = frozenset({"PodGroup"})
 # Changes of a PodGroup itself; others are changes of its pods.
-_OF_GROUPS = frozenset({"LowerMinAvailable", "AllowTier", "UseQueue", "UsePriority"})
+_OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "AllowTier", "UseQueue", "UsePriority"})
 # Of these, those that a PodGroup of scheduling.k8s.io states.
 _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 _MOST_PODS = 200
@@ -78,7 +80,7 @@ class Reader:
     async def _operations(self, change: dict[str, Any]) -> list[Operation]:
         match change["kind"]:
             case "Together":
-                return [each for one in change["changes"] for each in await self._operations(one)]
+                return await self._together(change["changes"])
             case "RaiseCapability" | "RaiseDeserved":
                 part = "capability" if change["kind"] == "RaiseCapability" else "deserved"
                 return await self._raised(QUEUES, change["queue"], part, change["amounts"])
@@ -86,6 +88,12 @@ class Reader:
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
             case "RaiseWeight":
                 return [_patch(QUEUES, change["queue"], {"spec": {"weight": change["weight"]}})]
+            case "PassOver":
+                return [_patch(QUEUES, change["queue"], {"spec": {"dequeueStrategy": "traverse"}})]
+            case "AllowReclaim":
+                return [_patch(QUEUES, change["queue"], {"spec": {"reclaimable": True}})]
+            case "RaiseUserLimits":
+                return await self._user_limits(change["queue"], change["amounts"])
             case "OpenQueue":
                 return [await self._open(change["queue"])]
             case "CreateQueue":
@@ -111,15 +119,26 @@ class Reader:
             case "UseDeviceClass":
                 return await self._device_class(change)
             case "CreatePods":
-                return await self._more_pods(change["count"])
+                return await self._more_pods(change)
             case _:
                 return await self._of_owner(change)
+
+    async def _together(self, changes: Sequence[dict[str, Any]]) -> list[Operation]:
+        """One after the other; gates go from the template where the job is created again, and its pods with it."""
+        made = [await self._operations(one) for one in changes]
+        again = any(one.verb == "replace" for each in made for one in each)
+        for at, one in enumerate(changes):
+            if again and one["kind"] == "RemoveGates" and self._owner is not None and self._owner["kind"] != "Pod":
+                made[at] = changed(self._owner, _pods(lambda spec: pod_specs.set_field(spec, "schedulingGates", None)))
+        return [each for one in made for each in one]
 
     # ---- the job itself
 
     async def _of_owner(self, change: dict[str, Any]) -> list[Operation]:
         edits: dict[str, Edit] = {
             "LowerMinAvailable": lambda body: gang_sizes.lower(body, change["to"]),
+            "SetMinResources": lambda body: gang_sizes.set_min_resources(body, to_wire(change["amounts"])),
+            "CreatePods": lambda body: gang_sizes.grow(body, change["count"]),
             "AllowTier": lambda body: gang_sizes.allow_tier(body, change["tier"]),
             "UseQueue": lambda body: gang_sizes.use_queue(body, change["queue"]),
             "UsePriority": lambda body: gang_sizes.use_priority(body, change["priority_class"]),
@@ -130,6 +149,9 @@ class Reader:
             "RelaxRule": _pods(lambda spec: pod_specs.relax(spec, change["rule"])),
             "UseClaim": _pods(lambda spec: pod_specs.use_claim(spec, change["of"], change["name"], change["instead"])),
             "UseStorageClass": _pods(lambda spec: pod_specs.use_storage_class(spec, change["storage_class"])),
+            "SetField": lambda body: pod_specs.set_field(
+                body["spec"], change["field"].partition(".")[2], change["value"]
+            ),
             "SetPodField": _pods(lambda spec: pod_specs.set_field(spec, change["field"], change["value"])),
         }
         edit = edits.get(change["kind"])
@@ -147,7 +169,9 @@ class Reader:
             )
         if self._owner["kind"] == "PodGroup" and change["kind"] not in _OF_GROUPS:
             return [each for pod in await self._bare_pods() for each in changed(pod, edit)]
-        return changed(self._owner, edit, at_once=change.get("rule") == "podAntiAffinity")
+        return changed(
+            self._owner, edit, at_once=change.get("rule") == "podAntiAffinity" or change["kind"] == "SetField"
+        )
 
     async def _bare_pods(self) -> list[Raw]:
         """The pods without a node that a user made for the PodGroup."""
@@ -159,15 +183,16 @@ class Reader:
         found = [await read(self._client, PODS, each, self._namespace) for each in names[:_MOST_PODS]]
         return [pod for pod in found if pod is not None]
 
-    async def _more_pods(self, count: int) -> list[Operation]:
-        """Copies of a pod of the PodGroup; where a controller makes the pods, it is for its spec to ask for more."""
-        owner = self._owner
+    async def _more_pods(self, change: dict[str, Any]) -> list[Operation]:
+        """Copies of a pod of the PodGroup; where a controller makes the pods, its spec asks for more."""
+        owner, count = self._owner, change["count"]
         if owner is None or owner["kind"] != "PodGroup":
-            return []
+            return await self._of_owner(change)
         pods = await self._client.list(PODS, self._namespace)
         name = owner["metadata"]["name"]
         mine = [pod for pod in pods.items if pod_group_name(pod.metadata.annotations, pod.spec) == name]
-        like = await read(self._client, PODS, mine[0].metadata.name, self._namespace) if mine else None
+        last = max(mine, key=lambda pod: (not pod.spec.node_name, pod.metadata.name), default=None)
+        like = await read(self._client, PODS, last.metadata.name, self._namespace) if last is not None else None
         if like is None:
             return []
         spec = {key: value for key, value in like["spec"].items() if key != "nodeName"}
@@ -202,6 +227,13 @@ class Reader:
                 plain = key.removeprefix("requests.")
                 wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
         return [_patch(kind, name, {"spec": {part: wire}}, namespace)]
+
+    async def _user_limits(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
+        found = await read(self._client, QUEUES, name, "")
+        if found is None:
+            return []
+        text = raised((found["metadata"].get("annotations") or {}).get(USER_LIMITS, ""), amounts)
+        return [_patch(QUEUES, name, {"metadata": {"annotations": {USER_LIMITS: text}}})]
 
     async def _other(self, kind: Kind[Any], name: str, edit: Edit) -> list[Operation]:
         """Another claim in place of one that nothing uses yet: its spec cannot be changed."""

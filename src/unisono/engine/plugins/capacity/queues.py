@@ -215,6 +215,7 @@ class QueueCapacity(Plugin):
             need=named(self.registry, request, short),
             have=named(self.registry, branch.held, short),
             limit=named(self.registry, branch.ceiling, short),
+            owner=branch.name,
         )
 
     def _unusable(self, queue: QueueState) -> Refusal | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from unisono.engine.changes import SetMinResources
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.limits import LIMITS
 from unisono.engine.verdicts.shortage import contradiction
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import what_else
 
 
 def too_much_stated(waiting: Waiting) -> Draft | None:
@@ -16,14 +20,21 @@ def too_much_stated(waiting: Waiting) -> Draft | None:
     found = contradiction(waiting.cycle, waiting.job, waiting.kinds, refusal.need)
     if found is None:
         return None
-    message, last = found
-    free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
+    message, right = found
+    stated = waiting.job.record.min_amounts or {}
     verdict = waiting.verdict(
         refusal.cause,
         message,
-        need=dict(refusal.need),
-        have=free or dict(refusal.have),
+        need={name: stated[name] for name in right},
+        have=_free(waiting, right),
         tasks_placeable=waiting.placeable,
         holders=waiting.tools.holders(refusal.need),
     )
-    return Draft(verdict, last=last)
+    return Draft(verdict, [[SetMinResources(right)]], besides=what_else(waiting))
+
+
+def _free(waiting: Waiting, names: Iterable[str]) -> dict[str, int]:
+    """What usable nodes have free."""
+    nodes, registry = waiting.cycle.session.nodes, waiting.cycle.session.registry
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    return {name: int((nodes.idle[registry.requested(name)].clip(min=0) * usable).sum()) for name in names}

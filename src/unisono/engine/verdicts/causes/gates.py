@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from unisono.engine.changes import counted
+from unisono.engine.changes import RemoveGates, listed, plural
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import what_else
 
 
 def gated(waiting: Waiting) -> Draft | None:
@@ -21,9 +22,11 @@ def gated(waiting: Waiting) -> Draft | None:
         who, it = ("pod names its node", "it") if number == 1 else ("pods name their nodes", "them")
         text = f"{number} {who} in spec.nodeName: {named[0]} does not exist or has no room for {it}"
     else:
-        text = f"{counted(number, 'pod')} {'has' if number == 1 else 'have'} scheduling gates"
+        names = tuple(sorted(task.name for task in job.record.pending.values() if task.gated))
+        text = f"{plural(number, 'pod')} {listed(names)} {'has' if number == 1 else 'have'} scheduling gates"
     lacks = [lack for task in waiting.samples for lack in absent_claims(waiting.cycle, task.pod_class)]
-    besides = f". Besides, {lacks[0].text}" if lacks else ""
+    claims = f". Besides, {lacks[0].text}" if lacks else ""
     tried, _ = ways_out(waiting.cycle, lacks)
-    verdict = waiting.verdict(Cause.GATED, f"{text}{besides}")
-    return Draft(verdict, candidates.for_gates(job), besides=[*tried, *candidates.for_kinds(waiting)])
+    verdict = waiting.verdict(Cause.GATED, f"{text}{claims}")
+    besides = [ladder for ladder in what_else(waiting) if not isinstance(ladder[0], RemoveGates)]
+    return Draft(verdict, candidates.for_gates(job), besides=[*tried, *besides])

@@ -8,6 +8,7 @@ from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.domain_holders import domain_text
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import what_else
 
 
 def topology(waiting: Waiting) -> Draft | None:
@@ -27,4 +28,5 @@ def topology(waiting: Waiting) -> Draft | None:
         holders=holders,
         task=advice.task.key,
     )
-    return Draft(verdict, candidates.for_topology(cycle, job, placeable, advice.lost), last=advice.suggestion)
+    ladders = candidates.for_topology(cycle, job, placeable, advice.lost)
+    return Draft(verdict, ladders, last=advice.suggestion, besides=what_else(waiting))

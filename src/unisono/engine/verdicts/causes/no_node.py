@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.candidates.empty_cluster import EmptyFit
+from unisono.engine.changes import RequestAtMost
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.session.job_state import JobState
@@ -20,10 +21,12 @@ from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.node_group_causes import node_groups
 from unisono.engine.verdicts.pod_too_large import too_large
 from unisono.engine.verdicts.room import Room
 from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import giving_back, what_else
 
 
 def no_place(waiting: Waiting) -> Draft | None:
@@ -72,11 +75,12 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
             lack.holders or holders,
         )
         ladders = candidates.asking_less(ladders, lack.at_most)
+        have |= {name: amount for name, amount in lack.at_most.items() if name in have}
     else:
         message += _largest(waiting, task) if empty.allowed and not empty.per_node else ""
         lost = waiting.tools.shortages.lost_devices(waiting.kinds, task.pod_class.requests)
         message = "; ".join([*lost, f"{message.removesuffix('.')}{besides_full}" if besides_full else message])
-    refused = waiting.tools.filters.text(task.pod_class, fit, task.namespace)
+    refused = "".join(_by_name(waiting, task, fit))
     verdict = waiting.verdict(
         cause,
         f"{message.removesuffix('.')}.{refused}" if refused else message,
@@ -92,20 +96,25 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     lacks = [*claim_lacks(cycle, task.pod_class, fit.counts), *card_lacks(cycle, task.pod_class, fit.counts)]
     fallback = _in_words(cycle, task, cause, lacks)
     of_claims, untried = ways_out(cycle, lacks)
-    ladders += of_claims
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
-    besides = candidates.room_for(cycle, task, missing) if cause is Cause.FILTERS else []
-    nodes = nodes_for(job, empty)
+    ladders += [*of_claims, *(giving_back(cycle, job) if full else ())]
+    besides = [one for one in what_else(waiting) if not isinstance(one[0], RequestAtMost)]
     return Draft(
         verdict,
         ladders,
         last=last,
         fallback=fallback,
         evictions=full,
-        nodes=nodes,
-        besides=besides,
+        nodes=nodes_for(job, empty),
+        besides=[*(candidates.room_for(cycle, task, missing) if cause is Cause.FILTERS else ()), *besides],
         untried=untried,
     )
+
+
+def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
+    """Sentences with the objects that filters look at."""
+    yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
+    yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
 
 
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:

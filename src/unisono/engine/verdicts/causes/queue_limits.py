@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from unisono.engine.answers import Refusal
-from unisono.engine.changes import amounts_text
+from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, amounts_text
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.draft import Draft
@@ -11,6 +13,8 @@ from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.limits import left
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import capabilities, what_else
+from unisono.engine.verdicts.whole_gang import of_whole_gang
 
 
 def refused_admission(waiting: Waiting) -> Draft | None:
@@ -20,7 +24,8 @@ def refused_admission(waiting: Waiting) -> Draft | None:
 
 def refused_tasks(waiting: Waiting) -> Draft | None:
     """Allocate refuses one of its tasks."""
-    return _refused(waiting, waiting.report.quota)
+    refusal = waiting.report.quota
+    return _refused(waiting, of_whole_gang(waiting, refusal) if refusal is not None else None)
 
 
 def _refused(waiting: Waiting, refusal: Refusal | None) -> Draft | None:
@@ -29,11 +34,17 @@ def _refused(waiting: Waiting, refusal: Refusal | None) -> Draft | None:
     cycle, job, free = waiting.cycle, waiting.job, left(refusal)
     message, holders = refusal.message, waiting.tools.holders(refusal.need)
     ladders = candidates.for_refusal(cycle, job, refusal, waiting.tools.rivals)
-    nowhere = unoffered(cycle, (name for name in refusal.need if free.get(name) == 0))
+    if waiting.report.gate is None:
+        ladders = [_whole(waiting, ladder) for ladder in ladders]
+    named = refusal.user or refusal.cause is Cause.QUOTA  # by names that need not be those of resources
+    nowhere = [] if named else unoffered(cycle, (name for name in refusal.need if free.get(name) == 0))
+    last = ""
     if nowhere:
         asked = amounts_text({name: refusal.need[name] for name in nowhere})
         message = f"{unoffered_text(cycle, nowhere)}; {asked} is asked for"
-    elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit and refusal.event:
+    elif refusal.user:
+        last = "wait for other jobs of the same user"
+    elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit:
         message, holders = capability_message(cycle, job, refusal)
     elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
         message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
@@ -49,4 +60,15 @@ def _refused(waiting: Waiting, refusal: Refusal | None) -> Draft | None:
         return Draft(verdict, [*candidates.meant_resources(cycle, nowhere), *ladders], last=remedy(cycle, nowhere))
     shared = refusal.cause is Cause.OVER_SHARE
     first = f"wait for other jobs of queue {job.queue.name}" if shared else ""
-    return Draft(verdict, ladders, first, evictions=shared, besides=candidates.for_kinds(waiting))
+    return Draft(verdict, ladders, first, last=last, evictions=shared, besides=what_else(waiting))
+
+
+def _whole(waiting: Waiting, ladder: list[Change]) -> list[Change]:
+    """With what all pods that wait would exceed: a refusal that came from placing speaks of one of them."""
+    first = ladder[0] if ladder else None
+    if isinstance(first, RaiseUserLimits) and waiting.report.quota is not None:
+        rest, need = max(waiting.pending - waiting.report.schedulable() - 1, 0), waiting.report.quota.need
+        return [first, replace(first, amounts={name: n + need[name] * rest for name, n in first.amounts.items()})]
+    if not isinstance(first, RaiseCapability):
+        return ladder
+    return [first, *capabilities(waiting), *ladder[1:]]

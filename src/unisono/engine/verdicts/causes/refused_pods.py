@@ -9,6 +9,7 @@ from unisono.engine.verdicts.causes.own_pods import no_pods_text
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.quotas import Shortage
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import what_else
 
 
 def over_quota(waiting: Waiting) -> Draft | None:
@@ -44,4 +45,4 @@ def _draft(waiting: Waiting, message: str, short: list[Shortage], ladders: Ladde
     raised: Change = changes[0] if len(changes) == 1 else Together(changes)
     if not waiting.job.size and not waiting.unmade:  # what its pods will ask for is not known
         return Draft(verdict, ladders, untried=(raised,))
-    return Draft(verdict, [*ladders, [raised]], besides=candidates.for_kinds(waiting))
+    return Draft(verdict, [*ladders, [raised]], besides=what_else(waiting))

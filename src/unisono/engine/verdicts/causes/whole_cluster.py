@@ -13,6 +13,7 @@ from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import giving_back, what_else
 
 
 def admitted_jobs(waiting: Waiting) -> Draft | None:
@@ -39,12 +40,12 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     alike = waiting.samples[0] if len(waiting.samples) == 1 else None
     if alike is not None and not lack.too_large:
         less.append(candidates.slightly_less(cycle, alike, waiting.missing))
-    besides = candidates.for_kinds(waiting)
+    besides = what_else(waiting)
     if not less:
         less = [ladder for ladder in besides if isinstance(ladder[0], RequestAtMost)]
     return Draft(
         verdict,
-        [*candidates.uncordoned(cycle, job), *less, *ladders],
+        [*candidates.uncordoned(cycle, job), *less, *ladders, *([] if lack.too_large else giving_back(cycle, job))],
         evictions=not lack.too_large,
         besides=besides,
     )
@@ -95,4 +96,5 @@ def share(waiting: Waiting) -> Draft | None:
     ladders = [*candidates.meant_resources(cycle, nowhere)]
     ladders += candidates.for_fit(cycle, job, task, cause, placeable, empty)
     full = cause is Cause.NODES_FULL
+    ladders += giving_back(cycle, job) if full else []
     return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full, nodes=nodes_for(job, empty))
