@@ -44,6 +44,7 @@ class HubState:
     Attributes:
         hub: the hub's identity; set before a member is added.
         views: what is known of each member's connection.
+        absent: kinds that a member's API does not have, by member.
         outside: members that may not have a job that waits, and why, by uid of the job.
 
     """
@@ -53,6 +54,7 @@ class HubState:
         self.feed = feed
         self.stand_ins = StandIns()
         self.views: dict[str, MemberView] = {}
+        self.absent: dict[str, frozenset[str]] = {}
         self.outside: dict[str, dict[str, str]] = {}
         self._members: dict[str, _Record] = {}
         self._regions: set[str] = set()
@@ -87,6 +89,7 @@ class HubState:
         """A member has left; its sinks must have been cleared."""
         record = self._members.pop(cluster, None)
         self.views.pop(cluster, None)
+        self.absent.pop(cluster, None)
         if record is not None and record.tier:
             self._apply(HYPER_NODES, "DELETED", translation.cluster_tier(record.origin, []))
         self._retier_regions()

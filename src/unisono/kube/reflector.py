@@ -131,6 +131,11 @@ class Reflector(Generic[T]):
         """Up to where the sink knows everything; while a list is handed over, that of the list."""
         return self._resource_version or ""
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether the server does not know the kind, or does not let us read it."""
+        return bool(self._absence)
+
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -21,7 +22,7 @@ from unisono.controllers.owners import controller_keys, family, keys_of
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
-from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
+from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
@@ -76,7 +77,7 @@ class DispatchController(Controller):
         index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._state.on_copy(self._copy_changed)
-        self._guide = Guide(self._book, self._state, self._clock)
+        self._guide = Guide(self.kind, self._book, self._state, self._clock)
 
     def placements(self) -> Mapping[str, Placement]:
         """Where the jobs are, by uid; one whose uid is absent here has been deleted."""
@@ -323,9 +324,14 @@ class DispatchController(Controller):
         namespace = copied.metadata.namespace
         try:
             await client.create(self.kind, copied)
+            return
         except NotFound:
-            await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=namespace)))
+            with suppress(AlreadyExists):
+                await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=namespace)))
+        try:
             await client.create(self.kind, copied)
+        except NotFound:
+            raise Invalid(f"its API has no {self.kind.resource}") from None
 
     async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
         """Something has the name: our copy that the watch does not show yet, or another's object."""

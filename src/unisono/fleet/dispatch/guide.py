@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,12 +14,14 @@ from unisono.fleet.jobs.bounds import guided
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.work import Work
 from unisono.fleet.policies.book import PolicyBook
-from unisono.fleet.policies.rules import Rules
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
 
 START_SECONDS: Final = 600.0
 """How long a job may be in a member without a node for one of its pods."""
+
+# A member may be given a kind that it lacked; this is how often that is looked at (seconds).
+_LOOK_AGAIN: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -42,8 +43,9 @@ class _Trip:
 class Guide:
     """What is remembered is lost with the hub, and learnt again."""
 
-    def __init__(self, book: PolicyBook, state: HubState, clock: Clock) -> None:
-        self._book, self._state, self._clock = book, state, clock
+    def __init__(self, kind: Kind[Any], book: PolicyBook, state: HubState, clock: Clock) -> None:
+        """``kind`` is that of the copies."""
+        self._kind, self._book, self._state, self._clock = kind, book, state, clock
         self._trips: dict[str, _Trip] = {}
         self._backoff = Backoff(base=30.0, cap=900.0)
 
@@ -59,7 +61,7 @@ class Guide:
         trip.failures[cluster] = number, self._clock.monotonic() + self._backoff.delay(number)
 
     def guide(
-        self, kind: Kind[Any], subject: Object, uid: str, work: Work, placement: Placement, clusters: Sequence[str] = ()
+        self, kind: Kind[Any], subject: Object, uid: str, work: Work, placement: Placement
     ) -> tuple[Work, float | None]:
         """The work kept to where it may go, and after how many seconds that changes by itself.
 
@@ -69,7 +71,6 @@ class Guide:
             uid: of the job.
             work: what stands for the job.
             placement: where it is.
-            clusters: those that a HyperJob names for the part; empty for all.
 
         """
         trip = self._trips.setdefault(uid, _Trip())
@@ -84,18 +85,15 @@ class Guide:
         avoided = {name: until - now for name, (_, until) in trip.failures.items() if until > now}
         waited = max(0.0, self._clock.time() - trip.since)
         rules = self._book.rules(kind, subject, work.pods, waited, avoided)
-        outside = dict(rules.outside)
-        if clusters:
-            names = [each.name for each in self._book.clusters()]
-            outside |= {name: "is not one of its clusterNames" for name in names if name not in clusters}
+        lacking = sorted(name for name, kinds in self._state.absent.items() if self._kind.kind in kinds)
+        outside = {**dict.fromkeys(lacking, f"its API has no {self._kind.resource}"), **rules.outside}
         self._state.outside[uid] = outside
-        return self._kept(work, rules), rules.again
-
-    def _kept(self, work: Work, rules: Rules) -> Work:
         inside = None
         if rules.bound:
-            inside = [each.name for each in self._book.clusters() if each.name not in rules.outside]
-        return Work(work.group, guided(work.pods, inside, rules.outside, rules.points))
+            inside = [each.name for each in self._book.clusters() if each.name not in outside]
+        guided_work = Work(work.group, guided(work.pods, inside, outside, rules.points))
+        again = [each for each in (rules.again, _LOOK_AGAIN if lacking else None) if each is not None]
+        return guided_work, min(again, default=None)
 
     def stalls(self, job: Object, placement: Placement) -> float | None:
         """Seconds that the member has left to start the job: 0.0 when time is up, None where it has started."""
