@@ -79,6 +79,30 @@ async def test_quota_is_released_when_work_ends_and_taken_again():
         assert sum(ended(world, name) for name in world.where()) == 3
 
 
+async def test_a_queue_has_its_limit_also_when_the_hub_starts_again_and_members_are_slow():
+    async with fleet("a", "b", config=SHARES) as world:
+        world.queue("q", capability={"cpu": "1000", "nvidia.com/gpu": "8"})
+        for name in ("a", "b"):
+            world.join(name, [node("n0", 8)])
+        world.start()
+        for number in range(4):
+            await world.job(f"j{number}", 4, queue="q")
+        await world.run(30)
+        before = world.where()
+        assert (held(world), sum(map(bool, before.values()))) == ({"q": 8}, 2)
+        # No member has made a pod yet: all that the new hub knows is where it sent the jobs.
+        for lost in ("", "a"):
+            await world.stop()
+            if lost:
+                world.lose(lost)
+            world.start()
+            await world.run(30)
+            assert (held(world), world.where()) == ({"q": 8}, before)
+        world.find("a")
+        await live(world, 30)
+        assert (held(world), world.where()) == ({"q": 8}, before)
+
+
 async def test_a_gang_over_members_counts_in_its_queue_and_gives_it_back():
     async with fleet("a", "b", config=SHARES) as world:
         world.queue("q", capability={"cpu": "1000", "nvidia.com/gpu": "8"})

@@ -20,17 +20,30 @@ from unisono.fleet.jobs.translation import Origin
 from unisono.kube.client import EventType
 
 Change = tuple[EventType, Pod]
+# No Kubernetes name begins with it.
+_SOMEWHERE = "-"
+_LONG_AGO = "1970-01-01T00:00:00Z"
 
 
 @dataclass(slots=True)
 class _Stand:
-    """One job: its stand-ins by name, the places they were given, and the pods that members have of it."""
+    """One job: its stand-ins by name, the places they were given, and the pods that members have of it.
+
+    ``adopted`` are pods that a hub before this one has dispatched: they hold their part of the queue, on a node that is
+    not known until their member names it.
+    """
 
     placement: Placement = field(default_factory=Placement)
     made: dict[str, Pod] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     real: dict[str, dict[str, tuple[Origin, Pod]]] = field(default_factory=dict)
     shown: dict[str, Pod] = field(default_factory=dict)
+    adopted: frozenset[str] = frozenset()
+
+    def place(self, name: str) -> str:
+        """Node of a pod that the member has not bound; empty where it has none."""
+        known = self.places.get(name, "")
+        return known or (within(self.placement.cluster, _SOMEWHERE) if name in self.adopted else "")
 
 
 class StandIns:
@@ -41,7 +54,10 @@ class StandIns:
 
     def put(self, uid: str, placement: Placement, pods: Iterable[Pod]) -> list[Change]:
         """A job asks for these pods now, and is where ``placement`` says."""
-        stand = self._jobs.setdefault(uid, _Stand())
+        stand = self._jobs.setdefault(uid, _Stand(placement=Placement("", -1)))
+        is_new, moved = stand.placement.generation < 0, placement != stand.placement
+        if moved:
+            stand.adopted = frozenset()
         taken_back = not placement.cluster and placement.generation != stand.placement.generation
         stand.placement = placement
         if taken_back:
@@ -49,6 +65,8 @@ class StandIns:
         elif placement.cluster:
             stand.places = {name: node for name, node in stand.places.items() if cluster_of(node) == placement.cluster}
         stand.made = {pod.metadata.name: _identified(pod, uid, placement) for pod in pods}
+        if is_new and placement.cluster:
+            stand.adopted = frozenset(stand.made)
         return list(self._show(stand))
 
     def place(self, uid: str, pod: str, node: str) -> None:
@@ -113,7 +131,7 @@ class StandIns:
             wanted.setdefault(within(cluster, key), None)
         for origin, pod in stand.real.get(key, {}).values():
             if _is_current(stand.placement, origin, pod):
-                wanted[key] = self._within(stand, translation.pod(origin, pod, stand.places.get(name, "")))
+                wanted[key] = self._within(stand, _settled(translation.pod(origin, pod, stand.place(name))))
             else:
                 # Of an old copy, or of a job that is gone: it is on its way out.
                 told = _leaving(translation.pod(Origin("", origin.cluster), pod))
@@ -129,9 +147,9 @@ class StandIns:
 
     def _stood(self, stand: _Stand, pod: Pod) -> Pod:
         """The stand-in: without a node while its job waits; within its member and on its place afterwards."""
-        place = stand.places.get(pod.metadata.name)
+        place = stand.place(pod.metadata.name)
         spec = msgspec.structs.replace(pod.spec, node_name=place) if place else pod.spec
-        return self._within(stand, msgspec.structs.replace(pod, spec=spec))
+        return self._within(stand, _settled(msgspec.structs.replace(pod, spec=spec)))
 
     def _within(self, stand: _Stand, pod: Pod) -> Pod:
         """A pod of a dispatched job that has no node yet gets one of its member."""
@@ -148,10 +166,18 @@ def _identified(pod: Pod, uid: str, placement: Placement) -> Pod:
     return msgspec.structs.replace(pod, metadata=meta)
 
 
+def _settled(pod: Pod) -> Pod:
+    """A pod on a node that is not known has started: the state believes no pod that has not and names such a node."""
+    if not (pod.spec.node_name or "").endswith(within("", _SOMEWHERE)) or pod.status.start_time:
+        return pod
+    started = pod.metadata.creation_timestamp or _LONG_AGO
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, start_time=started))
+
+
 def _leaving(pod: Pod) -> Pod:
     """Its place becomes free soon: no one else needs to give way for it."""
     meta = pod.metadata
-    since = meta.deletion_timestamp or meta.creation_timestamp or "1970-01-01T00:00:00Z"
+    since = meta.deletion_timestamp or meta.creation_timestamp or _LONG_AGO
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(meta, deletion_timestamp=since))
 
 
