@@ -95,6 +95,14 @@ def test_the_first_hour(run: Run, project: Path) -> None:
     assert "ValueError: no data in shard 7 (exit code 1)" in last
     assert "unisono logs job/failing" in last
 
+    # One that ends without a word of what is wrong: how far it was is not taken for the cause.
+    quiet = run("run", "--name", "quiet", "--", "sh", "-c", "echo progress: 3/3; exit 3")
+    assert quiet.end() == 1
+    assert "job/quiet failed: exit code 3; its last line is: progress: 3/3" in "".join(quiet.lines()[-3:])
+    near = run("explain", "job/quite")
+    assert near.end() == 1
+    assert "did you mean job/quiet?" in "".join(near.lines())
+
     # One that needs more memory than it has.
     growing = run("run", "--memory", "100Mi", "--name", "growing", "--", "python", "train.py", "grow")
     assert growing.end() == 1
@@ -108,6 +116,11 @@ def test_the_first_hour(run: Run, project: Path) -> None:
     text = "\n".join(seen.lines())
     assert "job/hanging" in text
     assert all(len(line) <= WIDTH for line in seen.lines())
+    kept = run("run", "--name", "hanging", "--", "python", "train.py", "hang")
+    kept.read_until("exists already")
+    kept.keys("n\n")
+    assert kept.end() == 1
+    assert "nothing was run; job/hanging is as it was" in "".join(kept.lines())
     again = run("run", "--name", "hanging", "--", "python", "train.py", "hang")
     again.read_until("exists already")
     again.keys("y\n")
@@ -124,6 +137,9 @@ def test_the_first_hour(run: Run, project: Path) -> None:
     stopped.read_until(r"30/100")
     stopped.keys("\x03")
     stopped.read_until("leave them running")
+    # A slip is no answer: the question comes again.
+    stopped.keys("x\n")
+    stopped.read_until(r"leave them running(.|\n)*leave them running")
     stopped.keys("s\n")
     assert stopped.end() == 130
     assert "Stopped job/hanging" in "\n".join(stopped.lines())
