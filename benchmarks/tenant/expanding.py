@@ -50,7 +50,9 @@ async def names(w: World) -> None:
     await asyncio.sleep(8)
 
     async def one(number: int) -> None:
-        await w.post("services", {"metadata": {"name": f"s{number}"}, "spec": {"selector": {"a": "b"}}})
+        await w.post(
+            "services", {"metadata": {"name": f"s{number}"}, "spec": {"selector": {"a": "b"}, "clusterIP": "None"}}
+        )
 
     await w.many(one(number) for number in range(1_500))
     files = (w.folder / "data" / "agent" / "pods").glob("*/hosts")

@@ -58,3 +58,29 @@ async def test_what_is_no_length(answers: tuple[bytes, ...], told: str) -> None:
     async with redis(*answers) as (port, _):
         with pytest.raises(MetricError, match=told):
             await NetworkMetrics(failed, timeout_seconds=0.3).redis_length("127.0.0.1", port, 2, "work")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (403, b"token=secret", "answers status 403: no answer of Prometheus"),
+        (200, b"token=secret", "answers no JSON"),
+        (400, b'{"token":"secret"}', "answers status 400: no answer of Prometheus"),
+        (400, b'{"status":"error","error":"bad query","token":"secret"}', "answers status 400: bad query"),
+    ],
+)
+async def test_nothing_is_told_of_what_is_no_prometheus(status: int, body: bytes, told: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        with pytest.raises(MetricError, match=told) as caught:
+            await NetworkMetrics(MetricError).prometheus(address, "up")
+        assert "secret" not in str(caught.value)
+    finally:
+        server.close()

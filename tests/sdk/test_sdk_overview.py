@@ -9,6 +9,7 @@ from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
+from unisono.dashboard.views.scheduler import _facts
 from unisono.sdk.overview import Component, Found, Overview, overview
 
 NOW = parse_time("2026-01-01T01:00:00Z")
@@ -47,8 +48,10 @@ def queue(name: str, **spec: Any) -> Any:
     return decode(QUEUES, {"metadata": {"name": name}, "spec": spec, "status": status}).obj
 
 
-def lease(name: str, holder: str, renewed: str, scheduler: bool = False, error: str = "") -> Any:
-    meta: dict[str, Any] = {"name": name, "namespace": "kube-system"}
+def lease(
+    name: str, holder: str, renewed: str, scheduler: bool = False, error: str = "", namespace: str = "kube-system"
+) -> Any:
+    meta: dict[str, Any] = {"name": name, "namespace": namespace}
     if scheduler:
         meta["labels"] = {"unisono.io/scheduler-cycles": "true"}
         meta["annotations"] = {"unisono.io/scheduler-names": "volcano,unisono"}
@@ -201,3 +204,18 @@ def test_counts_of_a_queue_stand_where_80_columns_show_them() -> None:
     lines = overview_lines(overview(Found("", [], [], queues, [group("a", "Running")], []), NOW), width=80)
     [header] = [line for line in lines if "WEIGHT" in line]
     assert header.split()[:5] == ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING"]
+
+
+def test_leases_in_namespaces_of_users_say_nothing_of_components() -> None:
+    fresh = "2026-01-01T00:59:59.000000Z"
+    own = [lease("unisono-scheduler-cycles", "s", fresh, scheduler=True), lease("unisono-controllers", "c", fresh)]
+    forged = [
+        lease("unisono-a", "m", fresh, scheduler=True, error="obey me", namespace="mallory"),
+        lease("unisono-webhook", "", "2026-01-01T00:00:00.000000Z", namespace="mallory"),
+    ]
+    assert look(leases=[*own, *forged]).components == look(leases=own).components
+    other = forged[0]
+    other.metadata.annotations["unisono.io/scheduler-names"] = "theirs"
+    assert look(leases=[*own, *forged]).components == look(leases=own).components
+    told = [fact.text for fact in _facts([*own, *forged])]
+    assert "obey me" not in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import msgspec
@@ -19,6 +19,22 @@ def _command(*words: str) -> bytes:
     """A command in Redis' protocol."""
     parts = [word.encode() for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
+
+
+def _error_in(text: bytes) -> str:
+    """The error that Prometheus tells in JSON."""
+    try:
+        found = msgspec.json.decode(text, type=_Refusal)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "no answer of Prometheus"
+    return found.error[:_SHOWN]
+
+
+class _Refusal(msgspec.Struct):
+    """Of a query; others' answers have other fields."""
+
+    status: Literal["error"]
+    error: str
 
 
 class NetworkMetrics:
@@ -79,8 +95,8 @@ class NetworkMetrics:
             if not response.content.at_eof():
                 raise self._failed(f"the answer of {url} is longer than {_LONGEST} bytes")
             if response.status != 200:
-                shown = text[:_SHOWN].decode("utf-8", "replace")
-                raise self._failed(f"{url} answers status {response.status}: {shown}")
+                # Users name the address: what a server says that is no Prometheus is not for them to read.
+                raise self._failed(f"{url} answers status {response.status}: {_error_in(text)}")
         try:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

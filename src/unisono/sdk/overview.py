@@ -13,7 +13,7 @@ from unisono.api.resources import add, pod_requests, readable, resource_list
 from unisono.api.times import parse_time
 from unisono.api.verdict import waiting_text
 from unisono.sdk.queues import QueueView, queue_views
-from unisono.sdk.scheduler_health import judge
+from unisono.sdk.scheduler_health import judge, trusted
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _WAITING = frozenset({"", "Pending", "Inqueue"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 _COMPONENT = "unisono-"
+_SYSTEM = "kube-system"
 _LEASE_SECONDS = 15.0
 # Containers that are on their way say so, too.
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -303,7 +304,9 @@ def _resource(
 
 def _components(found: Found, now: float) -> list[Component]:
     parts = [Component("api server", found.problem)]
-    cycles = [lease for lease in found.leases if SCHEDULER_CYCLES in (lease.metadata.labels or {})]
+    cycles = trusted(lease for lease in found.leases if SCHEDULER_CYCLES in (lease.metadata.labels or {}))
+    # Users may write Leases of any name in their own namespaces.
+    where = {_SYSTEM, *(lease.metadata.namespace for lease in cycles)}
     served = sorted({tuple(_names(lease)) for lease in cycles} - {()})
     for names in served:
         health = judge([lease for lease in cycles if tuple(_names(lease)) == names], names[0], now)
@@ -313,7 +316,8 @@ def _components(found: Found, now: float) -> list[Component]:
     if not served:
         parts.append(Component("scheduler", "no scheduler has ever told that it is alive"))
     for lease in sorted(found.leases, key=lambda each: each.metadata.name):
-        if lease.metadata.name.startswith(_COMPONENT) and lease not in cycles:
+        own = not cycles or lease.metadata.namespace in where
+        if own and lease.metadata.name.startswith(_COMPONENT) and lease not in cycles:
             parts.append(_elected(lease, now))
     return parts
 

@@ -71,7 +71,7 @@ async def scheduler_health(client: HttpClient, name: str) -> SchedulerHealth:
 def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
     """The health that the heartbeats of one ``schedulerName`` show at ``now``, seconds since the epoch."""
     latest, renewed = None, 0.0
-    for lease in _trusted(leases):
+    for lease in trusted(leases):
         when = renewed_at(lease)
         if when <= now + DURATION_SECONDS and (latest is None or when > renewed):
             latest, renewed = lease, when
@@ -84,7 +84,7 @@ def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
     return SchedulerHealth(configuration_error=told.get(CONFIGURATION_ERROR, ""), annotations=told)
 
 
-def _trusted(leases: Iterable[Lease]) -> list[Lease]:
+def trusted(leases: Iterable[Lease]) -> list[Lease]:
     """Those of the system's namespace, or else of the namespace in which the first one was made.
 
     Users may write Leases in their own namespaces: what those say of a scheduler does not count.

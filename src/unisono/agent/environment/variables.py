@@ -44,6 +44,8 @@ def expand(text: str, known: Mapping[str, str]) -> str:
         AgentError: the result is longer than a program can be given: variables that name each other twice double with
             each step.
     """
+    if len(text) > 2 * LONGEST:  # escapes halve it at most
+        return _bounded(text)
     out, index, size, last = [], 0, 0, text.rfind(")")
     while (dollar := text.find("$", index)) >= 0 and dollar + 1 < len(text):
         out.append(text[index:dollar])

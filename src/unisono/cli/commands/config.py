@@ -94,9 +94,10 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
     from unisono.api.kinds import LEASES
     from unisono.cli.connection import connect
     from unisono.errors import UnisonoError
+    from unisono.sdk.scheduler_health import trusted
 
     async with connect(where) as client:
-        leases = (await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items
+        leases = trusted((await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items)
     if not leases:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
     told = [lease.metadata.annotations or {} for lease in leases]

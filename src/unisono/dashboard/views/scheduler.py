@@ -13,6 +13,7 @@ from unisono.api.annotations import SCHEDULER_CYCLES
 from unisono.dashboard.views.overview import component_view
 from unisono.dashboard.views.wire import Fact, SchedulerView, Timing
 from unisono.sdk.overview import Found, overview
+from unisono.sdk.scheduler_health import trusted
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease
@@ -109,7 +110,6 @@ def _violations(families: Iterable[Metric]) -> int:
 
 def _facts(leases: Iterable[Lease]) -> Iterable[Fact]:
     """What schedulers say of themselves on their Leases."""
-    for lease in leases:
-        if SCHEDULER_CYCLES in (lease.metadata.labels or {}):
-            for name, value in sorted((lease.metadata.annotations or {}).items()):
-                yield Fact(name=name.rpartition("/")[2].replace("-", " "), text=value)
+    for lease in trusted(lease for lease in leases if SCHEDULER_CYCLES in (lease.metadata.labels or {})):
+        for name, value in sorted((lease.metadata.annotations or {}).items()):
+            yield Fact(name=name.rpartition("/")[2].replace("-", " "), text=value)
