@@ -70,11 +70,15 @@ async def test_what_is_no_length(answers: tuple[bytes, ...], told: str) -> None:
     ],
 )
 async def test_nothing_is_told_of_what_is_no_prometheus(status: int, body: bytes, told: str) -> None:
+    ended = asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
         await writer.drain()
         writer.close()
+        await writer.wait_closed()
+        ended.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -82,5 +86,6 @@ async def test_nothing_is_told_of_what_is_no_prometheus(status: int, body: bytes
         with pytest.raises(MetricError, match=told) as caught:
             await NetworkMetrics(MetricError).prometheus(address, "up")
         assert "secret" not in str(caught.value)
+        await ended.wait()
     finally:
         server.close()
