@@ -368,3 +368,7 @@ def test_a_pod_that_names_its_node_itself_holds_nothing_before_the_node_has_spok
     assert story.lines(5) == []
     story.tell(9, a_pod("p", alone=True, gang="", phase="Running", bound=None))
     assert [(start, end) for _, _, start, end, _ in story.lines(10)] == [(9.0, None)]
+    refused = a_pod("q", alone=True, gang="", phase="Failed", bound=None)
+    refused.status.container_statuses, refused.status.start_time = None, "2026-01-01T00:00:00Z"
+    story.tell(10, refused)
+    assert len(story.lines(11)) == 1

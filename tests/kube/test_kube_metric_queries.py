@@ -18,21 +18,23 @@ ASKED = b"*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*2\r\n$4\r\nLLEN\r\n$4\r\nwork\r\n"
 async def redis(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
     """A server that reads one question and says these; without any it says nothing."""
     heard: list[bytes] = []
+    served: list[asyncio.Task[None] | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.current_task())
         heard.append(await reader.readexactly(len(ASKED)))
         writer.write(b"".join(answers))
         await writer.drain()
-        if answers:
-            writer.close()
-        else:
+        if not answers:
             await reader.read()
+        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1], heard
     finally:
         server.close()
+        await asyncio.gather(*filter(None, served), return_exceptions=True)
 
 
 async def test_the_length_of_a_list() -> None:

@@ -39,15 +39,17 @@ def controller_of(obj: Object) -> tuple[str, str, str, str]:
 def began(pod: Pod, now: int) -> int:
     """When the pod got its node; 0 where it has none.
 
-    A pod may name its node itself, and ask for more than any node has: it holds nothing before the node has spoken.
+    A pod may name its node itself, and ask for more than any node has: it holds nothing before the node has spoken, and
+    nothing at all where the node refuses it.
     """
     if not pod.spec.node_name:
         return 0
     bound = next((each for each in pod.status.conditions or () if each.type == "PodScheduled"), None)
-    told = (bound is not None and bound.status == _TRUE and millis(bound.last_transition_time)) or millis(
-        pod.status.start_time
-    )
-    if not told and (pod.status.phase or "Pending") == "Pending":
+    scheduled = bound is not None and bound.status == _TRUE
+    told = (bound is not None and scheduled and millis(bound.last_transition_time)) or millis(pod.status.start_time)
+    phase = pod.status.phase or "Pending"
+    refused = phase == "Failed" and not scheduled and not pod.status.container_statuses
+    if refused or (not told and phase == "Pending"):
         return 0
     created = min(millis(pod.metadata.creation_timestamp) or now, now)
     return max(created, min(told or now, now))
