@@ -217,10 +217,9 @@ class _Search:
         """Give a device, unless it is in use, too small, its counters are used up, or the claim does not permit it."""
         if not self._allowed(claim, want, unit):
             return False
-        asked = full_names(want.capacity, unit.name[0])
         share: Amounts | None = None
-        if asked or unit.shared:
-            share = portions(unit.capacity, asked)
+        if want.capacity or unit.shared:
+            share = portions(unit.capacity, full_names(want.capacity, unit.name[0]))
             if share is None:
                 return False
         if not want.admin and not self._has_room(unit, share):
@@ -232,8 +231,8 @@ class _Search:
 
     def _has_room(self, unit: Unit, share: Amounts | None) -> bool:
         number = self.used.get(id(unit), 0)
-        if number and not unit.shared:
-            return False
+        if not unit.shared and (number or not unit.draws):
+            return not number
         if unit.draws and not number and not self.book.in_use(unit.name):
             for counter, amount in unit.draws.items():
                 if amount > self.book.left(counter) - self.drawn.get(counter, 0):
@@ -249,6 +248,8 @@ class _Search:
     def _book(self, unit: Unit, share: Amounts | None, sign: int) -> None:
         before = self.used.get(id(unit), 0)
         after = self.used[id(unit)] = before + sign
+        if unit.plain:
+            return
         if unit.draws and (not before or not after) and not self.book.in_use(unit.name):
             for counter, amount in unit.draws.items():
                 self.drawn[counter] = self.drawn.get(counter, Fraction(0)) + sign * amount

@@ -42,6 +42,7 @@ class Unit:
         capacity: its amounts by full name.
         draws: what it takes from shared counters while it is in use.
         shared: several claims may use it, as far as its capacity goes.
+        plain: it is free or in use, and nothing else.
         device: as its slice has it.
 
     """
@@ -55,12 +56,8 @@ class Unit:
     capacity: Mapping[str, Capacity]
     draws: Mapping[CounterName, Fraction]
     shared: bool
+    plain: bool
     device: Device
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is free or in use, and nothing else."""
-        return not self.shared and not self.draws
 
 
 class Inventory:
@@ -82,6 +79,7 @@ class Inventory:
         self.plain: BoolArray = np.ones(nodes.size, dtype=np.bool_)
         self._units: dict[DeviceName, Unit] = {}
         self._kinds: dict[bytes, int] = {}
+        self._known: dict[bytes, tuple[DeviceFacts, Mapping[str, Capacity]]] = {}
         self._reach: dict[bytes, list[int]] = {}
         pools: dict[tuple[str, str], list[ResourceSlice]] = {}
         for one in slices:
@@ -182,13 +180,17 @@ class Inventory:
         alike = self._number(facts, device.consumes_counters, device.binding_conditions)
         own = (pool, device.name if shared else "") if shared or draws else ()
         kind = self._number(facts, device.consumes_counters, device.binding_conditions, *own) if own else alike
-        capacity = {
-            full_name(name, driver): Capacity(parse_quantity(each.value), each.request_policy)
-            for name, each in (device.capacity or {}).items()
-        }
+        known = self._known.get(facts)
+        if known is None:
+            capacity = {
+                full_name(name, driver): Capacity(parse_quantity(each.value), each.request_policy)
+                for name, each in (device.capacity or {}).items()
+            }
+            known = self._known[facts] = facts_of(driver, device, facts), capacity
         name = (driver, pool, device.name)
-        known = facts_of(driver, device, facts)
-        return Unit(name, known, kind, alike, taints, scope, capacity, draws, shared, device)
+        return Unit(
+            name, known[0], kind, alike, taints, scope, known[1], draws, shared, not shared and not draws, device
+        )
 
     def _number(self, *what: object) -> int:
         return self._kinds.setdefault(msgspec.msgpack.encode(what), len(self._kinds))
