@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode.discovery import find_domains, wanted_hyper_nodes
 from unisono.controllers.hypernode.discovery_config import parse_config
 from unisono.controllers.hypernode.members import count_members
+from unisono.controllers.hypernode.topology_file import TopologyError, read_switches
 
 CONFIG = """
 networkTopologyDiscovery:
@@ -155,3 +157,85 @@ def test_every_node_with_a_leaf_is_in_one_domain_and_a_second_look_changes_nothi
     }
     assert children <= set(first)
     assert wanted_hyper_nodes(find_domains(types, nodes), first.values(), "label") == first
+
+
+# ---- from a file
+
+FILE = """
+networkTopologyDiscovery:
+- source: file
+  enabled: true
+  config:
+    topology: |
+      # two leaves of two nodes each below a spine
+      SwitchName=leaf[0-1] Nodes=n[0-1],n02 LinkSpeed=400
+      SwitchName=spine Switches=leaf[0-1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "switches"),
+    [
+        ("SwitchName=s Nodes=a", {"s": (("a",), ())}),
+        ("switchname=s nodes=a[08-10],b", {"s": (("a08", "a09", "a10", "b"), ())}),
+        ("SwitchName=s Nodes=a[1-2]x[1,3]", {"s": (("a1x1", "a1x3", "a2x1", "a2x3"), ())}),
+        ("SwitchName=l Nodes=a\nSwitchName=s Switches=l Nodes=b", {"l": (("a",), ()), "s": (("b",), ("l",))}),
+        ("# nothing\n\n", {}),
+    ],
+)
+def test_switches_of_a_topology_file(text, switches):
+    assert {name: (one.nodes, one.switches) for name, one in read_switches(text).items()} == switches
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Nodes=a", "line 1: SwitchName=NAME is missing"),
+        ("SwitchName=s Hosts=a", "line 1: unknown key hosts"),
+        ("SwitchName=s Nodes=a\nSwitchName=s Nodes=b", "line 2: switch s is listed twice"),
+        ("SwitchName=s Switches=gone", "switch s names switch gone, which is not listed"),
+        ("SwitchName=s Nodes=a[1-", "brackets do not match"),
+        ("SwitchName=s Nodes=a[[1-2]]", "brackets do not match"),
+        ("SwitchName=s Nodes=a[2-1]", "not a range"),
+        ("SwitchName=s Nodes=a[x]", "not a range"),
+        ("SwitchName=s Nodes=a[1-999999999]", "not a range"),
+        ("SwitchName=s Nodes=a[0-9999]b[0-9999]c[0-9999]", "names at most"),
+        ("SwitchName=Leaf_1 Nodes=a", "'Leaf_1' is not a name"),
+    ],
+)
+def test_mistakes_in_a_topology_file_are_named(text, problem):
+    with pytest.raises(TopologyError, match=re.escape(problem)):
+        read_switches(text)
+
+
+def test_switches_in_a_circle_are_told_and_the_file_is_left_out():
+    circle = "SwitchName=a Switches=b\n      SwitchName=b Switches=a"
+    found = parse_config(FILE.replace("SwitchName=spine Switches=leaf[0-1]", circle))
+    assert found.switches is None
+    assert "form a circle: a, b" in found.problems[0]
+
+
+async def test_a_topology_file_becomes_hyper_nodes_and_those_of_labels_stay():
+    async with World() as world:
+        config = ConfigMap(
+            metadata=ObjectMeta(name="volcano-controller-configmap", namespace="volcano-system"),
+            data={"volcano-controller.conf": FILE + CONFIG.partition(":")[2].lstrip("\n")},
+        )
+        await world.client.create(CONFIG_MAPS, config)
+        await world.client.create(HYPER_NODES, hyper("by-hand", exact("n0")))
+        await world.client.create(NODES, node("n0", leaf="a"))
+        await world.advance(61)
+        made = {each.metadata.name: each for each in world.client.objects(HYPER_NODES)}
+        assert [made[name].spec.tier for name in ("leaf0", "leaf1", "spine")] == [1, 1, 2]
+        assert [one.selector.exact_match.name for one in made["leaf0"].spec.members] == ["n0", "n02", "n1"]
+        assert [(one.type, one.selector.exact_match.name) for one in made["spine"].spec.members] == [
+            ("HyperNode", "leaf0"),
+            ("HyperNode", "leaf1"),
+        ]
+        assert len(made) == 5  # by hand, and one of the label
+        await world.client.delete(HYPER_NODES, "spine")
+        smaller = {"volcano-controller.conf": config.data["volcano-controller.conf"].replace("leaf[0-1]", "leaf0")}
+        await world.client.patch(CONFIG_MAPS, config.metadata.name, {"data": smaller}, namespace="volcano-system")
+        await world.advance(61)
+        after = {each.metadata.name for each in world.client.objects(HYPER_NODES)}
+        assert after == set(made) - {"leaf1"}

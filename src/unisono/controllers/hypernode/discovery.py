@@ -88,12 +88,13 @@ def wanted_hyper_nodes(
 
 def _members(domain: Domain, names: Mapping[Key, str]) -> list[MemberSpec]:
     if domain.tier == 1:
-        return [_member("Node", name) for name in sorted(domain.nodes)]
+        return [member("Node", name) for name in sorted(domain.nodes)]
     below = sorted(names[domain.type, domain.tier - 1, value] for value in domain.children)
-    return [_member("HyperNode", name) for name in below]
+    return [member("HyperNode", name) for name in below]
 
 
-def _member(kind: str, name: str) -> MemberSpec:
+def member(kind: str, name: str) -> MemberSpec:
+    """A member by its name; ``kind`` is Node or HyperNode."""
     return MemberSpec(type=kind, selector=MemberSelector(exact_match=ExactMatch(name=name)))
 
 

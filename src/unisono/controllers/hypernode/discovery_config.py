@@ -7,6 +7,7 @@ from typing import Any
 
 from unisono.api.keys import HOSTNAME
 from unisono.api.yaml import load_all
+from unisono.controllers.hypernode.topology_file import FILE_SOURCE, Switch, TopologyError, read_switches, tiers_of
 from unisono.errors import ConfigError
 
 KEY = "volcano-controller.conf"
@@ -22,12 +23,14 @@ class DiscoveryConfig:
     Attributes:
         types: topology types, each with node labels from the narrowest domain to the widest; None when discovery by
             labels is off.
+        switches: of a topology file, by name; None when discovery by file is off.
         problems: what is wrong with the configuration and was left out.
 
     """
 
     types: dict[str, tuple[str, ...]] | None = None
     problems: list[str] = field(default_factory=list)
+    switches: dict[str, Switch] | None = None
 
 
 def parse_config(text: str) -> DiscoveryConfig:
@@ -40,20 +43,42 @@ def parse_config(text: str) -> DiscoveryConfig:
     entries = document.get("networkTopologyDiscovery") if isinstance(document, dict) else None
     problems: list[str] = []
     types: dict[str, tuple[str, ...]] | None = None
+    switches: dict[str, Switch] | None = None
     for number, entry in enumerate(entries if isinstance(entries, list) else []):
         at = f"networkTopologyDiscovery[{number}]"
         if not isinstance(entry, dict) or not entry.get("enabled"):
             continue
-        if entry.get("source") != LABEL_SOURCE:
-            problems.append(f'{at}.source: "{entry.get("source")}" is not supported; use "{LABEL_SOURCE}"')
-            continue
         config = entry.get("config")
+        if entry.get("source") == FILE_SOURCE:
+            switches = _switches(config, f"{at}.config.topology", problems, switches)
+            continue
+        if entry.get("source") != LABEL_SOURCE:
+            known = f'use "{LABEL_SOURCE}" or "{FILE_SOURCE}"'
+            problems.append(f'{at}.source: "{entry.get("source")}" is not supported; {known}')
+            continue
         given = config.get("networkTopologyTypes") if isinstance(config, dict) else None
         if not isinstance(given, dict):
             problems.append(f"{at}.config.networkTopologyTypes: must map names to lists of nodeLabel")
             continue
         types = {**(types or {}), **_types(given, f"{at}.config.networkTopologyTypes", problems)}
-    return DiscoveryConfig(types, problems)
+    return DiscoveryConfig(types, problems, switches)
+
+
+def _switches(
+    config: Any, path: str, problems: list[str], before: dict[str, Switch] | None
+) -> dict[str, Switch] | None:
+    """The switches of a file; those of the entry before where this one cannot be read."""
+    text = config.get("topology") if isinstance(config, dict) else None
+    if not isinstance(text, str):
+        problems.append(f"{path}: must be the text of a topology.conf")
+        return before
+    try:
+        found = read_switches(text)
+        tiers_of(found)
+    except TopologyError as error:
+        problems.append(f"{path}: {error}")
+        return before
+    return {**(before or {}), **found}
 
 
 def _types(given: dict[Any, Any], path: str, problems: list[str]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Keeps the HyperNodes that are made from labels of nodes in step with the nodes."""
+"""Keeps the HyperNodes that are made from labels of nodes or from a topology file in step with these."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES
 from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode.discovery import SOURCE, find_domains, wanted_hyper_nodes
 from unisono.controllers.hypernode.discovery_config import KEY, LABEL_SOURCE, DiscoveryConfig, parse_config
+from unisono.controllers.hypernode.topology_file import FILE_SOURCE, hyper_nodes_of
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.patching import to_json
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
@@ -34,7 +35,10 @@ def config_map_key() -> tuple[str, str]:
 
 
 class HyperNodeDiscoveryController(Controller):
-    """Makes, changes and deletes HyperNodes with label ``volcano.sh/network-topology-source=label``, and no others."""
+    """Makes, changes and deletes HyperNodes with label ``volcano.sh/network-topology-source``, and no others.
+
+    Its sources are ``label`` and ``file``.
+    """
 
     name = "hyperNode-discovery-controller"
     workers = 1
@@ -62,8 +66,14 @@ class HyperNodeDiscoveryController(Controller):
         """Bring the HyperNodes to what the labels say now."""
         config = await self._read()
         self._tell(config.problems)
+        found = self._hyper_nodes.items()
         if config.types is not None:
-            await self._apply(config.types)
+            present = [each for each in found if _source(each) == LABEL_SOURCE]
+            domains = find_domains(config.types, self._nodes.items())
+            await self._apply(wanted_hyper_nodes(domains, present, LABEL_SOURCE), present)
+        if config.switches is not None:
+            present = [each for each in found if _source(each) == FILE_SOURCE]
+            await self._apply(hyper_nodes_of(config.switches), present)
         return _AGAIN
 
     async def _read(self) -> DiscoveryConfig:
@@ -74,10 +84,10 @@ class HyperNodeDiscoveryController(Controller):
             return DiscoveryConfig()
         return parse_config((found.data or {}).get(KEY, ""))
 
-    async def _apply(self, types: dict[str, tuple[str, ...]]) -> None:
-        present = [each for each in self._hyper_nodes.items() if _is_ours(each)]
-        wanted = wanted_hyper_nodes(find_domains(types, self._nodes.items()), present, LABEL_SOURCE)
-        self._refused = {name: text for name, text in self._refused.items() if name in wanted}
+    async def _apply(self, wanted: dict[str, HyperNode], present: list[HyperNode]) -> None:
+        """Make, change and delete the HyperNodes of one source."""
+        known = {*wanted, *(each.metadata.name for each in self._hyper_nodes.items())}
+        self._refused = {name: text for name, text in self._refused.items() if name in known}
         by_name = {each.metadata.name: each for each in present}
         # Narrow domains first, so that no HyperNode names one that does not exist yet.
         for each in sorted(wanted.values(), key=lambda one: (one.spec.tier or 0, one.metadata.name)):
@@ -112,9 +122,9 @@ class HyperNodeDiscoveryController(Controller):
             await self._client.create(HYPER_NODES, hyper_node)
         except AlreadyExists:
             found = await self._client.get(HYPER_NODES, hyper_node.metadata.name)
-            if not _is_ours(found):
+            if _source(found) != _source(hyper_node):
                 name = hyper_node.metadata.name
-                _log.warning("topology.name_taken", hyper_node=name, problem="it is not made from labels; rename it")
+                _log.warning("topology.name_taken", hyper_node=name, problem="it was made otherwise; rename it")
 
     async def _change(self, hyper_node: HyperNode) -> None:
         patch = {"spec": to_json(hyper_node.spec)}
@@ -135,9 +145,11 @@ class HyperNodeDiscoveryController(Controller):
         self._context.enqueue(_WORK, _SETTLE)
 
     def _hyper_node_changed(self, event_type: EventType, new: HyperNode, old: HyperNode | None) -> None:
-        if _is_ours(new) and (old is None or event_type == "DELETED" or new.spec != old.spec):
+        if _source(new) and (old is None or event_type == "DELETED" or new.spec != old.spec):
             self._context.enqueue(_WORK, _SETTLE)
 
 
-def _is_ours(hyper_node: HyperNode) -> bool:
-    return (hyper_node.metadata.labels or {}).get(SOURCE) == LABEL_SOURCE
+def _source(hyper_node: HyperNode) -> str:
+    """From what it was made; empty for those that were made by hand or by another system."""
+    found = (hyper_node.metadata.labels or {}).get(SOURCE, "")
+    return found if found in (LABEL_SOURCE, FILE_SOURCE) else ""
