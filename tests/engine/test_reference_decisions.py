@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from eviction_world import Plane, running_pods
 
-from support.build import START, cluster, config, gang, group, node, placed, pod, priority_class, queue, schedule
+from support.build import cluster, config, gang, group, node, placed, pod, priority_class, queue, schedule
 from unisono.api.core import (
     Affinity,
     NodeAffinity,
@@ -403,167 +402,6 @@ def test_shares_of_queues(things: list[Any], settings: Any, wanted: dict[str, in
     assert count(schedule(state(*things), settings)) == wanted
 
 
-def evicting(actions: str, plugins: str = "", quota: str = "proportion", first: str = "") -> Any:
-    return load_config(
-        f"""
-actions: "allocate, {actions}"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-    enableReclaimable: false
-  - name: conformance
-{first}
-- plugins:
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: {quota}
-  - name: nodeorder
-{plugins}
-"""
-    )
-
-
-def runs(
-    name: str,
-    where: str,
-    number: int,
-    *,
-    cls: str = "low",
-    priority: int = 1,
-    minimum: int = 1,
-    queue: str = "default",
-    cpu: Any = 1,
-    created: float = 0.0,
-    **parts: Any,
-) -> list[Any]:
-    head = group(name, minimum, queue=queue, phase="Running", priority_class=cls, created=created)
-    return [
-        head,
-        *running_pods(name, [where] * number, cpu=cpu, priority=priority, priority_class=cls, created=created, **parts),
-    ]
-
-
-def wants(
-    name: str,
-    number: int,
-    *,
-    cls: str = "high",
-    priority: int = 100,
-    queue: str = "default",
-    cpu: Any = 1,
-    minimum: int | None = None,
-    created: float = 50.0,
-    **parts: Any,
-) -> list[Any]:
-    return gang(
-        name, number, minimum, queue=queue, priority_class=cls, priority=priority, cpu=cpu, created=created, **parts
-    )
-
-
-def victims(decisions: Decisions) -> list[str]:
-    return sorted(eviction.pod for eviction in decisions.evictions)
-
-
-CLASSES = [LOW, HIGH, priority_class("middle", 50)]
-FULL = node("n", cpu=4)
-VICTIMS: dict[str, tuple[list[Any], Any, list[str]]] = {
-    "preempt: the lowest priority first, the last pod of a job first": (
-        [FULL, runs("a", "n", 2), runs("b", "n", 2, cls="middle", priority=50), wants("j", 1)],
-        evicting("preempt"),
-        ["a-w-1"],
-    ),
-    "preempt: not of equal priority": (
-        [FULL, runs("a", "n", 4, cls="high", priority=100), wants("j", 1)],
-        evicting("preempt"),
-        [],
-    ),
-    "preempt: not of another queue": (
-        [FULL, queue("q"), runs("a", "n", 4, queue="q"), wants("j", 1)],
-        evicting("preempt"),
-        [],
-    ),
-    "preempt: a job that never preempts": ([FULL, runs("a", "n", 4), [*wants("j", 1)]], "never", []),
-    "preempt: the younger of two alike jobs gives": (
-        [FULL, runs("a", "n", 2, created=1.0), runs("b", "n", 2, created=2.0), wants("j", 1)],
-        evicting("preempt"),
-        ["b-w-1"],
-    ),
-    "preempt: all that a gang needs, or nothing": (
-        [FULL, runs("a", "n", 2), runs("b", "n", 2, cls="high", priority=100), wants("j", 3)],
-        evicting("preempt"),
-        [],
-    ),
-    "preempt: system-critical pods stay": (
-        [FULL, runs("a", "n", 4, cls="system-node-critical", priority=1), wants("j", 1)],
-        evicting("preempt"),
-        [],
-    ),
-    "reclaim: from the queue above its share, down to it": (
-        [FULL, queue("q"), queue("r"), runs("a", "n", 4, queue="q"), wants("j", 3, queue="r", cls="low", priority=1)],
-        evicting("reclaim"),
-        [],  # r deserves 2 of 4, so a gang of 3 never fits
-    ),
-    "reclaim: two of four": (
-        [FULL, queue("q"), queue("r"), runs("a", "n", 4, queue="q"), wants("j", 2, queue="r", cls="low", priority=1)],
-        evicting("reclaim"),
-        ["a-w-2", "a-w-3"],
-    ),
-    "reclaim: not from a queue that is not reclaimable": (
-        [FULL, queue("q", reclaimable=False), queue("r"), runs("a", "n", 4, queue="q"), wants("j", 2, queue="r")],
-        evicting("reclaim"),
-        [],
-    ),
-    "reclaim: a guarantee stays": (
-        [
-            FULL,
-            queue("q", deserved={"cpu": 1}, guarantee={"cpu": 3}),
-            queue("r", deserved={"cpu": 3}),
-            runs("a", "n", 4, queue="q"),
-            wants("j", 1, queue="r"),
-        ],
-        evicting("reclaim", quota="capacity"),
-        ["a-w-3"],
-    ),
-    "reclaim: nothing below the guarantee": (
-        [
-            FULL,
-            queue("q", deserved={"cpu": 1}, guarantee={"cpu": 3}),
-            queue("r", deserved={"cpu": 3}),
-            runs("a", "n", 3, queue="q"),
-            busy("n", "own", cpu=1),
-            wants("j", 1, queue="r"),
-        ],
-        evicting("reclaim", quota="capacity"),
-        ["own-0"],  # of queue default, which deserves nothing
-    ),
-    "reclaim: a pod that says it may not be preempted stays": (
-        [
-            FULL,
-            queue("q"),
-            queue("r"),
-            runs("a", "n", 4, queue="q", annotations={"volcano.sh/preemptable": "false"}),
-            wants("j", 1, queue="r"),
-        ],
-        evicting("reclaim"),
-        [],
-    ),
-}
-
-
-@pytest.mark.parametrize(("things", "settings", "wanted"), VICTIMS.values(), ids=VICTIMS)
-def test_who_makes_room(things: list[Any], settings: Any, wanted: list[str]) -> None:
-    if settings == "never":
-        settings = evicting("preempt")
-        for thing in things[-1][1:]:
-            thing.spec.preemption_policy = "Never"
-    decisions = schedule(cluster(CLASSES, *things), settings)
-    assert not decisions.violations
-    assert victims(decisions) == wanted
-
-
 def admitted(settings: str, *things: Any) -> list[str]:
     found = schedule(cluster(*things), load_config(settings))
     return sorted(update.key.partition("/")[2] for update in found.pod_groups if update.phase == "Inqueue")
@@ -609,18 +447,6 @@ def test_sla_admits_what_has_waited_only_from_an_earlier_tier() -> None:
     assert admitted(same, node("n", cpu=1), late) == []
 
 
-def test_drf_serves_the_job_with_the_smaller_dominant_share() -> None:
-    things = [
-        node("n", cpu=10, mem="100Gi"),
-        runs("a", "n", 1, cls="", priority=0, cpu=2, mem="1Gi"),  # 2/10
-        runs("b", "n", 1, cls="", priority=0, cpu=1, mem="50Gi"),  # 50/100
-        pod("a-more", "a", cpu=7),
-        pod("b-more", "b", cpu=7),
-    ]
-    settings = config(("priority",), ("drf", "predicates"), actions="allocate")
-    assert list(placed(schedule(cluster(*things), settings))) == ["a-more"]
-
-
 def test_a_gang_counts_its_roles_only_where_the_minimum_covers_them() -> None:
     """minTaskMember 2 + 2 counts with minMember 4, and not with minMember 3."""
     for minimum, bound in ((4, 0), (3, 3)):
@@ -632,49 +458,8 @@ def test_a_gang_counts_its_roles_only_where_the_minimum_covers_them() -> None:
         assert len(decisions.binds) == bound
 
 
-def test_tdm_counts_percent_of_a_budget_up_and_leaves_at_least_what_it_says() -> None:
-    settings = load_config(
-        """
-actions: "allocate, shuffle"
-tiers:
-- plugins:
-  - name: gang
-  - name: tdm
-    arguments: {tdm.revocable-zone.z: "00:00-00:01"}
-- plugins:
-  - name: predicates
-"""
-    )
-    for note, number in (
-        ({"volcano.sh/jdb-max-unavailable": "30%"}, 2),
-        ({"volcano.sh/jdb-min-available": "1"}, 3),
-        ({}, 1),
-    ):
-        head = group("j", phase="Running", annotations=note)
-        pods = running_pods("j", ["n"] * 4, cpu=1, annotations={"volcano.sh/preemptable": "true"})
-        state = cluster(node("n", labels={"volcano.sh/revocable-zone": "z"}), head, pods)
-        assert len(schedule(state, settings, now=START + 3600 * 20).evictions) == number
-
-
 def test_surplus_of_an_elastic_job_comes_after_the_minimum_of_others() -> None:
     things = [node("n", cpu=6), gang("a", 6, 2, created=0.0), gang("b", 2, created=1.0)]
     names = placed(schedule(cluster(*things)))
     assert sum(name.startswith("b-") for name in names) == 2
     assert sum(name.startswith("a-") for name in names) == 4
-
-
-def test_pods_of_a_closing_queue_that_run_stay_and_new_ones_wait() -> None:
-    things = [
-        node("n", cpu=4),
-        queue("q", state="Closing"),
-        runs("a", "n", 1, queue="q", cls="", priority=0),
-        lone_in("q", 0),
-    ]
-    assert not schedule(cluster(*things), PROPORTION).binds
-
-
-def test_a_place_that_was_taken_back_comes_back_to_the_beneficiary() -> None:
-    settings = evicting("preempt")
-    plane = Plane(settings, CLASSES, FULL, runs("a", "n", 4), wants("j", 2))
-    plane.settle()
-    assert plane.running() == {"a": 2, "j": 2}
