@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     workload = next(text for text in _blocks("json") if '"workload"' in text)
     (tmp_path / "workload.jsonl").write_text(workload)
     (tmp_path / "cluster.yaml").write_text(next(text for text in _blocks("yaml") if "gpuModel" in text))
-    config = f"{DEFAULT_TEXT}  - name: deviceshare\n"
+    config = DEFAULT_TEXT
     for name in ("scheduler.conf", "fifo.conf"):
         (tmp_path / name).write_text(config)
     (tmp_path / "easy.conf").write_text(f"{config}  - name: reservation\n")

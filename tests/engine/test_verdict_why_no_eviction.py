@@ -39,7 +39,7 @@ GUARD = """
     ("gang_votes", "guard", "told"),
     [
         (True, "", "no preemption: ns/low has no pods beyond its minimum, 4"),
-        (False, GUARD, "no preemption: 4 of 4 pods that would have to go have run for less than their minimum"),
+        (False, GUARD, "have to go has run for less than their minimum (ns/low-w-0 for 100 s of 600 s)"),
         (True, GUARD, "no preemption: ns/low has no pods beyond its minimum, 4"),
         (False, "", ""),
     ],
