@@ -174,8 +174,8 @@ async def poisoned_events(w: World) -> None:
         ({"kind": "Pod", "namespace": VICTIM, "name": "keeper"}, {"kind": "Node", "name": "quiet-0"})
     ):
         body = {"metadata": {"name": f"e{number}"}, "involvedObject": about, "message": "x", "reason": "R"}
-        if await w.post("events", body) < 300 and about.get("namespace"):
-            w.fault("an event about another namespace's object")
+        if await w.post("events", body) < 300:
+            w.fault("an event about what is not of the namespace")
         newer = {
             "metadata": {"name": f"n{number}"},
             "regarding": about,
@@ -187,8 +187,8 @@ async def poisoned_events(w: World) -> None:
             "reportingController": "c/c",
             "reportingInstance": "i",
         }
-        if await w.post("events", newer, "events.k8s.io/v1") < 300 and about.get("namespace"):
-            w.fault("an event (v1) about another namespace's object")
+        if await w.post("events", newer, "events.k8s.io/v1") < 300:
+            w.fault("an event (v1) about what is not of the namespace")
 
 
 @attack("a queue of others: jobs, flows and templates that name it")

@@ -276,6 +276,11 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
             {"metadata": {"name": "e", "namespace": "a"}, "involvedObject": {"namespace": "b"}},
             'involvedObject.namespace: Invalid value: "b": does not match event.namespace',
         ),
+        (
+            kinds.EVENTS,
+            {"metadata": {"name": "e", "namespace": "a"}, "involvedObject": {"kind": "Node", "name": "n"}},
+            'involvedObject.namespace: Invalid value: "": does not match event.namespace',
+        ),
         (kinds.SERVICE_ACCOUNTS, {"imagePullSecrets": [{}]}, "imagePullSecrets[0].name: Required value"),
         (kinds.CUSTOM_RESOURCE_DEFINITIONS, {}, "spec.group: Required value"),
         (

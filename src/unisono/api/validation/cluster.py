@@ -33,10 +33,16 @@ def validate_node(node: Node, old: Node | None) -> Iterator[FieldError]:
         yield forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
 
 
+_OF_THE_CLUSTER = ("default", "kube-system")
+
+
 def validate_event(event: Event, old: Event | None) -> Iterator[FieldError]:
-    """An event stands in the namespace of its object; those of cluster-scoped objects stand in any."""
-    namespace = event.involved_object.namespace
-    if namespace and event.metadata.namespace and namespace != event.metadata.namespace:
+    """An event stands in the namespace of its object; those of cluster-scoped objects stand in two of the system.
+
+    Who may write in a namespace of users speaks of nodes and queues to nobody.
+    """
+    namespace, own = event.involved_object.namespace or "", event.metadata.namespace
+    if own and own != namespace and (namespace or own not in _OF_THE_CLUSTER):
         yield invalid("involvedObject.namespace", namespace, "does not match event.namespace")
 
 
