@@ -167,8 +167,12 @@ def _identified(pod: Pod, uid: str, placement: Placement) -> Pod:
 
 
 def _settled(pod: Pod) -> Pod:
-    """A pod on a node that is not known has started: the state believes no pod that has not and names such a node."""
-    if not (pod.spec.node_name or "").endswith(within("", _SOMEWHERE)) or pod.status.start_time:
+    """A pod that was given a node counts there from now on, whatever else the member puts on that node meanwhile.
+
+    The state believes no pod that has not started and names a node without room for it; and a member's scheduler takes
+    other nodes than the hub has chosen. What is on its way to a member would count for nothing, and more would be sent.
+    """
+    if not pod.spec.node_name or pod.status.start_time:
         return pod
     started = pod.metadata.creation_timestamp or _LONG_AGO
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, start_time=started))
