@@ -56,7 +56,7 @@ class Told:
     def log(self, prefix: str, text: str) -> None:
         self.logs.append(f"{prefix} | {text}")
 
-    def show(self, views: Sequence[JobView]) -> None:
+    def show(self, views: Sequence[JobView], notes: Sequence[str] = ()) -> None:
         self.shown.set()
 
     def close(self) -> None: ...

@@ -111,6 +111,7 @@ def test_the_first_hour(run: Run, project: Path) -> None:
     # One that hangs: --timeout ends the wait; the job is looked at, and replaced after a question.
     hanging = run("run", "--name", "hanging", "--timeout", "10", "--", "python", "train.py", "hang")
     assert hanging.end() == 124
+    assert "nothing was written by rank 0 for" in "".join(hanging.lines())
     seen = run("status")
     assert seen.end() == 0
     text = "\n".join(seen.lines())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import JOBS, PODS
 from unisono.cli.durations import duration_text
+from unisono.cli.silence import Silence
 from unisono.cli.views import SUCCEEDED, JobView, changes
 from unisono.sdk.events import Event, LogFailed, LogText, Observed, Target
 from unisono.sdk.following import follow
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.1
 REMIND_SECONDS = 60.0
+SILENCE_SECONDS = 5.0
 
 
 class Progress:
@@ -39,6 +41,8 @@ class Progress:
         self._targets, self._reporter = list(targets), reporter
         self._observations: dict[Target, Observation] = {}
         self._steps: dict[Target, dict[str, Steps]] = {}
+        self.silence = Silence()
+        self._notes: dict[str, str] = {}
 
     @property
     def observations(self) -> dict[Target, Observation]:
@@ -59,13 +63,16 @@ class Progress:
         """Follow the targets until all have ended; ``logs`` copies the logs of all their containers."""
         selection = LogSelection(all_containers=True) if logs else None
         events = follow(client, self._targets, until=lambda view: view.ended, logs=selection, pause=REFRESH_SECONDS)
-        reminder = asyncio.create_task(self._remind())
+        tasks = [asyncio.create_task(self._remind())]
+        if logs:
+            tasks.append(asyncio.create_task(self._watch_silence()))
         try:
             async with aclosing(events):
                 async for event in events:
                     await self._tell(client, event)
         finally:
-            reminder.cancel()
+            for task in tasks:
+                task.cancel()
 
     async def _tell(self, client: HttpClient, event: Event) -> None:
         match event:
@@ -73,10 +80,25 @@ class Progress:
                 if self._observe(event):
                     await self._warn_of_limits(client, event)
             case LogText():
+                self.silence.wrote(event.pod.metadata.namespace or "", event.pod.metadata.name)
                 self._count_steps(event)
                 self._reporter.log(_prefix(event), event.text)
             case LogFailed(pod=pod, error=error):
                 self._reporter.line(f"pod/{pod.metadata.name}", f"its log cannot be read: {error.message}")
+
+    async def _watch_silence(self) -> None:
+        """Say which process has stopped to write, as long as it is so; where no live table shows it, once."""
+        while True:
+            await asyncio.sleep(SILENCE_SECONDS)
+            notes = self.silence.notes(self.observations)
+            for pod in notes.keys() - self._notes.keys():
+                self._reporter.remind("silent", notes[pod])
+            if notes or self._notes:
+                self._notes = notes
+                self._show()
+
+    def _show(self) -> None:
+        self._reporter.show(self.views, tuple(self._notes.values()))
 
     async def _remind(self) -> None:
         """Say again what a job waits for, where no live table shows it."""
@@ -98,7 +120,7 @@ class Progress:
         if found is not None:
             view = replace(found.view, progress=slowest(counted.values()))
             self._observations[line.target] = replace(found, view=view)
-            self._reporter.show(self.views)
+            self._show()
 
     async def _warn_of_limits(self, client: HttpClient, event: Observed) -> None:
         """Say once which limits of a job that has started its node does not enforce."""
@@ -120,7 +142,7 @@ class Progress:
         for text in changes(old, new):
             self._reporter.line(new.title, text)
         self._observations[target] = found
-        self._reporter.show(self.views)
+        self._show()
         return new.phase == "Running" and not (old and old.phase == "Running")
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _BAR = 16
 _MOST_JOBS = 12
+_MOST_NOTES = 4
 _COLOURS = {"Running": "green", "Completed": "green", "Pending": "yellow", "Restarting": "yellow"}
 
 
@@ -31,7 +32,7 @@ def step_picture(text: str, done: int, total: int, seconds: float) -> Renderable
     return line
 
 
-def jobs_picture(views: Sequence[JobView], seconds: float) -> RenderableType:
+def jobs_picture(views: Sequence[JobView], seconds: float, notes: Sequence[str] = ()) -> RenderableType:
     """A line for each job, and below those that wait, why; of many jobs those that have not ended come first."""
     ordered = sorted(views, key=lambda view: view.ended)
     table = Table.grid(padding=(0, 2), expand=False)
@@ -51,6 +52,7 @@ def jobs_picture(views: Sequence[JobView], seconds: float) -> RenderableType:
             waiting.append(Text(f"  {view.title} waits: {view.waiting}", no_wrap=True, overflow="ellipsis"))
     if len(ordered) > _MOST_JOBS:
         waiting.append(Text(f"  and {len(ordered) - _MOST_JOBS} more jobs"))
+    waiting += [Text(f"  {note}", style="yellow", no_wrap=True, overflow="ellipsis") for note in notes[:_MOST_NOTES]]
     return Group(table, *waiting)
 
 

@@ -34,8 +34,8 @@ class Reporter(Protocol):
         """What is being set up, as step ``done`` of ``total``; 0 where they are not counted."""
         ...
 
-    def show(self, views: Sequence[JobView]) -> None:
-        """The present state of all jobs."""
+    def show(self, views: Sequence[JobView], notes: Sequence[str] = ()) -> None:
+        """The present state of all jobs, and what is worth knowing besides."""
         ...
 
     def pause(self) -> None:
@@ -72,7 +72,7 @@ class PlainReporter:
     def step(self, text: str, done: int, total: int) -> None:
         """Nothing: lines tell what is set up."""
 
-    def show(self, views: Sequence[JobView]) -> None:
+    def show(self, views: Sequence[JobView], notes: Sequence[str] = ()) -> None:
         """Nothing: the lines tell it all."""
 
     def pause(self) -> None:
@@ -98,6 +98,7 @@ class LiveReporter:
         self._started = time.monotonic()
         self._colours: dict[str, str] = {}
         self._views: Sequence[JobView] = ()
+        self._notes: Sequence[str] = ()
         self._step: tuple[str, int, int] | None = None
         self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._picture)
         self._live.start()
@@ -125,9 +126,9 @@ class LiveReporter:
         self._step = (text, done, total)
         self._live.refresh()
 
-    def show(self, views: Sequence[JobView]) -> None:
+    def show(self, views: Sequence[JobView], notes: Sequence[str] = ()) -> None:
         """Draw these views."""
-        self._views, self._step = tuple(views), None
+        self._views, self._notes, self._step = tuple(views), tuple(notes), None
         self._live.refresh()
 
     def pause(self) -> None:
@@ -148,7 +149,7 @@ class LiveReporter:
         seconds = time.monotonic() - self._started
         if self._step is not None:
             return step_picture(*self._step, seconds)
-        return jobs_picture(self._views, seconds)
+        return jobs_picture(self._views, seconds, self._notes)
 
 
 def reporter(*, json_output: bool) -> Reporter:

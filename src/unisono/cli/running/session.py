@@ -74,6 +74,7 @@ class _State:
     failures: dict[Target, Failure] = field(default_factory=dict)
     received: list[signal.Signals] = field(default_factory=list)
     timed_out: bool = False
+    silence: list[str] = field(default_factory=list)
     private: bool = False
 
 
@@ -155,6 +156,8 @@ async def _in_time(
     except TimeoutError:
         state.timed_out = True
         report.line("run", f"gave up after {request.timeout:g} s; {rest}")
+        for text in state.silence:
+            report.line("run", text)
     except asyncio.CancelledError:
         report.line("run", f"interrupted; {rest if place.private or not _asks(state) else 'the jobs still run'}")
         raise
@@ -186,6 +189,7 @@ async def _submit_and_follow(
             await _find_causes(client, request, place, progress, state)
         finally:
             state.views.update(progress.seen)
+            state.silence = progress.silence.lately(progress.observations) if request.logs else []
 
 
 def _of_program(request: Request, program: Program, place: Place, naming: Naming) -> tuple[Manifest, Naming]:
