@@ -65,6 +65,10 @@ def test_the_fewest_parts_that_find_room(pods, most, room, empty, parts):
     assert number_of_parts(pods, most, room, empty) == parts
 
 
+def test_what_a_user_asks_for_costs_little():
+    assert number_of_parts(2**31, 2**31, ROOM, ROOM) == 1
+
+
 async def hyper(world, name, policy, replicas=1, gang=8, **spec):
     part = {
         "name": "stage",

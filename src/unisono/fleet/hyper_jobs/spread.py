@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, islice
 from typing import Final
 
+from unisono.controllers.hyperjob.split import MOST_PARTS
+
 MOST_SETS: Final = 256
 """Sets of clusters that are tried in turn."""
 
@@ -51,7 +53,7 @@ def number_of_parts(pods: int, most: int, room: Mapping[str, int], empty: Mappin
 
     """
     for places in (room, empty):
-        for parts in range(1, min(most, pods) + 1):
+        for parts in range(1, min(most, pods, MOST_PARTS) + 1):
             size = -(-pods // parts)
             if sum(each // size for each in places.values()) >= parts:
                 return parts
