@@ -199,3 +199,31 @@ def test_a_cordoned_node_and_a_taint_of_another_one() -> None:
     nodes = [node("a", labels={"pool": "a"}, unschedulable=True), node("b", labels={"pool": "b"}, taints=TAINT)]
     verdict = explained("ns/j", GANG, nodes, job)
     assert verdict.changes == (c.Together((c.Uncordon(("a",)), c.AddToleration("team", "a", "NoSchedule"))),)
+
+
+def test_what_is_wrong_with_a_job_itself_comes_before_its_place_in_line() -> None:
+    line = queue("line", fifo=True)
+    big = gang("big", 4, queue="line", cpu=4)
+    short = [group("j", 3, queue="line", created=5.0), pod("j-0", "j", cpu=1), pod("j-1", "j", cpu=1)]
+    verdict = explained("ns/j", GANG, node("a", cpu=4), line, big, short)
+    assert verdict.cause is Cause.TOO_FEW_PODS
+    assert c.Together((c.CreatePods(1), c.PassOver("line"))) in verdict.changes
+    lost = [group("j", 1, queue="line", created=5.0), pod("j-0", "j", cpu=1, selector={"zone": "x"})]
+    verdict = explained("ns/j", GANG, node("a", cpu=4), line, big, lost)
+    assert "zone=x" in verdict.message
+
+
+def test_all_limits_of_a_user_are_named_and_raised() -> None:
+    lab = queue("lab", annotations={USER_LIMITS: "jobs=1,cpu=2"})
+    alice = {"unisono.io/user": "alice"}
+    first = [group("i", queue="lab", phase="Running", annotations=alice), pod("i-0", "i", node="a", cpu=1)]
+    second = group("j", queue="lab", phase="Pending", created=5.0, annotations=alice, resources={"cpu": 2})
+    verdict = explained("ns/j", USERS, node("a", cpu=8), lab, first, second, pod("j-0", "j", cpu=2))
+    assert "1 job in queue lab and has 1; user alice may have 2 cpu in queue lab and has 1" in verdict.message
+    assert verdict.changes == (c.RaiseUserLimits("lab", {"jobs": 1, "cpu": 1000}),)
+
+
+def test_what_kind_of_thing_would_help_is_said_where_nothing_is_known_to() -> None:
+    large = gang("j", 3, cpu=16)
+    verdict = explained("ns/j", GANG, [node(name, cpu=8) for name in "ab"], large)
+    assert verdict.suggestion

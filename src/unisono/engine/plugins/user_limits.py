@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from unisono.api.annotations import USER_LIMITS
@@ -79,16 +79,18 @@ class UserLimitsPlugin(Plugin):
             text = f"annotation {USER_LIMITS} of queue {job.queue.name}: {self.wrong[job.queue.name]}"
             return Refusal(text, Cause.QUEUE_INVALID, event=True)
         line = self._line(job)
-        if JOBS in limits and self.jobs[line] >= limits[JOBS]:
-            return self._refusal(line, JOBS, 1, self.jobs[line], limits[JOBS])
         wanted: dict[str, int] = {}
         if job.min_resources is not None:
             amounts = aligned(job.min_resources, self.session.registry)
             wanted = {self.session.registry.names[row]: int(amounts[row]) for row in amounts.nonzero()[0]}
-        for name, limit in limits.items():
-            if name != JOBS and wanted.get(name, 0) and self.held[line][name] + wanted[name] > limit:
-                return self._refusal(line, name, wanted[name], self.held[line][name], limit)
-        return Vote.ABSTAIN
+        over = [
+            self._refusal(line, name, wanted[name], self.held[line][name], limit)
+            for name, limit in limits.items()
+            if name != JOBS and wanted.get(name, 0) and self.held[line][name] + wanted[name] > limit
+        ]
+        if JOBS in limits and self.jobs[line] >= limits[JOBS]:
+            over.insert(0, self._refusal(line, JOBS, 1, self.jobs[line], limits[JOBS]))
+        return _all_of(over) if over else Vote.ABSTAIN
 
     def enqueued(self, job: JobState) -> None:
         """One job more."""
@@ -105,7 +107,7 @@ class UserLimitsPlugin(Plugin):
         for name, limit in limits.items():
             more = amounts.get(name, 0)
             if name != JOBS and more and self.held[line][name] + more > limit:
-                return self._refusal(line, name, more, self.held[line][name], limit)
+                return _all_of([self._refusal(line, name, more, self.held[line][name], limit)])
         return None
 
     def moved(
@@ -125,10 +127,20 @@ class UserLimitsPlugin(Plugin):
         who = f"namespace {account[:-1]}" if account.endswith("/") else f"user {account}"
         what = plural(limit, "job") if name == JOBS else name
         text = f"{who} may have {_shown(limit, name)} {what} in queue {queue} and has {_shown(have, name)}"
-        text += f"; annotation {USER_LIMITS} of the queue sets that"
         if name == JOBS:  # which are no resource
             return Refusal(text, Cause.OVER_CAPABILITY, event=True, user=True)
         return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True, user=True)
+
+
+def _all_of(refusals: Sequence[Refusal]) -> Refusal:
+    """One refusal that says every limit."""
+    need, have, limit = (dict(ChainMap(*map(dict, each))) for each in zip(*map(_amounts, refusals), strict=True))
+    text = f"{'; '.join(one.message for one in refusals)} (annotation {USER_LIMITS} of the queue)"
+    return Refusal(text, refusals[0].cause, need, have, limit, event=True, user=True)
+
+
+def _amounts(refusal: Refusal) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
+    return refusal.need, refusal.have, refusal.limit
 
 
 def _shown(amount: int, name: str) -> str:

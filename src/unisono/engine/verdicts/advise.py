@@ -30,6 +30,16 @@ _AT_FIRST, _MOST_CHANGES = 2, 4
 """Changes that are looked for before the next job has its turn, and in all."""
 _MOST_COMBINED = 6
 """Ladders of which pairs and triples are tried."""
+_HELP = {
+    Cause.TOO_LARGE: "add nodes large enough for its pods, or let them request less",
+    Cause.NODES_FULL: "wait for other jobs to end, or add nodes that its pods may use",
+    Cause.CLUSTER_OVERCOMMITTED: "wait for other jobs to end, or add nodes that its pods may use",
+    Cause.FILTERS: "add nodes that its pods may use",
+    Cause.OVER_CAPABILITY: "wait for other jobs of the queue to end, or submit to another queue",
+    Cause.OVER_SHARE: "wait for other jobs of the queue to end",
+    Cause.TOPOLOGY: "add nodes to a HyperNode that it may use",
+}
+"""What kind of thing helps against a cause where no change is known to."""
 _NECESSARY = frozenset(
     (
         *(Cause.QUEUE_MISSING, Cause.QUEUE_CLOSED, Cause.GATED, Cause.TOO_FEW_PODS),
@@ -280,8 +290,16 @@ def _first_step(draft: Draft) -> list[str]:
 
 
 def _not_tried(draft: Draft) -> list[str]:
-    texts = [change.text() for change in draft.untried] or [draft.fallback]
+    texts = [change.text() for change in draft.untried] or [draft.fallback or _kind_of_help(draft)]
     return [f"{text} (not tried)" for text in texts if text]
+
+
+def _kind_of_help(draft: Draft) -> str:
+    """What would help in general, where nothing that was tried does."""
+    if draft.first or draft.last:
+        return ""
+    held = [holder.name for holder in draft.verdict.holders[:1] if holder.kind != "Queue"]
+    return f"wait for {held[0]} to end" if held else _HELP.get(draft.verdict.cause, "")
 
 
 def _joined(draft: Draft, texts: list[str]) -> str:

@@ -85,7 +85,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
         if name in refusal.need and refusal.need[name] + refusal.have.get(name, 0) > limit
     }
     if refusal.user:
-        more: list[Change] = [RaiseUserLimits(queue.name, short or {JOBS: 1})]
+        steps = [short, {JOBS: 1, **short}] if short else [{JOBS: 1}]
+        more: list[Change] = [RaiseUserLimits(queue.name, step) for step in steps]
         return [_smaller_gang(job, refusal, short) if short else [], more]
     if not short:
         return []

@@ -43,6 +43,7 @@ ORDER: tuple[CauseOf, ...] = (
     required_nowhere.labels_and_taints,
     required_nowhere.claims,
     too_large_pods.beyond_every_node,
+    queue_state.behind,
     # Limits, first where they are the cluster itself.
     whole_cluster.admitted_jobs,
     queue_limits.refused_admission,

@@ -25,7 +25,7 @@ from unisono.engine.verdicts.unmade_pods import add_unmade_pods
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
-FEW, COST_LIMIT_OF_FEW = 4, 48_000
+FEW, COST_LIMIT_OF_FEW = 8, 48_000
 """The same where only a few jobs wait: then more is looked for, such as changes that help only together."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.engine.changes import AllowReclaim, AllowTier, Change, RaiseCapability, Together
+from unisono.engine.changes import AllowReclaim, AllowTier, Change, PassOver, RaiseCapability, Together
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts import candidates
@@ -26,11 +26,17 @@ def what_else(waiting: Waiting) -> Ladders:
     gated = any(task.gated for task in job.record.pending.values())
     ladders = [
         *(candidates.for_gates(job) if gated else ()),
+        [PassOver(job.queue.name)] if _is_behind(waiting) else [],
         capabilities(waiting),
         wider_domains(cycle, job),
         *candidates.for_kinds(waiting),
     ]
     return [ladder for ladder in ladders if ladder]
+
+
+def _is_behind(waiting: Waiting) -> bool:
+    head = waiting.cycle.heads.get(waiting.job.queue.name)
+    return head is not None and head is not waiting.job
 
 
 def _asked(waiting: Waiting) -> Mapping[str, int]:

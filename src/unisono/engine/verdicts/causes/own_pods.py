@@ -6,6 +6,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.waiting import Waiting
+from unisono.engine.verdicts.what_else import what_else
 
 
 def no_pods_text(number: int) -> str:
@@ -16,7 +17,10 @@ def no_pods_text(number: int) -> str:
 def too_few(waiting: Waiting) -> Draft | None:
     """Its controller, or its maker, has not made enough pods; or a plug-in calls it invalid."""
     job, refusal = waiting.job, waiting.report.invalid
-    if waiting.report.gate is not None or (job.size and refusal is None):
+    gate = waiting.report.gate
+    if gate is not None and (gate.cause is not Cause.NOT_TRIED or not job.size):
+        return None
+    if job.size and refusal is None:
         return None
     if job.size == 0:
         return waiting.simple(Cause.NO_PODS, no_pods_text(job.min_member), "create pods that name this PodGroup")
@@ -29,4 +33,4 @@ def too_few(waiting: Waiting) -> Draft | None:
         have=dict(refusal.have),
         tasks_placeable=job.valid_count,
     )
-    return Draft(verdict, candidates.for_too_few(job, have, need))
+    return Draft(verdict, candidates.for_too_few(job, have, need), besides=what_else(waiting))

@@ -1,17 +1,16 @@
-"""Its queue admits nothing: it is closed, or its place in the tree is wrong."""
+"""Its queue admits nothing: it is closed, its place in the tree is wrong, or another job comes first."""
 
 from __future__ import annotations
 
-from unisono.engine.changes import Change, OpenQueue, PassOver
+from unisono.engine.changes import OpenQueue, PassOver
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.job_holders import holder_of, named
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
 
 _WAYS_OUT = {
     Cause.QUEUE_CLOSED: "submit to another one",
-    Cause.NOT_TRIED: "wait for that job",
     Cause.QUEUE_INVALID: "submit to another queue, or correct this one's place in the tree",
 }
 
@@ -24,18 +23,24 @@ def closed(waiting: Waiting) -> Draft | None:
     message, above = refusal.message, _uppermost(waiting)
     if refusal.cause is Cause.QUEUE_CLOSED and above != waiting.job.queue.name:
         message += f"; it was closed with queue {above}"
-    if refusal.cause is Cause.NOT_TRIED and (head := waiting.cycle.heads.get(waiting.job.queue.name)) is not None:
+    verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
+    if refusal.cause is not Cause.QUEUE_CLOSED:
+        return Draft(verdict, last=_WAYS_OUT[refusal.cause])
+    return Draft(verdict, [[OpenQueue(above)]], last=_WAYS_OUT[refusal.cause], besides=what_else(waiting))
+
+
+def behind(waiting: Waiting) -> Draft | None:
+    """The queue is served in order, and its first job cannot start; nothing else is known to be wrong with this one."""
+    refusal, queue = waiting.report.gate, waiting.job.queue.name
+    if refusal is None or refusal.cause is not Cause.NOT_TRIED:
+        return None
+    message, head = refusal.message, waiting.cycle.heads.get(queue)
+    if head is not None:
         holder = holder_of(head.record)
         who = f"job {named(holder)}" if holder.kind == "Job" else named(holder)
-        message = f"{who} comes first in queue {head.queue.name}, whose dequeueStrategy is fifo, and cannot start yet"
+        message = f"{who} comes first in queue {queue}, whose dequeueStrategy is fifo, and cannot start yet"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
-    ways: dict[Cause, Change] = {
-        Cause.QUEUE_CLOSED: OpenQueue(above),
-        Cause.NOT_TRIED: PassOver(waiting.job.queue.name),
-    }
-    ladders: Ladders = [[ways[refusal.cause]]] if refusal.cause in ways else []
-    besides = what_else(waiting) if ladders else []
-    return Draft(verdict, ladders, last=_WAYS_OUT[refusal.cause], besides=besides)
+    return Draft(verdict, [[PassOver(queue)]], last="wait for that job", besides=what_else(waiting))
 
 
 def _uppermost(waiting: Waiting) -> str:

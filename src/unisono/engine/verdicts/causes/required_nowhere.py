@@ -72,4 +72,6 @@ def _limited(waiting: Waiting) -> bool:
     """A limit, or nodes without room, would be named; else the filters themselves say what they refuse."""
     report = waiting.report
     limit = report.gate or report.quota
-    return (limit is not None and limit.cause in LIMITS) or (report.fit is not None and bool(report.fit.lacking))
+    if limit is not None and limit.cause in (*LIMITS, Cause.NOT_TRIED):
+        return True
+    return report.fit is not None and bool(report.fit.lacking)

@@ -16,7 +16,7 @@ def beyond_every_node(waiting: Waiting) -> Draft | None:
     """Said before any limit: no room in a queue would help."""
     limit = waiting.report.gate or waiting.report.quota
     nodes = waiting.cycle.session.nodes
-    if limit is None or limit.cause not in LIMITS or not nodes.size:
+    if limit is None or limit.cause not in (*LIMITS, Cause.NOT_TRIED) or not nodes.size:
         return None
     if waiting.tools.shortages.lost_devices(waiting.kinds, limit.need):
         return None
