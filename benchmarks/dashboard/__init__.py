@@ -1,0 +1,1 @@
+"""The dashboard before a large cluster: how soon it shows what, and what that costs."""
