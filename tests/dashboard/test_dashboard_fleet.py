@@ -13,7 +13,7 @@ from unisono.api.scheduling import PodGroup
 from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.rows import cards_of
-from unisono.sdk.overview import Found
+from unisono.sdk.overview import used_by_node
 
 GPU = "nvidia.com/gpu"
 
@@ -102,14 +102,13 @@ def pod(on: str, gpus: int, phase: str = "Running", name: str = "p") -> Pod:
     ],
 )
 def test_devices_of_several_models_are_told_apart(nodes: list[Node], rows: list[tuple[str, str, str, str]]) -> None:
-    found = Found("", nodes, [pod("a", 4)], [], [], [])
-    view = overview_view(found, [], [], [], 0.0)
+    view = overview_view(nodes, used_by_node([pod("a", 4)]), [], [], [], 0.0)
     assert [(each.name, each.model, each.used, each.total) for each in view.resources] == rows
 
 
 def test_free_devices_are_counted_by_node() -> None:
-    found = Found("", [node("a", 8), node("b", 8), node("c", 8)], [pod("a", 6)], [], [], [])
-    view = overview_view(found, [], [], [], 0.0)
+    nodes = [node("a", 8), node("b", 8), node("c", 8)]
+    view = overview_view(nodes, used_by_node([pod("a", 6)]), [], [], [], 0.0)
     assert [(each.value, each.count) for each in view.resources[0].holes] == [("8", 2), ("2", 1)]
 
 

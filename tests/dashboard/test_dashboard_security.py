@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import aiohttp
@@ -10,6 +12,8 @@ import pytest
 
 from support.dashboards import Browser, Setting
 from unisono.dashboard.http.guard import SECURITY_HEADERS, hosts_of, refusal
+from unisono.dashboard.live.futures import Turns
+from unisono.errors import ApiError
 
 JOB = "apiVersion=batch.volcano.sh/v1alpha1&kind=Job&namespace={0}&name=only-{0}"
 POD = "apiVersion=v1&kind=Pod&namespace={0}&name=only-{0}-worker-0"
@@ -19,6 +23,7 @@ VIEWS = (
     "/api/views/queues",
     "/api/views/nodes",
     "/api/views/scheduler",
+    "/api/views/fleet",
     f"/api/views/job?{JOB}",
 )
 REF = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "team-b", "name": "only-team-b"}
@@ -30,7 +35,8 @@ ACTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/api/node", {"name": "n1", "cordon": True}),
     ("/api/whatif", {"changes": ""}),
 )
-READS = (*VIEWS, f"/api/logs?{POD}", f"/api/object?{POD}", "/api/session")
+HISTORY = ("/api/history/report", "/api/history/jobs", "/api/history/shares")
+READS = (*VIEWS, *HISTORY, f"/api/logs?{POD}", f"/api/object?{POD}", "/api/session")
 HOST = "127.0.0.1:8000"
 
 
@@ -113,6 +119,25 @@ async def test_objects_and_logs_of_another_namespace_are_refused(two_teams: Sett
     reply = await browser.call("GET", read_path(path))
     assert "forbidden" in reply.text
     assert "containers" not in reply.text
+
+
+@pytest.mark.parametrize("path", HISTORY)
+async def test_the_past_is_asked_of_the_server_and_its_words_are_shown(two_teams: Setting, path: str) -> None:
+    browser = await signed_in(two_teams, await two_teams.viewer())
+    reply = await browser.call("GET", f"{path}?queue=team")
+    if path.endswith("shares"):
+        # What the dashboard has seen itself, of queues, which this viewer may not list.
+        assert (reply.status, reply.json()["lines"]) == (200, [])
+        return
+    # This server keeps no history; with one, tests/history have a table of who sees which rows.
+    assert (reply.status, "no history is kept" in reply.text, "team-b" in reply.text) == (404, True, False)
+
+
+@pytest.mark.parametrize("path", ["/api/history/../version", "/api/history/", "/api/history/x%2F..%2F..%2Fversion"])
+async def test_no_other_path_of_the_server_is_reached_by_the_past(two_teams: Setting, path: str) -> None:
+    browser = await signed_in(two_teams, await two_teams.viewer())
+    reply = await browser.call("GET", path)
+    assert (reply.status, "gitVersion" in reply.text) == (404, False)
 
 
 @pytest.mark.parametrize(("path", "body"), ACTIONS)
@@ -267,3 +292,110 @@ async def test_a_body_that_is_too_large_is_refused(setting: Setting) -> None:
     except aiohttp.ClientConnectionError:
         return  # it does not even listen to the end
     assert reply.status == 413
+
+
+async def test_a_server_that_stops_signs_no_page_out(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.dashboard.http.streams.LOOK_SECONDS", 0.01)
+    browser = setting.browser()
+    await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
+    told = []
+    with suppress(aiohttp.ClientError):
+        async for event, data in browser.events("/api/views/jobs"):
+            told.append(event)
+            if data.get("ready"):
+                stopping = asyncio.create_task(setting.dashboard.stop())
+        await stopping
+    assert "refused" not in told
+
+
+async def test_signing_out_ends_open_views(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.dashboard.http.streams.LOOK_SECONDS", 0.01)
+    browser = setting.browser()
+    await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
+    told = []
+    async for event, data in browser.events("/api/views/jobs"):
+        told.append(event)
+        if data.get("ready"):
+            assert (await browser.call("DELETE", "/api/session")).status == 200
+    assert told[-1] == "refused"
+
+
+# ---- how much they may ask for
+
+
+async def test_views_that_were_left_count_no_more(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.dashboard.http.streams.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("unisono.dashboard.http.app.MOST_STREAMS", 3)
+    browser = setting.browser()
+    await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
+    for letter in "abcdefgh":
+        # As a page does at every key that is pressed in its search.
+        while (await browser.call("GET", f"/api/views/jobs?q={letter}")).status == 429:
+            await asyncio.sleep(0.01)
+
+
+async def test_more_views_than_a_browser_needs_are_refused(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.dashboard.http.app.MOST_STREAMS", 2)
+    browser = setting.browser()
+    await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
+    async with AsyncExitStack() as stack:
+        told = []
+        for _ in range(3):
+            url, headers = f"{browser.url}/api/views/jobs", {"X-Unisono-Key": browser.key}
+            answer = await stack.enter_async_context(setting.session.get(url, headers=headers, cookies=browser.cookies))
+            told.append(answer.status)
+    assert told == [200, 200, 429]
+
+
+async def test_a_user_asks_one_question_at_a_time_and_few_users_wait() -> None:
+    turns, order = Turns(most=2), []
+    goes_on = asyncio.Event()
+
+    async def ask(user: str) -> None:
+        async with turns.taken(user):
+            order.append(user)
+            await goes_on.wait()
+
+    first, second = asyncio.create_task(ask("ann")), asyncio.create_task(ask("bob"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for user, why in (("ann", "one question at a time"), ("bob", "one question"), ("cem", "too many others")):
+        with pytest.raises(ApiError, match=why) as found:
+            async with turns.taken(user):
+                pass
+        assert found.value.code == 429
+    assert order == ["ann"]
+    goes_on.set()
+    await asyncio.gather(first, second)
+    assert order == ["ann", "bob"]
+    async with turns.taken("ann"):
+        pass
+
+
+async def test_a_question_that_failed_is_open_no_more() -> None:
+    turns = Turns()
+    with pytest.raises(ValueError, match="broke"):
+        async with turns.taken("ann"):
+            raise ValueError("broke")
+    async with turns.taken("ann"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "nodes:\n- {name: new, count: 1000000000, cpu: 1}\n",
+        "nodes:\n- {name: new, count: -1, cpu: 1}\n",
+        "a: &a [x]\nb: &b [*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c]\n",
+        "!!python/object/apply:os.system ['true']\n",
+        "- [" * 3000,
+        "kind: Queue\n",
+        "[]",
+        "x: 1\n---\n" * 3000,
+    ],
+)
+async def test_questions_that_would_cost_too_much_or_are_none_are_refused(setting: Setting, changes: str) -> None:
+    browser = setting.browser()
+    await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
+    reply = await browser.call("POST", "/api/whatif", {"changes": changes})
+    assert (reply.status, bool(reply.json()["error"])) == (400, True), reply.text

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from unisono.api.core import Node, Pod
+from unisono.api.core import Lease, Node, Pod
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.topology import HyperNode
 from unisono.api.verdict import Verdict, encode
-from unisono.dashboard.views.nodes import NodeQuery, nodes_view
+from unisono.dashboard.views.nodes import NodeQuery, node_cells, nodes_view
 from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.scheduler import scheduler_view
-from unisono.sdk.overview import Found
+from unisono.dashboard.views.usage import Usage
 
 
 def queue(name: str, parent: str | None = None, used: dict[str, Any] | None = None, **spec: Any) -> Queue:
@@ -108,7 +108,10 @@ PLACES = [switch("s1", 1, "n1"), switch("s0", 1, "n2"), switch("spine", 2, "s0",
 def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> None:
     nodes = [node("n1"), node("n2"), node("n3", unschedulable=True)]
     pods = [pod("a", "n1", "train"), pod("b", "n1", "train"), pod("c", "n1"), pod("d", "gone")]
-    view = nodes_view(Found("", nodes, pods, [], [], []), PLACES, query, 0.0, cordons=True)
+    usage = Usage()
+    for each in pods:
+        usage.note("ADDED", each)
+    view = nodes_view(node_cells(nodes, usage.snapshot(), PLACES), query, cordons=True)
     assert (view.order, view.total) == (names, 3)
     if "n1" in names:
         cell = view.rows["n1"]
@@ -119,7 +122,7 @@ def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> N
         ]
 
 
-LEASES = Found("", [], [], [], [], [])
+LEASES: list[Lease] = []
 METRICS = """# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
 volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} 4.0
 volcano_e2e_scheduling_latency_milliseconds_count 4.0

@@ -50,7 +50,8 @@ apiVersion: batch.volcano.sh/v1alpha1
 kind: Job
 metadata:
   name: j123456789-123456789-123456789-123456789-1234567
-  annotations: {note: "<script>alert(1)</script>"}
+  annotations: {note: "<script>window.owned = 1</script>"}
+  labels: {odd: onload.owned}
 spec:
   queue: narrow
   minAvailable: 1000
@@ -76,6 +77,26 @@ subjects: [{kind: ServiceAccount, name: viewer, namespace: default}]
 """
 
 
+LATER = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: closed-in}
+spec: {weight: 1, capability: {cpu: 10m}}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: later}
+spec:
+  queue: closed-in
+  minAvailable: 2
+  tasks:
+  - name: worker
+    replicas: 2
+    template:
+      spec:
+        containers:
+        - {name: main, image: any, command: [sleep, "600"], resources: {requests: {cpu: 20m}}}
+"""
 PAYLOADS = (
     "<script>window.owned = 1</script>",
     "<img src=x onerror='window.owned = 1'>",
@@ -171,6 +192,10 @@ def test_a_person_finds_out_why_a_gang_waits_and_starts_it(plane: RunningPlane) 
                 the_gang_is_started(page, dashboard)
                 hostile_texts_are_texts(page, dashboard)
                 each_page_can_be_read(page, dashboard)
+                a_prediction_comes_true(page, dashboard, plane)
+                page.set_viewport_size({"width": 400, "height": 700})
+                page.emulate_media(color_scheme="dark")
+                a_crowded_page_stays_in_its_frame(page, dashboard)
             with chromium.tab(browser) as page:
                 a_viewer_is_refused(page, dashboard, viewer)
             with chromium.tab(browser, color_scheme="dark", viewport={"width": 400, "height": 700}) as page:
@@ -237,14 +262,67 @@ def each_page_can_be_read(page: Any, dashboard: chromium.Dashboard) -> None:
         ("/queues?edit=narrow", "spec, as YAML"),
         ("/nodes", "1 node of 1"),
         ("/scheduler", "allocate"),
+        ("/usage?by=job", "default/gang"),
+        ("/fleet", "There is no member that you may see"),
         ("/whatif", "Nothing is changed"),
     ):
         page.goto(dashboard.url + path)
         page.get_by_text(text).first.wait_for()
         is_accessible(page)
-    page.get_by_role("button", name="More nodes").click()
+
+
+def a_prediction_comes_true(page: Any, dashboard: chromium.Dashboard, plane: RunningPlane) -> None:
+    """What the page says of a change is what happens after it: the large gang waits, and starts with the new limit."""
+    unisono("apply", "-f", "-", "--data-dir", str(plane.data_dir), input=LATER)
+    page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/later")
+    page.locator("h1 .state-waiting").wait_for()
+    page.get_by_text("OverCapability").wait_for()
+    page.get_by_role("button", name="Estimate").click()
+    page.get_by_text("not within 4 h").wait_for()
+    page.goto(f"{dashboard.url}/whatif")
+    page.locator("select[name=queue]").select_option("closed-in")
+    page.locator("select[name=field]").select_option("capability")
+    page.locator("input[name=resource]").fill("cpu")
+    page.locator("input[name=value]").fill("1")
+    page.get_by_role("button", name="Change queue").click()
     page.get_by_role("button", name="Simulate").click()
-    page.get_by_text("2 nodes and 0 queues added").wait_for()
+    row = page.get_by_role("row").filter(has_text="default/later")
+    row.get_by_text("now", exact=False).first.wait_for()
+    assert "not within" in row.inner_text()
+    assert "1 job sooner" in page.get_by_role("region", name="Answer").first.inner_text()
+    page.goto(f"{dashboard.url}/queues?edit=closed-in")
+    editor = page.get_by_label("spec, as YAML")
+    editor.fill(editor.input_value().replace("cpu: 10m", "cpu: 1"))
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Queue closed-in was changed.").wait_for()
+    page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/later")
+    page.locator("h1 .state-running").wait_for()
+
+
+def a_crowded_page_stays_in_its_frame(page: Any, dashboard: chromium.Dashboard) -> None:
+    """Long names and a gang of a thousand neither widen a narrow page nor fill it with elements."""
+    key = "j123456789-123456789-123456789-123456789-1234567"
+    for path, text in (
+        (f"/job/batch.volcano.sh%2Fv1alpha1/Job/default/{key}", "0 of 1000 placed"),
+        (f"/jobs?q={key}", key),
+        ("/overview", "What waits, and why"),
+        ("/queues", "narrow"),
+        ("/nodes", "1 node of 1"),
+        ("/usage", "Use by queue"),
+    ):
+        page.goto(dashboard.url + path)
+        page.get_by_text(text).first.wait_for()
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, path
+        assert page.evaluate("document.getElementsByTagName('*').length") < 6000, path
+    page.goto(f"{dashboard.url}/jobs")
+    page.get_by_role("searchbox").wait_for()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "gang":
+            break
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="gang").wait_for()
 
 
 def a_viewer_is_refused(page: Any, dashboard: chromium.Dashboard, viewer: str) -> None:

@@ -155,28 +155,32 @@ class Found:
 
 def overview(found: Found, now: float) -> Overview:
     """The overview of what a server answered at ``now``, seconds since the epoch."""
-    ready = [node for node in found.nodes if _is_ready(node)]
+    ready = [node for node in found.nodes if is_ready(node)]
     open_nodes = [node for node in ready if not node.spec.unschedulable]
-    pods = [pod for pod in found.pods if pod.status.phase not in _ENDED]
+    used = used_by_node(found.pods)
     by_group: dict[str, list[Pod]] = defaultdict(list)
     for pod in found.pods:
         if key := pod_group_of(pod):
             by_group[key].append(pod)
     lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
     return Overview(
-        _components(found, now),
+        components(found.leases, now, found.problem),
         sorted(node.metadata.name for node in open_nodes),
-        sorted(node.metadata.name for node in found.nodes if not _is_ready(node)),
+        sorted(node.metadata.name for node in found.nodes if not is_ready(node)),
         sorted(node.metadata.name for node in ready if node.spec.unschedulable),
-        _node_lines(found.nodes, pods),
-        _resources(open_nodes, pods),
+        [
+            _node_line(node, used.get(node.metadata.name, {}))
+            for node in sorted(found.nodes, key=lambda node: node.metadata.name)
+        ],
+        resources(open_nodes, used),
         queue_views(found.queues, found.groups),
         sorted((line for group, line in lines if _waits(group)), key=lambda line: -line.seconds),
         sorted((line for group, line in lines if not _waits(group)), key=lambda line: line.seconds),
     )
 
 
-def _is_ready(node: Node) -> bool:
+def is_ready(node: Node) -> bool:
+    """Whether a node's condition Ready is true."""
     return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
 
 
@@ -233,48 +237,61 @@ def _seconds(time: str | None) -> float:
         return 0.0
 
 
-def _node_lines(nodes: Iterable[Node], pods: Iterable[Pod]) -> list[NodeLine]:
+def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
+    """What pods that have not ended hold of each node, in engine units, with their number as ``pods``."""
     used: dict[str, dict[str, int]] = defaultdict(dict)
     for pod in pods:
-        if pod.spec.node_name:
-            add(used[pod.spec.node_name], pod_requests(pod.spec))
-    ordered = sorted(nodes, key=lambda node: node.metadata.name)
-    return [_node_line(node, used.get(node.metadata.name, {})) for node in ordered]
+        if pod.spec.node_name and pod.status.phase not in _ENDED:
+            add(used[pod.spec.node_name], {**pod_requests(pod.spec), "pods": 1})
+    return used
 
 
 def _node_line(node: Node, used: Mapping[str, int]) -> NodeLine:
     there = resource_list(node.status.allocatable)
-    devices = [name for name in _ordered(there) if name not in _FIRST]
+    devices = devices_of(there)
 
     def text(name: str) -> str:
         return "/".join(readable({name: amounts.get(name, 0)}).get(name, "0") for amounts in (used, there))
 
-    full = any(there.get(name, 0) <= used.get(name, 0) for name in ("cpu", *devices) if there.get(name, 0))
-    state = "alloc" if full else "mix" if any(used.values()) else "idle"
-    if node.spec.unschedulable:
-        state = "drain"
-    if not _is_ready(node):
-        state = "down"
     shown = ", ".join(f"{name} {text(name)}" for name in devices)
-    return NodeLine(node.metadata.name, state, text("cpu"), text("memory"), shown)
+    return NodeLine(node.metadata.name, node_state(node, there, used), text("cpu"), text("memory"), shown)
 
 
-def _resources(nodes: Sequence[Node], pods: Iterable[Pod]) -> list[Resource]:
-    """Totals and holes of every resource that a node offers."""
+def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) -> str:
+    """A node's state, as `NodeLine` has it.
+
+    Args:
+        node: the node.
+        there: what it has for pods, in engine units.
+        used: what pods hold of it.
+
+    """
+    if not is_ready(node):
+        return "down"
+    if node.spec.unschedulable:
+        return "drain"
+    full = any(there[name] <= used.get(name, 0) for name in ("cpu", *devices_of(there)) if there.get(name, 0))
+    return "alloc" if full else "mix" if any(amount for name, amount in used.items() if name != "pods") else "idle"
+
+
+def devices_of(there: Mapping[str, int]) -> list[str]:
+    """Names of what a node has besides CPU and memory."""
+    return [name for name in _ordered(there) if name not in _FIRST]
+
+
+def resources(nodes: Sequence[Node], used: Mapping[str, Mapping[str, int]]) -> list[Resource]:
+    """Totals and holes of every resource that nodes offer; ``used`` is by name of the node."""
     free = {node.metadata.name: resource_list(node.status.allocatable) for node in nodes}
     total: dict[str, int] = {}
     for amounts in free.values():
         add(total, amounts)
-    used: dict[str, int] = {}
-    for pod in pods:
-        left = free.get(pod.spec.node_name or "")
-        if left is None:
-            continue
-        wanted = {**pod_requests(pod.spec), "pods": 1}
-        add(used, wanted)
-        for name, amount in wanted.items():
-            left[name] = left.get(name, 0) - amount
-    return [_resource(name, used, total, free) for name in _ordered(total) if total[name] > 0]
+    taken: dict[str, int] = {}
+    for name, left in free.items():
+        held = used.get(name, {})
+        add(taken, held)
+        for resource, amount in held.items():
+            left[resource] = left.get(resource, 0) - amount
+    return [_resource(name, taken, total, free) for name in _ordered(total) if total[name] > 0]
 
 
 _FIRST = ("cpu", "memory")
@@ -302,9 +319,11 @@ def _resource(
     return Resource(name, text(used.get(name, 0)), text(total[name]), text(max(left, default=0)), holes)
 
 
-def _components(found: Found, now: float) -> list[Component]:
-    parts = [Component("api server", found.problem)]
-    cycles = trusted(lease for lease in found.leases if SCHEDULER_CYCLES in (lease.metadata.labels or {}))
+def components(leases: Iterable[Lease], now: float, problem: str = "") -> list[Component]:
+    """Parts of the control plane: the API server with what its readiness says, and those that tell it by a Lease."""
+    leases = list(leases)
+    parts = [Component("api server", problem)]
+    cycles = trusted(lease for lease in leases if SCHEDULER_CYCLES in (lease.metadata.labels or {}))
     # Users may write Leases of any name in their own namespaces.
     where = {_SYSTEM, *(lease.metadata.namespace for lease in cycles)}
     served = sorted({tuple(_names(lease)) for lease in cycles} - {()})
@@ -315,7 +334,7 @@ def _components(found: Found, now: float) -> list[Component]:
         parts.append(Component("scheduler", problem, f"for {', '.join(names)}"))
     if not served:
         parts.append(Component("scheduler", "no scheduler has ever told that it is alive"))
-    for lease in sorted(found.leases, key=lambda each: each.metadata.name):
+    for lease in sorted(leases, key=lambda each: each.metadata.name):
         own = not cycles or lease.metadata.namespace in where
         if own and lease.metadata.name.startswith(_COMPONENT) and lease not in cycles:
             parts.append(_elected(lease, now))

@@ -16,13 +16,15 @@ from unisono.dashboard.http.files import HOW_TO_BUILD, File
 from unisono.dashboard.http.guard import KEY_HEADER, SECURITY_HEADERS, refusal
 from unisono.dashboard.http.log_batches import batches
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
-from unisono.dashboard.http.streams import Events, follow
+from unisono.dashboard.http.streams import Events, follow, has_left
 from unisono.dashboard.http.views import UnknownView, page_of
 from unisono.dashboard.live.futures import Turns, futures
 from unisono.dashboard.live.rights import namespaces_of
+from unisono.dashboard.live.samples import shares
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, UnisonoError
 from unisono.history import answers as history_answers
+from unisono.history.series import Series
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
 
@@ -198,7 +200,7 @@ class Dashboard:
     # ---- views
 
     async def _stream(self, request: web.Request, session: Session) -> web.StreamResponse:
-        with _counted(session, self._sessions), self._sessions.looking(session) as world:
+        with _counted(request, session, self._sessions), self._sessions.looking(session) as world:
             try:
                 page = page_of(world, request.match_info["view"], dict(request.query))
             except UnknownView as error:
@@ -213,7 +215,7 @@ class Dashboard:
 
     async def _logs(self, request: web.Request, session: Session) -> web.StreamResponse:
         asked = msgspec.convert(dict(request.query), LogQuery, strict=False)
-        with _counted(session, self._sessions), self._sessions.looking(session) as world:
+        with _counted(request, session, self._sessions), self._sessions.looking(session) as world:
             kind = actions.kind_of(asked.api_version, asked.kind)
             source = batches(world.client, kind, asked.namespace, asked.name, asked.container, asked.tail)
             async with aclosing(source), Events(request) as events:
@@ -221,7 +223,7 @@ class Dashboard:
                     async for batch in source:
                         if not self._sessions.alive(session):
                             break
-                        await (events.send(batch.event, batch.data) if batch.event else events.beat())
+                        await (events.send(batch.event, batch.data) if batch.event else events.look())
             return events.response
 
     async def _what_if(self, request: web.Request, session: Session) -> web.StreamResponse:
@@ -235,6 +237,8 @@ class Dashboard:
         path = f"{history_answers.PATH}/{request.match_info['what']}"
         with self._sessions.looking(session) as world:
             status, _, body = await world.client.request("GET", path, params=dict(request.query))
+            if status == 404 and request.match_info["what"] == "shares":
+                return _json(shares(world.samples, request.query, round(1000 * world.now)))
         if status >= 400:
             told = _status(body)
             return _refused(str(told.get("message") or f"the server answered {status}"), status)
@@ -264,15 +268,18 @@ async def _secured(request: web.Request, response: web.StreamResponse) -> None:
 
 
 @contextmanager
-def _counted(session: Session, sessions: Sessions) -> Iterator[None]:
+def _counted(request: web.Request, session: Session, sessions: Sessions) -> Iterator[None]:
     """Hold one of a session's streams."""
-    if session.streams >= MOST_STREAMS or sessions.streams_of(session.user) >= MOST_STREAMS_OF_ONE:
+    if (
+        sum(not has_left(each) for each in session.streams) >= MOST_STREAMS
+        or sessions.streams_of(session.user) >= MOST_STREAMS_OF_ONE
+    ):
         raise ApiError("too many views are open: close some tabs", code=429, reason="TooManyRequests")
-    session.streams += 1
+    session.streams.append(request)
     try:
         yield
     finally:
-        session.streams -= 1
+        session.streams.remove(request)
 
 
 def _as_yaml(found: dict[str, Any]) -> str:
@@ -288,7 +295,7 @@ def _status(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _json(value: Wire) -> web.Response:
+def _json(value: Wire | Series) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from unisono.dashboard.http.streams import LOOK_SECONDS
 from unisono.dashboard.views.wire import LogLine, Refused
 from unisono.errors import ApiError
 from unisono.sdk.joblogs import follow_logs
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 500
 _MOST_TAIL = 10_000
-_BEAT_SECONDS = 15.0
 # Longer lines are cut for the page; the command line shows all of them.
 _LONGEST = 4096
 _UNREAD_BATCHES = 4
@@ -27,7 +27,7 @@ _UNREAD_BATCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An event for the page; an empty name says only that the server is there."""
+    """An event for the page; an empty name says only that there was nothing for a while."""
 
     event: str
     data: Any = None
@@ -54,7 +54,7 @@ async def batches(
     try:
         while True:
             try:
-                async with asyncio.timeout(_BEAT_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS):
                     got = [await lines.get()]
             except TimeoutError:
                 yield Batch("")

@@ -21,6 +21,8 @@ from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from unisono.kube.kubeconfig import ClusterConfig
 
 _log = LazyLogger(__name__)
@@ -65,7 +67,7 @@ class Session:
         config: how the API server is asked for this viewer.
         namespaces: to look into where the viewer may not look everywhere.
         seen: when it was last used (monotonic seconds).
-        streams: how many are open.
+        streams: requests for views that are open.
         proxied: a proxy has said whose it is, and goes on to do so.
 
     """
@@ -76,7 +78,7 @@ class Session:
     config: ClusterConfig = field(repr=False)
     namespaces: tuple[str, ...] = ()
     seen: float = 0.0
-    streams: int = 0
+    streams: list[web.Request] = field(default_factory=list, repr=False)
     proxied: bool = False
 
     @property
@@ -127,12 +129,15 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._worlds: dict[str, Watched] = {}
         self._keeping: asyncio.Task[None] | None = None
+        self._closed = False
         self._began = clock.monotonic()
 
     async def close(self) -> None:
         """Forget all sessions."""
         if self._keeping is not None:
             self._keeping.cancel()
+        # A page that is told that its server stops shows what it knows; one that is signed out does not.
+        self._closed = True
         self._sessions.clear()
         self._codes.clear()
         for identity in list(self._worlds):
@@ -214,8 +219,8 @@ class Sessions:
         self._sessions.pop(session.cookie, None)
 
     def alive(self, session: Session) -> bool:
-        """Whether the session was not ended."""
-        return session.cookie in self._sessions
+        """Whether the session was not ended; when all end, since the server stops, none is told so."""
+        return self._closed or session.cookie in self._sessions
 
     async def _open(self, config: ClusterConfig, namespaces: tuple[str, ...]) -> Session:
         user = await self._user_of(config)
@@ -249,7 +254,7 @@ class Sessions:
 
     def streams_of(self, user: str) -> int:
         """Open streams of all sessions of a user."""
-        return sum(session.streams for session in self._sessions.values() if session.user == user)
+        return sum(len(session.streams) for session in self._sessions.values() if session.user == user)
 
     def _forget_codes(self) -> None:
         now = self._clock.monotonic()

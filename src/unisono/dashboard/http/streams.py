@@ -18,8 +18,15 @@ from unisono.errors import UnisonoError
 HEARTBEAT_SECONDS = 15.0
 """So long nothing is sent at most: the page knows by it that the server is there."""
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+LOOK_SECONDS = 1.0
+"""How often a stream looks whether its reader has left, while nothing is sent that would tell."""
 # The part of its time that a page may spend on views: one that takes long to make is made less often.
 _MOST_BUSY = 0.2
+
+
+def has_left(request: web.Request) -> bool:
+    """Whether the one who asked is not there any more."""
+    return request.transport is None or request.transport.is_closing()
 
 
 class Events:
@@ -27,6 +34,7 @@ class Events:
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
+        self._sent = 0.0
         self._response = web.StreamResponse(headers=_HEADERS)
 
     async def __aenter__(self) -> Events:
@@ -39,11 +47,23 @@ class Events:
     async def send(self, event: str, data: Any) -> None:
         """Send one event; waits for a slow reader."""
         body = msgspec.json.encode(data)  # has no line ends of its own
-        await self._response.write(b"event: " + event.encode() + b"\ndata: " + body + b"\n\n")
+        await self._write(b"event: " + event.encode() + b"\ndata: " + body + b"\n\n")
 
-    async def beat(self) -> None:
-        """Say that the server is still there."""
-        await self._response.write(b": \n\n")
+    async def look(self) -> None:
+        """See whether the reader is still there, and say that the server is where nothing was sent for long.
+
+        Raises:
+            ConnectionResetError: the reader has left.
+
+        """
+        if has_left(self._request):
+            raise ConnectionResetError("the reader has left")
+        if asyncio.get_running_loop().time() - self._sent >= HEARTBEAT_SECONDS:
+            await self._write(b": \n\n")
+
+    async def _write(self, data: bytes) -> None:
+        await self._response.write(data)
+        self._sent = asyncio.get_running_loop().time()
 
     @property
     def response(self) -> web.StreamResponse:
@@ -57,7 +77,8 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
     sent: dict[str, Any] | None = None
     topics = tuple(page.topics)
     while alive():
-        version = world.signal.version(topics)
+        # Nothing is told when the last list has come, if it is empty: what was so before the view was made counts.
+        version, ready = world.signal.version(topics), world.ready
         began = loop.time()
         try:
             view = msgspec.to_builtins(await page.view())
@@ -74,8 +95,9 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
             await events.send("refused", Refused(error=world.refused.message, code=401))
             return
         await asyncio.sleep(max(page.pause, took / _MOST_BUSY))
-        if not world.ready:
+        if not ready:
+            await events.look()
             continue
-        if not await world.signal.changed(topics, version, HEARTBEAT_SECONDS):
-            await events.beat()
+        while not await world.signal.changed(topics, version, LOOK_SECONDS) and alive():
+            await events.look()
     await events.send("refused", Refused(error="You were signed out: sign in again.", code=401))

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.keys import CONFIG_MAP_NAME, CONFIG_MAP_NAMESPACE
-from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import CONFIG_MAPS, LEASES, NODES, POD_GROUPS, QUEUES
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.rights import may
-from unisono.dashboard.live.world import OVERVIEW_TOPICS, World
+from unisono.dashboard.live.tables import TOPICS
+from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
 from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
 from unisono.dashboard.views.scheduler import scheduler_view
-from unisono.dashboard.views.table import Query, counted, jobs_view
+from unisono.dashboard.views.table import Query, counted
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
@@ -65,11 +66,11 @@ class JobsPage:
 
     def __init__(self, world: World, query: Query) -> None:
         self._world, self._query = world, query
-        self.topics: Collection[str] = ("jobs", "scope")
+        self.topics: Collection[str] = TOPICS
 
     async def view(self) -> Wire:
         """The window that the query asks for."""
-        return jobs_view(self._world.jobs.rows().values(), self._query, ready=self._world.ready)
+        return self._world.tables.view(self._query, ready=self._world.ready)
 
     async def close(self) -> None:
         """Nothing is kept for it."""
@@ -120,15 +121,13 @@ class NodesPage:
     def __init__(self, world: World, query: NodeQuery) -> None:
         self._world, self._query = world, query
         self._rights = Right(world, "patch", NODES)
-        self.topics: Collection[str] = ("scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
+        self.topics: Collection[str] = NODE_TOPICS
 
     async def view(self) -> Wire:
         """The nodes that the query asks for."""
-        world = self._world
-        hyper_nodes, cordons = world.source(HYPER_NODES).items(), await self._rights.held()
-        found, now, ready = world.found(), world.now, world.ready
-        # A thread makes it: other views must not wait for a large cluster's.
-        return await asyncio.to_thread(nodes_view, found, hyper_nodes, self._query, now, cordons=cordons, ready=ready)
+        cordons = await self._rights.held()
+        ready, cells = self._world.ready, await self._world.cells.get()
+        return nodes_view(cells, self._query, cordons=cordons, ready=ready)
 
     async def close(self) -> None:
         """Nothing is kept for it."""
@@ -176,8 +175,8 @@ class SchedulerPage:
             status, body = 503, b""
         text = body.decode(errors="replace") if status == 200 else ""
         configuration = await self._configuration()
-        found, now, ready = world.found(), world.now, world.ready
-        return await asyncio.to_thread(scheduler_view, found, text, now, configuration=configuration, ready=ready)
+        leases, now, ready = world.source(LEASES).items(), world.now, world.ready
+        return await asyncio.to_thread(scheduler_view, leases, text, now, configuration=configuration, ready=ready)
 
     async def _configuration(self) -> str:
         """What an installation's ConfigMap says, or Volcano's; empty where the viewer may not read it, or none is."""

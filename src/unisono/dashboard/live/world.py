@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.jobs import Jobs
 from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
+from unisono.dashboard.live.samples import Samples
 from unisono.dashboard.live.shared import Shared
 from unisono.dashboard.live.signal import Signal
 from unisono.dashboard.live.source import Source
-from unisono.dashboard.views.overview import overview_view, sample
-from unisono.dashboard.views.wire import OverviewView, Sample
+from unisono.dashboard.live.tables import Tables
+from unisono.dashboard.views.nodes import node_cells
+from unisono.dashboard.views.overview import overview_view
+from unisono.dashboard.views.usage import Usage, used_by_node
+from unisono.dashboard.views.wire import NodeCell, OverviewView
 from unisono.errors import ApiError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.lazy_logs import LazyLogger
-from unisono.sdk.overview import Found
 
 if TYPE_CHECKING:
     from unisono.api.base import Object
+    from unisono.api.core import Pod
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
 
@@ -33,13 +36,12 @@ _log = LazyLogger(__name__)
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
 KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 _NO_ROWS = (*_CLUSTER_KINDS, ATTACHED_CLUSTERS)
-OVERVIEW_TOPICS = ("jobs", "scope", "samples", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
+NODE_TOPICS = ("scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
+OVERVIEW_TOPICS = ("jobs", "scope", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 _SAMPLE_SECONDS = 10.0
-# Samples that are kept: an hour.
-_MOST_SAMPLES = 360
 
 
 class World:
@@ -54,9 +56,11 @@ class World:
     Attributes:
         signal: tells changes; topics are names of resources, and keys of rows of jobs.
         jobs: the table of jobs.
-        samples: how much was used, the newest last.
+        tables: windows of it.
+        samples: what queues used since the world began.
         namespaces: that were looked at.
         overview: of the cluster, for all who look at it.
+        cells: all nodes, for all who look at them.
 
     """
 
@@ -65,20 +69,25 @@ class World:
     ) -> None:
         self.client, self.user = client, user
         self.signal = Signal()
-        self.samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
+        self.samples = Samples()
+        self._usage = Usage()
         self._named, self._clock = tuple(namespaces), clock
         self._sources = {kind.resource: Source(client, kind, self._handler(kind)) for kind in KINDS}
         self.jobs = Jobs(self._sources)
+        self.tables = Tables(self.jobs, self.signal)
         self._scoped = asyncio.Event()
         self._refused: ApiError | None = None
         self.namespaces: list[str] = []
         self.overview: Shared[OverviewView] = Shared(self.signal, OVERVIEW_TOPICS, self._overview)
+        self.cells: Shared[list[NodeCell]] = Shared(self.signal, NODE_TOPICS, self._cells)
 
     def _handler(self, kind: Kind[Any]) -> Any:
         def note(event: str, obj: Object, _: Object | None) -> None:
             if kind not in _NO_ROWS and (key := self.jobs.note(kind, event, obj)):
                 self.signal.tell(key)
                 self.signal.tell("jobs")
+            if kind is PODS:
+                self._usage.note(event, cast("Pod", obj))
             self.signal.tell(kind.resource)
 
         return note
@@ -103,6 +112,7 @@ class World:
         except ApiError as error:
             if error.code == 401:
                 self._refused = error
+                self.signal.tell("scope")
             else:
                 _log.warning("dashboard.rights_unknown", error=error.message)
                 return _RETRY_SECONDS
@@ -117,16 +127,25 @@ class World:
         return _RIGHTS_SECONDS
 
     def _overview(self) -> Callable[[], OverviewView]:
-        rows, samples = list(self.jobs.rows().values()), list(self.samples)
-        return partial(overview_view, self.found(), rows, samples, self.hidden(), self.now, ready=self.ready)
+        rows, holders = list(self.jobs.rows().values()), self._usage.snapshot()
+        nodes, leases = self.source(NODES).items(), self.source(LEASES).items()
+        hidden, now, ready = self.hidden(), self.now, self.ready
+
+        def made() -> OverviewView:
+            return overview_view(nodes, used_by_node(holders), leases, rows, hidden, now, ready=ready)
+
+        return made
+
+    def _cells(self) -> Callable[[], list[NodeCell]]:
+        nodes, hyper_nodes = self.source(NODES).items(), self.source(HYPER_NODES).items()
+        return partial(node_cells, nodes, self._usage.snapshot(), hyper_nodes)
 
     async def _sample(self) -> None:
         while True:
             await self._clock.sleep(_SAMPLE_SECONDS)
             if self.ready:
-                waiting = sum(row.state == "waiting" for row in self.jobs.rows().values())
-                self.samples.append(await asyncio.to_thread(sample, self.found(), waiting, self._clock.time()))
-                self.signal.tell("samples")
+                queues, nodes = self.source(QUEUES).items(), self.source(NODES).items()
+                self.samples.take(queues, nodes, round(1000 * self._clock.time()))
 
     @property
     def refused(self) -> ApiError | None:
@@ -159,12 +178,6 @@ class World:
     def hidden(self) -> list[str]:
         """Kinds of the whole cluster that the viewer may not see."""
         return [kind.plural for kind in _CLUSTER_KINDS if not self._sources[kind.resource].scope]
-
-    def found(self) -> Found:
-        """What an overview needs."""
-        groups = self.source(POD_GROUPS).items()
-        nodes, pods, queues = (self.source(kind).items() for kind in (NODES, PODS, QUEUES))
-        return Found("", nodes, pods, queues, groups, self.source(LEASES).items())
 
     @property
     def now(self) -> float:

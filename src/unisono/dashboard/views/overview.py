@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from unisono.api.resources import add, pod_requests, resource_list, to_units
+from unisono.api.resources import to_units
 from unisono.dashboard.views.table import choices
 from unisono.dashboard.views.units import ordered, quantity
 from unisono.dashboard.views.wire import (
@@ -16,21 +17,25 @@ from unisono.dashboard.views.wire import (
     JobRow,
     OverviewView,
     ResourceView,
-    Sample,
     WaitingGroup,
 )
 from unisono.fleet.members.summary import accelerator_type, is_accelerator
-from unisono.sdk.overview import Component, Found, Resource, overview
+from unisono.sdk.overview import Component, Resource, components, is_ready, resources
+
+if TYPE_CHECKING:
+    from unisono.api.core import Lease, Node
 
 _MOST_GROUPS = 50
 _MOST_NODES = 100
-_ENDED = ("Succeeded", "Failed")
+Used = Mapping[str, Mapping[str, int]]
+"""What is held of each node, by resource, in engine units."""
 
 
 def overview_view(
-    found: Found,
+    nodes: Sequence[Node],
+    used: Used,
+    leases: Iterable[Lease],
     rows: Iterable[JobRow],
-    samples: Sequence[Sample],
     hidden: Sequence[str],
     now: float,
     *,
@@ -39,27 +44,27 @@ def overview_view(
     """Everything at one moment.
 
     Args:
-        found: objects that the viewer may see.
+        nodes: that the viewer may see.
+        used: what pods hold of each, in engine units.
+        leases: which tell which parts of the control plane are alive.
         rows: of the jobs.
-        samples: how much was used.
         hidden: kinds that the viewer may not see.
         now: seconds since 1970.
         ready: everything was listed once.
 
     """
-    told = overview(found, now)
     rows = list(rows)
+    ready_nodes = [node for node in nodes if is_ready(node)]
     return OverviewView(
         ready=ready,
-        components=[] if "leases" in hidden else [component_view(each) for each in told.components[1:]],
-        resources=resources(found, told.resources, now),
+        components=[] if "leases" in hidden else [component_view(each) for each in components(leases, now)[1:]],
+        resources=resource_views([node for node in ready_nodes if not node.spec.unschedulable], used),
         groups=waiting_groups(rows),
-        nodes_ready=len(told.ready),
-        nodes_down=told.not_ready[:_MOST_NODES],
-        nodes_cordoned=told.cordoned[:_MOST_NODES],
+        nodes_ready=sum(not node.spec.unschedulable for node in ready_nodes),
+        nodes_down=sorted(node.metadata.name for node in nodes if not is_ready(node))[:_MOST_NODES],
+        nodes_cordoned=sorted(node.metadata.name for node in ready_nodes if node.spec.unschedulable)[:_MOST_NODES],
         states=choices(row.state for row in rows),
         hidden=list(hidden),
-        samples=list(samples),
     )
 
 
@@ -92,19 +97,16 @@ def waiting_groups(rows: Iterable[JobRow]) -> list[WaitingGroup]:
     return sorted(found, key=lambda group: (-group.pods, group.key))[:_MOST_GROUPS]
 
 
-def resources(found: Found, told: Iterable[Resource], now: float) -> list[ResourceView]:
+def resource_views(nodes: Sequence[Node], used: Used) -> list[ResourceView]:
     """Each resource of the nodes that take pods, and below it each model of its devices where there are several."""
-    by_name = {each.name: each for each in told}
-    models: dict[str, set[str]] = defaultdict(set)
-    for node in found.nodes:
-        models[accelerator_type(node.metadata.labels or {})].add(node.metadata.name)
+    by_name = {each.name: each for each in resources(nodes, used)}
+    models: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        models[accelerator_type(node.metadata.labels or {})].append(node)
     of_model = {}
     if len(models) > 1:
-        for model in sorted(models):
-            nodes = [node for node in found.nodes if node.metadata.name in models[model]]
-            pods = [pod for pod in found.pods if pod.spec.node_name in models[model]]
-            alone = overview(Found("", nodes, pods, [], [], []), now).resources
-            of_model[model] = {each.name: each for each in alone if is_accelerator(each.name)}
+        for model, members in sorted(models.items()):
+            of_model[model] = {each.name: each for each in resources(members, used) if is_accelerator(each.name)}
     rows = []
     for name in ordered(by_name):
         rows.append(_resource(by_name[name]))
@@ -112,37 +114,6 @@ def resources(found: Found, told: Iterable[Resource], now: float) -> list[Resour
         if len(with_it) > 1:
             rows += [_resource(each, model or "other") for model, each in with_it.items()]
     return rows
-
-
-def used_parts(found: Found) -> dict[str, float]:
-    """Used part of each resource of all nodes, from 0 to 1."""
-    total: dict[str, int] = {}
-    nodes = set()
-    for node in found.nodes:
-        nodes.add(node.metadata.name)
-        add(total, resource_list(node.status.allocatable))
-    used: dict[str, int] = {}
-    for pod in found.pods:
-        if pod.spec.node_name in nodes and pod.status.phase not in _ENDED:
-            add(used, pod_requests(pod.spec))
-    return {name: part(used.get(name, 0), amount) for name, amount in total.items() if amount and name != "pods"}
-
-
-def sample(found: Found, waiting: int, now: float) -> Sample:
-    """How much is used now: of each resource, and of its largest resource by each queue."""
-    total: dict[str, int] = {}
-    for node in found.nodes:
-        add(total, resource_list(node.status.allocatable))
-    queues = {}
-    for queue in found.queues:
-        if queue.metadata.name != "root":
-            queues[queue.metadata.name] = dominant(resource_list(queue.status.allocated), total)
-    return Sample(time=now, resources=used_parts(found), queues=queues, waiting=waiting)
-
-
-def dominant(amounts: Mapping[str, int], total: Mapping[str, int]) -> float:
-    """The largest of the amounts' parts of the total."""
-    return max((part(amount, total.get(name, 0)) for name, amount in amounts.items()), default=0.0)
 
 
 def _resource(told: Resource, model: str = "") -> ResourceView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import Metric
@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from unisono.api.annotations import SCHEDULER_CYCLES
 from unisono.dashboard.views.overview import component_view
 from unisono.dashboard.views.wire import Fact, SchedulerView, Timing
-from unisono.sdk.overview import Found, overview
+from unisono.sdk.overview import components
 from unisono.sdk.scheduler_health import trusted
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ _TIMES = {
 
 
 def scheduler_view(
-    found: Found, metrics: str, now: float, *, configuration: str = "", ready: bool = True
+    leases: Sequence[Lease], metrics: str, now: float, *, configuration: str = "", ready: bool = True
 ) -> SchedulerView:
     """What is known of the scheduler.
 
     Args:
-        found: what the viewer may see; its Leases tell who is alive.
+        leases: which tell who is alive.
         metrics: in Prometheus' text format; empty where the viewer may not read them, or none are served.
         now: seconds since 1970.
         configuration: text of it, where the viewer may read it.
@@ -40,11 +40,10 @@ def scheduler_view(
 
     """
     families = _families(metrics)
-    alone = Found("", [], [], [], [], found.leases)
     return SchedulerView(
         ready=ready,
-        components=[component_view(each) for each in overview(alone, now).components[1:]],
-        facts=list(_facts(found.leases)),
+        components=[component_view(each) for each in components(leases, now)[1:]],
+        facts=list(_facts(leases)),
         times=timings(families),
         metrics=bool(families),
         violations=_violations(families),

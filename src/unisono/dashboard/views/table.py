@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -59,9 +59,40 @@ _SORTS: dict[str, Callable[[JobRow], Any]] = {
 }
 
 
-def jobs_view(rows: Iterable[JobRow], query: Query, *, ready: bool = True) -> JobsView:
-    """The window of the table that a query asks for; an unknown column sorts by state."""
-    rows = list(rows)
+class Filters(NamedTuple):
+    """What there is to filter by, of all rows."""
+
+    states: list[Choice]
+    queues: list[Choice]
+    namespaces: list[Choice]
+    kinds: list[Choice]
+    causes: list[Choice]
+
+
+def filters_of(rows: Collection[JobRow]) -> Filters:
+    """The choices of each filter."""
+    return Filters(
+        choices(row.state for row in rows),
+        choices(row.queue for row in rows),
+        choices(row.namespace for row in rows),
+        choices(row.kind for row in rows),
+        choices(row.cause for row in rows),
+    )
+
+
+def jobs_view(
+    rows: Collection[JobRow], query: Query, filters: Filters | None = None, *, ready: bool = True
+) -> JobsView:
+    """The window of the table that a query asks for; an unknown column sorts by state.
+
+    Args:
+        rows: all of them.
+        query: what is asked for.
+        filters: of these rows, where they are known.
+        ready: everything was listed once.
+
+    """
+    there = filters or filters_of(rows)
     found = [row for row in rows if _fits(row, query)]
     sort = query.sort.removeprefix("-")
     found.sort(key=lambda row: row.key)  # equal ones keep one order
@@ -74,11 +105,11 @@ def jobs_view(rows: Iterable[JobRow], query: Query, *, ready: bool = True) -> Jo
         offset=offset,
         order=[row.key for row in window],
         rows={row.key: row for row in window},
-        states=choices(row.state for row in rows),
-        queues=choices(row.queue for row in rows),
-        namespaces=choices(row.namespace for row in rows),
-        kinds=choices(row.kind for row in rows),
-        causes=choices(row.cause for row in rows),
+        states=there.states,
+        queues=there.queues,
+        namespaces=there.namespaces,
+        kinds=there.kinds,
+        causes=there.causes,
     )
 
 

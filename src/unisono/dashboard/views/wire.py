@@ -320,15 +320,6 @@ class WaitingGroup(Wire):
     since: float
 
 
-class Sample(Wire):
-    """How much was used at one time, by resource and then by queue; shares from 0 to 1."""
-
-    time: float
-    resources: dict[str, float] = {}
-    queues: dict[str, float] = {}
-    waiting: int = 0
-
-
 class OverviewView(Wire):
     """The cluster at a glance."""
 
@@ -341,7 +332,6 @@ class OverviewView(Wire):
     nodes_cordoned: list[str] = []
     states: list[Choice] = []
     hidden: list[str] = []
-    samples: list[Sample] = []
 
 
 class Share(Wire):

@@ -35,10 +35,11 @@ export function WhatIf() {
         The scheduler's engine runs on a copy of the cluster as you see it, with its default configuration unless you
         give another. Nothing is changed.
       </p>
-      <div class="columns">
-        <Card title="Changes">
-          <AddNodes add={add} />
-          <ChangeQueue add={add} />
+      <Card title="Changes">
+        <div class="columns">
+          <div>
+            <AddNodes add={add} />
+            <ChangeQueue add={add} />
           <form
             class="filters"
             onSubmit={(event) => {
@@ -56,10 +57,12 @@ export function WhatIf() {
               Another configuration
             </button>
           </form>
+          </div>
           <label class="wide">
             Changes: objects to merge or delete, nodes to add, or a scheduler configuration, as YAML
             <textarea rows={10} value={changes} spellcheck={false} onInput={(event) => setChanges(event.currentTarget.value)} />
           </label>
+        </div>
           <p class="actions">
             <button type="button" class="primary" disabled={busy} onClick={() => void ask()}>
               {busy ? "Simulating …" : "Simulate"}
@@ -72,8 +75,7 @@ export function WhatIf() {
             </span>
           </p>
         </Card>
-        <Card title="Answer">{told ? <Answer told={told} /> : <p class="empty">Nothing was asked yet. Without changes it tells when jobs start as it is.</p>}</Card>
-      </div>
+      <Card title="Answer">{told ? <Answer told={told} /> : <p class="empty">Nothing was asked yet. Without changes it tells when jobs start as it is.</p>}</Card>
     </main>
   );
 }
