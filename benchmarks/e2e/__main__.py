@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.e2e import admission, load, raw, report
+from benchmarks.e2e import admission, load, raw, report, volcano
 from benchmarks.e2e.accounts import COMPONENTS, Accounts
 from benchmarks.e2e.processes import Process, Usage, component, cpu_seconds, served, usage_of
 from unisono.api.annotations import CYCLES_LEASE
@@ -40,7 +40,11 @@ def main() -> int:
         nargs="*",
         choices=report.SETUPS,
         default=["definitions"],
-        help="definitions: our kinds and components alone; installed: policies and webhook besides",
+        help="definitions: our kinds and components alone; installed: policies and webhook besides; volcano: Volcano's "
+        "scheduler and controllers on the same definitions and simulated nodes",
+    )
+    parser.add_argument(
+        "--volcano", type=Path, metavar="DIR", help="where vc-scheduler and vc-controller-manager are, for that setup"
     )
     parser.add_argument("--rounds", type=int, default=1, help="how often each setup runs, in turn")
     parser.add_argument("--raw", type=int, default=0, metavar="PODS", help="also measure the server's own limits")
@@ -53,6 +57,8 @@ def main() -> int:
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--write", action="store_true", help="put the results into docs/performance.md")
     options = parser.parse_args()
+    if report.VOLCANO in options.setups and (options.volcano is None or options.kubeconfig is None):
+        parser.error("the setup volcano needs --volcano DIR and --kubeconfig FILE of a Kubernetes API server")
     # Ended from outside, the processes that are measured must end as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="unisono-e2e-") as folder:
@@ -116,7 +122,8 @@ async def _server(kubeconfig: Path | None, folder: Path, *holds: int) -> AsyncIt
     if kubeconfig is not None:
         yield kubeconfig
         return
-    process = Process("API server", ["benchmarks.e2e.server", str(folder), *map(str, holds)], folder / "server.log")
+    words = [sys.executable, "-m", "benchmarks.e2e.server", str(folder), *map(str, holds)]
+    process = Process("API server", words, folder / "server.log")
     try:
         deadline = time.monotonic() + _SERVER_SECONDS
         while not (folder / "kubeconfig").exists():
@@ -163,11 +170,12 @@ async def _run_as(
 ) -> report.Run:
     # As its Deployment says; the account may write no other.
     heartbeat = [f"--heartbeat-lease={accounts.namespace}/{CYCLES_LEASE}"] if accounts.namespace else []
-    parts = [
-        component("controllers", identities["controllers"], folder),
-        component("agent", identities["agent"], folder, "--simulate", str(options.nodes)),
-        component("scheduler", identities["scheduler"], folder, *heartbeat),
-    ]
+    parts = [component("agent", identities["agent"], folder, "--simulate", str(options.nodes))]
+    if setup == report.VOLCANO:
+        parts += volcano.components(options.volcano, options.kubeconfig, folder)
+    else:
+        parts.append(component("controllers", identities["controllers"], folder))
+        parts.append(component("scheduler", identities["scheduler"], folder, *heartbeat))
     namespace = await load.new_namespace(client, "bench-")
     others = {name: int(pid) for name, _, pid in (text.partition("=") for text in options.pid)}
     try:

@@ -97,14 +97,16 @@ def cpu_seconds(pid: int) -> float:
 class Process:
     """One process of the measurement; ``url`` is where its probes and metrics are, empty for none."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path, url: str = "") -> None:
+    probe = "/readyz"
+
+    def __init__(self, name: str, words: Sequence[str], log: Path, url: str = "") -> None:
         self.name, self.url = name, url
         with log.open("ab") as stream:
-            self._child = subprocess.Popen([sys.executable, "-m", *arguments], stdout=stream, stderr=stream)
+            self._child = subprocess.Popen(words, stdout=stream, stderr=stream)
 
     def usage(self) -> Usage:
         """What it cost so far."""
-        return usage_of(self._get("/metrics"))
+        return usage_of(self.get("/metrics"))
 
     async def ready(self) -> None:
         """Wait until the component does its work.
@@ -117,11 +119,13 @@ class Process:
         while time.monotonic() < deadline:
             if self._child.poll() is not None:
                 raise RuntimeError(f"{self.name} ended with {self._child.returncode}")
-            text = await asyncio.to_thread(self._get, "/readyz")
-            if text == "ok" and _LEADS.search(self._get("/metrics")):
+            if await asyncio.to_thread(self._works):
                 return
             await asyncio.sleep(0.1)
         raise RuntimeError(f"{self.name} is not ready after {_PATIENCE:.0f} s")
+
+    def _works(self) -> bool:
+        return self.get(self.probe) == "ok" and _LEADS.search(self.get("/metrics")) is not None
 
     def stop(self) -> None:
         """End it; a process that does not listen is killed."""
@@ -132,7 +136,8 @@ class Process:
             self._child.kill()
             self._child.wait()
 
-    def _get(self, path: str) -> str:
+    def get(self, path: str) -> str:
+        """What it answers under a path; empty when it does not."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=30) as answer:
                 text: str = answer.read().decode()
@@ -153,5 +158,16 @@ def component(name: str, kubeconfig: Path, folder: Path, *arguments: str, elects
     """``unisono NAME`` against the cluster of ``kubeconfig``; ``elects`` is said of those that have an election."""
     listen = f"127.0.0.1:{free_port()}"
     alone = ["--no-leader-elect"] if elects else []
-    words = ["unisono", name, "--kubeconfig", str(kubeconfig), "--listen", listen, *alone, *arguments]
+    words = [
+        sys.executable,
+        "-m",
+        "unisono",
+        name,
+        "--kubeconfig",
+        str(kubeconfig),
+        "--listen",
+        listen,
+        *alone,
+        *arguments,
+    ]
     return Process(name, [*words, "--log-level", "warning"], folder / f"{name}.log", f"http://{listen}")

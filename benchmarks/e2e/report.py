@@ -15,8 +15,8 @@ from benchmarks.e2e.processes import Usage
 from benchmarks.measure import pace
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
-DEFINITIONS, INSTALLED = SETUPS = ("definitions", "installed")
-"""What a cluster has beside the components: our kinds alone, or also policies and the webhook."""
+DEFINITIONS, INSTALLED, VOLCANO = SETUPS = ("definitions", "installed", "volcano")
+"""What a cluster has: our kinds and components alone, also policies and the webhook, or Volcano's components."""
 _WRITES = ("POST", "PATCH", "PUT", "DELETE")
 _VERBS = {
     ("POST", "pods"): "create pod",
@@ -104,8 +104,11 @@ def tables(runs: Sequence[Run], restart: dict[str, float] | None, limits: dict[s
         found += [_speed(runs), _requests(runs), _cost(runs), _by_component(runs)]
         if any(run.served for run in runs):
             found.append(_served(runs))
-        if len({run.setup for run in runs}) > 1:
-            found.append(_ratios(runs))
+        found += [
+            _ratios(runs, base)
+            for base in (DEFINITIONS, VOLCANO)
+            if len({run.setup for run in runs}) > 1 and any(run.setup == base for run in runs)
+        ]
     if restart is not None:
         found.append(_restarted(restart))
     return found
@@ -201,21 +204,21 @@ def _served(runs: Sequence[Run]) -> str:
     return _table(("served per pod", "all", "most often"), rows)
 
 
-def _ratios(runs: Sequence[Run]) -> str:
-    """Each setup against the bare one of the same round: runs that follow each other share what else goes on."""
+def _ratios(runs: Sequence[Run], base: str) -> str:
+    """Each setup against another one of the same round: runs that follow each other share what else goes on."""
     rows = []
     for shape in dict.fromkeys(run.shape for run in runs):
         by_setup = {setup: [run for run in runs if (run.shape, run.setup) == (shape, setup)] for setup in SETUPS}
         for setup, found in by_setup.items():
-            if setup == DEFINITIONS or not found:
+            if setup == base or not found:
                 continue
-            pairs = list(zip(found, by_setup[DEFINITIONS], strict=True))
+            pairs = list(zip(found, by_setup[base], strict=True))
             speed = sorted(run.pods_per_second / bare.pods_per_second for run, bare in pairs)
             cpu = sorted(_server_cpu(run) / _server_cpu(bare) for run, bare in pairs)
             middle = f"{median(speed):.2f} ({speed[0]:.2f} to {speed[-1]:.2f})"
             cost = f"{median(cpu):.2f} ({cpu[0]:.2f} to {cpu[-1]:.2f})"
             rows.append((f"{shape} {setup}", middle, cost, str(len(pairs))))
-    return _table((f"ratio to {DEFINITIONS}", "pods/s", "CPU of the API server", "runs"), rows)
+    return _table((f"ratio to {base}", "pods/s", "CPU of the API server", "runs"), rows)
 
 
 def _server_cpu(run: Run) -> float:
