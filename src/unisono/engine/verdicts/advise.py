@@ -197,7 +197,9 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
     known = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder]
     ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
     before = len(attempt.steps)
-    for ladder in [each for each in attempt.draft.besides if each and each in ladders]:
+    # The API server refuses pods beyond a quota, which no trial sees: without more of it nothing else is enough.
+    alone = attempt.draft.besides if attempt.draft.verdict.cause is not Cause.QUOTA else []
+    for ladder in [each for each in alone if each and each in ladders]:
         found = _together(trials, attempt.key, (ladder,))
         if found is not None:
             attempt.steps.append(_Step(found))
