@@ -62,7 +62,7 @@ def _distance(name: str, other: str) -> int | None:
 def _in_other_domain(name: str, other: str) -> bool:
     """``amd.com/gpu`` and ``nvidia.com/gpu``; not objects of two namespaces, whose names have no dots."""
     (domain, _, last), (known_domain, _, known_last) = name.rpartition("/"), other.rpartition("/")
-    return bool(domain) and "." in known_domain and last == known_last
+    return bool(domain and known_domain) and "." in domain + known_domain and last == known_last
 
 
 def _within(one: str, two: str, edits: int) -> bool:

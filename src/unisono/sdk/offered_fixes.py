@@ -15,7 +15,6 @@ from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import Reader
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
-from unisono.sdk.waiting import SERVED_NAMES
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -26,7 +25,7 @@ _MOST_JOBS = 10
 _NO_GROUP = re.compile(r"PodGroup (\S+), which it names, does not exist(?: \(did you mean (\S+)\?\))?")
 _NO_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found(?: \(did you mean (\S+)\?\))?')
 _CLOSED_QUEUE = re.compile(r"with state `Open`, queue `([^`]+)` status is")
-_UNSERVED = re.compile(r"serves its schedulerName (\S+);")
+_UNSERVED = re.compile(r"serves its schedulerName \S+; jobs and pods of Unisono say schedulerName: (\w+)")
 
 
 async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -> list[Fix]:
@@ -89,8 +88,8 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
     messages = [*(refusal.message for refusal in told.refused[:1]), *(verdict.message for verdict in told.verdicts[:1])]
     yield from for_fields(root, told.empty, told.stalled, messages)
     for text in [*(pod.message for pod in told.pods[:1]), told.unseen]:
-        if _UNSERVED.search(text):
-            yield of_objects.scheduled_by(root, SERVED_NAMES[0])
+        if unserved := _UNSERVED.search(text):
+            yield of_objects.scheduled_by(root, unserved[1])
             break
     refused = _NO_QUEUE.search(told.pods[0].message if told.pods else told.stalled)
     if refused is not None:

@@ -62,7 +62,11 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
 
 
 def _is_refusal(event: dict[str, Any]) -> bool:
-    return event.get("type") == "Warning" and str(event.get("reason") or "").startswith(_FAILED_TO_CREATE)
+    by_reason = str(event.get("reason") or "").startswith(_FAILED_TO_CREATE)
+    by_message = str(event.get("message") or "").startswith(
+        "Error creating: "
+    )  # whatever the kind's controller calls it
+    return event.get("type") == "Warning" and (by_reason or by_message)
 
 
 async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod]) -> list[Refusal]:

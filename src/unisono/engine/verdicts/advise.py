@@ -256,7 +256,7 @@ def _purposeful(trials: Trials, chosen: tuple[list[Change], ...]) -> bool:
 
 
 def _one(steps: list[Change]) -> Change:
-    return steps[0] if len(steps) == 1 else Together(tuple(steps))
+    return steps[0] if len(steps) == 1 else Together(tuple(part for step in steps for part in _parts(step)))
 
 
 def _starts(trials: Trials, key: str, steps: list[Change]) -> bool:

@@ -39,6 +39,7 @@ from unisono.engine.changes import (
     ReleasePort,
     RemoveGates,
     RequestAtMost,
+    Together,
     Uncordon,
     UsePriority,
     UseResource,
@@ -210,13 +211,14 @@ def for_kinds(waiting: Waiting) -> Ladders:
     ladders = uncordoned(cycle, job)
     for task in waiting.samples:
         empty = waiting.tools.capacity.empty(task.pod_class)
+        other = unoffered(cycle, task.pod_class.requests)  # where it would go once it asks for what was meant
         if not empty.per_node:
             ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
             ladders += [
                 [one]
                 for ladder in _unblocked(cycle, task, waiting.missing)
                 for one in ladder[:1]
-                if not isinstance(one, Uncordon)
+                if other or not isinstance(one, Uncordon)
             ]
         ladders.append(_more_nodes(empty, waiting.missing))
     different: Ladders = []
@@ -412,18 +414,28 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
     tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
     taints: Counter[tuple[str, str, str]] = Counter()
+    together: Counter[tuple[tuple[str, str, str], ...]] = Counter()
     roomy = np.flatnonzero(room > 0)
     _, first, numbers = np.unique(nodes.taint_codes[roomy], return_index=True, return_counts=True)
     for at, number in zip(roomy[first].tolist(), numbers.tolist(), strict=True):
         for taint in facts[at].taints:
             if taint.effect in _REPELLING and not is_state(taint):
-                taints[taint.key or "", taint.value or "", taint.effect or ""] += number
+                taints[_named(taint)] += number
+        untolerated = {key for key in map(_named, facts[at].taints) if key not in tolerated and key in taints}
+        if len(untolerated) > 1:
+            together[tuple(sorted(untolerated))] += number
     common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
     ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
+    for wanted, _ in together.most_common(_TAINTS_TRIED):  # nodes with several taints, each of which repels
+        ladders[-1].append(Together(tuple(AddToleration(*taint) for taint in wanted)))
     others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)
     ladders += [[one] for one in others]
     ladders += [labels, *_relaxed(pod_class)]
     return ladders if others or labels else ladders + unselected(pod_class, nodes)
+
+
+def _named(taint: Taint) -> tuple[str, str, str]:
+    return taint.key or "", taint.value or "", taint.effect or ""
 
 
 def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix) -> Vector:

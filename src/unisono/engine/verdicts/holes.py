@@ -22,6 +22,11 @@ def asked_text(need: Mapping[str, int], names: Sequence[str]) -> str:
     return f"{amounts_text({name: need[name] for name in names})} is asked for"
 
 
+def has_text(there: Mapping[str, int], names: Sequence[str]) -> str:
+    """``cpu 8, memory 32Gi``."""
+    return str(there[_PODS]) if list(names) == [_PODS] else amounts_text({name: there[name] for name in names}, "down")
+
+
 def free_text(free: Mapping[str, int], there: Mapping[str, int], names: Sequence[str]) -> str:
     """``cpu 2 of 8, memory 4Gi of 32Gi is free``."""
     if list(names) == [_PODS]:

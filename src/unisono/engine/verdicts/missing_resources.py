@@ -9,6 +9,7 @@ from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 
 _MOST_ALTERNATIVES = 3
+_HUGE_PAGES = "hugepages-"
 
 
 def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
@@ -26,10 +27,15 @@ def unoffered_text(cycle: Cycle, names: Iterable[str]) -> str:
     offered = _offered(cycle)
     told = []
     for name in names:
-        others = [] if meant(cycle, name) else alternatives(cycle, name)
+        others = [] if meant(cycle, name) else alternatives(cycle, name) or _other_pages(name, offered)
         hint = f" (nodes have {listed(tuple(others))})" if others else did_you_mean(name, offered)
         told.append(f"{name}{hint}")
     return f"no node offers {' or '.join(told)}"
+
+
+def _other_pages(name: str, offered: Iterable[str]) -> list[str]:
+    """Huge pages of other sizes: amounts are multiples of a page, so one does not stand for the other."""
+    return [one for one in offered if one.startswith(_HUGE_PAGES)] if name.startswith(_HUGE_PAGES) else []
 
 
 def meant(cycle: Cycle, name: str) -> str:

@@ -19,7 +19,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.demand import Kind, kinds_of
-from unisono.engine.verdicts.holes import asked_text, free_text, largest_hole, never_together
+from unisono.engine.verdicts.holes import asked_text, free_text, has_text, largest_hole, never_together
 from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.lines import place_in_line
@@ -130,7 +130,7 @@ class Shortages:
         empty = self._fitting(job, kinds, nodes.allocatable, usable, "empty")
         if 0 <= empty < wanted - job.ready_count and usable.any():
             fits = _fits(empty + job.ready_count, wanted)
-            parts.append(f"{fits}: {asked} is asked for, and they have {amounts_text(_of(there, short))}")
+            parts.append(f"{fits}: {asked_text(need, short)}, and they have {has_text(there, short)}")
             parts += self._roles(kinds, nodes.allocatable[:, usable], short)
             return Lack("; ".join(parts), _of(free, short), too_large=True), ""
         if any(need[name] > there[name] for name in short):

@@ -96,12 +96,19 @@ def recovery(cycle: Cycle, pod_class: PodClass) -> str:
     return f"see that {plural(len(names), 'node')} {listed(names)} can be used again, or add other nodes"
 
 
+def _meaning(key: str) -> str:
+    domain, _, name = key.partition("/")
+    if name == "agent-not-ready":
+        return f"waiting for the agent of {domain}"
+    return _MEANINGS.get(key, "not to be used at present")
+
+
 def _of_taint(taint: Taint, names: tuple[str, ...], pod_class: PodClass) -> str:
     key, value = taint.key or "", taint.value or ""
     text = taint_text(key, value, taint.effect or "")
     if is_state(taint):
         are = f"{plural(len(names), 'node')} {listed(names)} {'is' if len(names) == 1 else 'are'}"
-        return f"{are} {_MEANINGS.get(key, 'not to be used at present')} (taint {text})"
+        return f"{are} {_meaning(key)} (taint {text})"
     others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
     keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
     told = ""

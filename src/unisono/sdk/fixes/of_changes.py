@@ -42,6 +42,8 @@ _PATCHED = frozenset({"PodGroup"})
 _OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "AllowTier", "UseQueue", "UsePriority"})
 # Of these, those that a PodGroup of scheduling.k8s.io states.
 _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
+# Changes that may be of another object than the job.
+_APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass"})
 _MOST_PODS = 200
 # Labels by which a Job of batch/v1 knows its pods.
 _OF_ONE_JOB = (BATCH_JOB_NAME, "job-name", *JOB_UID_LABELS)
@@ -123,43 +125,36 @@ class Reader:
             case _:
                 return await self._of_owner(change)
 
-    async def _together(self, changes: Sequence[dict[str, Any]]) -> list[Operation]:
-        """One after the other; gates go from the template where the job is created again, and its pods with it."""
-        made = [await self._operations(one) for one in changes]
-        again = any(one.verb == "replace" for each in made for one in each)
-        for at, one in enumerate(changes):
-            if again and one["kind"] == "RemoveGates" and self._owner is not None and self._owner["kind"] != "Pod":
-                made[at] = changed(self._owner, _pods(lambda spec: pod_specs.set_field(spec, "schedulingGates", None)))
-        return [each for one in made for each in one]
-
     # ---- the job itself
 
+    async def _together(self, changes: Sequence[dict[str, Any]]) -> list[Operation]:
+        """All of them; those of the job itself as one, because each would write the same lists anew.
+
+        Gates go from the template where the job is created again, and its pods with it.
+        """
+        own = [one for one in changes if _edit(one) is not None and one["kind"] not in _APART]
+        others = [one for one in changes if one not in own]
+        made = [await self._operations(one) for one in others]
+        edited = await self._edited(own) if own else []
+        again = any(one.verb == "replace" for each in (*made, edited) for one in each)
+        for at, one in enumerate(others):
+            if again and one["kind"] == "RemoveGates" and self._owner is not None and self._owner["kind"] != "Pod":
+                made[at] = changed(self._owner, _pods(lambda spec: pod_specs.set_field(spec, "schedulingGates", None)))
+        return [*(each for one in made for each in one), *edited]
+
     async def _of_owner(self, change: dict[str, Any]) -> list[Operation]:
-        edits: dict[str, Edit] = {
-            "LowerMinAvailable": lambda body: gang_sizes.lower(body, change["to"]),
-            "SetMinResources": lambda body: gang_sizes.set_min_resources(body, to_wire(change["amounts"])),
-            "CreatePods": lambda body: gang_sizes.grow(body, change["count"]),
-            "AllowTier": lambda body: gang_sizes.allow_tier(body, change["tier"]),
-            "UseQueue": lambda body: gang_sizes.use_queue(body, change["queue"]),
-            "UsePriority": lambda body: gang_sizes.use_priority(body, change["priority_class"]),
-            "RequestAtMost": _pods(lambda spec: pod_specs.request_at_most(spec, change["amounts"])),
-            "UseResource": _pods(lambda spec: pod_specs.use_resource(spec, change["name"], change["instead"])),
-            "UseLabel": _pods(lambda spec: pod_specs.use_label(spec, change)),
-            "AddToleration": _pods(lambda spec: pod_specs.tolerate(spec, change)),
-            "RelaxRule": _pods(lambda spec: pod_specs.relax(spec, change["rule"])),
-            "UseClaim": _pods(lambda spec: pod_specs.use_claim(spec, change["of"], change["name"], change["instead"])),
-            "UseStorageClass": _pods(lambda spec: pod_specs.use_storage_class(spec, change["storage_class"])),
-            "SetField": lambda body: pod_specs.set_field(
-                body["spec"], change["field"].partition(".")[2], change["value"]
-            ),
-            "SetPodField": _pods(lambda spec: pod_specs.set_field(spec, change["field"], change["value"])),
-        }
-        edit = edits.get(change["kind"])
+        edit = _edit(change)
         if edit is None or self._owner is None:
             return []
         named = await group_named_in(self._client, self._owner) if change["kind"] in _OF_WORKLOAD_GROUPS else None
         if named is not None:  # it says how many start together, and in which queue
             return changed(named, edit)
+        return await self._edited([change])
+
+    async def _edited(self, changes: Sequence[dict[str, Any]]) -> list[Operation]:
+        """The job with all of these changes."""
+        if self._owner is None:
+            return []
         above = next(
             (one for one in self._owner["metadata"].get("ownerReferences") or () if one.get("controller")), None
         )
@@ -167,11 +162,13 @@ class Reader:
             raise NoSuchField(
                 f"{above['kind']} {above['name']} makes it: change it there, or in the template that it names"
             )
-        if self._owner["kind"] == "PodGroup" and change["kind"] not in _OF_GROUPS:
-            return [each for pod in await self._bare_pods() for each in changed(pod, edit)]
-        return changed(
-            self._owner, edit, at_once=change.get("rule") == "podAntiAffinity" or change["kind"] == "SetField"
-        )
+        if self._owner["kind"] != "PodGroup":
+            at_once = any(one.get("rule") == "podAntiAffinity" or one["kind"] == "SetField" for one in changes)
+            return changed(self._owner, _all_of(changes), at_once=at_once)
+        of_pods = [one for one in changes if one["kind"] not in _OF_GROUPS]
+        pods = await self._bare_pods() if of_pods else []
+        own = changed(self._owner, _all_of([one for one in changes if one not in of_pods]))
+        return [*own, *(each for pod in pods for each in changed(pod, _all_of(of_pods)))]
 
     async def _bare_pods(self) -> list[Raw]:
         """The pods without a node that a user made for the PodGroup."""
@@ -300,6 +297,53 @@ def command(kind: Kind[Any], name: str, uid: str, action: str, namespace: str) -
     made = create(kinds.COMMANDS, f"{action}-{name}".lower(), namespace)
     made.body.update(action=action, target=target)
     return made
+
+
+def _edit(change: Mapping[str, Any]) -> Edit | None:
+    """What a change does to the manifest of the job; None for changes of other objects."""
+    match change["kind"]:
+        case "LowerMinAvailable":
+            return lambda body: gang_sizes.lower(body, change["to"])
+        case "SetMinResources":
+            return lambda body: gang_sizes.set_min_resources(body, to_wire(change["amounts"]))
+        case "CreatePods":
+            return lambda body: gang_sizes.grow(body, change["count"])
+        case "SetField":
+            return lambda body: pod_specs.set_field(body["spec"], change["field"].partition(".")[2], change["value"])
+        case "AllowTier":
+            return lambda body: gang_sizes.allow_tier(body, change["tier"])
+        case "UseQueue":
+            return lambda body: gang_sizes.use_queue(body, change["queue"])
+        case "UsePriority":
+            return lambda body: gang_sizes.use_priority(body, change["priority_class"])
+        case "RequestAtMost":
+            return _pods(lambda spec: pod_specs.request_at_most(spec, change["amounts"]))
+        case "UseResource":
+            return _pods(lambda spec: pod_specs.use_resource(spec, change["name"], change["instead"]))
+        case "UseLabel":
+            return _pods(lambda spec: pod_specs.use_label(spec, change))
+        case "AddToleration":
+            return _pods(lambda spec: pod_specs.tolerate(spec, change))
+        case "RelaxRule":
+            return _pods(lambda spec: pod_specs.relax(spec, change["rule"]))
+        case "UseClaim":
+            return _pods(lambda spec: pod_specs.use_claim(spec, change["of"], change["name"], change["instead"]))
+        case "UseStorageClass":
+            return _pods(lambda spec: pod_specs.use_storage_class(spec, change["storage_class"]))
+        case "SetPodField":
+            return _pods(lambda spec: pod_specs.set_field(spec, change["field"], change["value"]))
+    return None
+
+
+def _all_of(changes: Sequence[dict[str, Any]]) -> Edit:
+    """One edit that makes all of the changes."""
+    edits = [edit for one in changes if (edit := _edit(one)) is not None]
+
+    def edit_all(body: dict[str, Any]) -> None:
+        for edit in edits:
+            edit(body)
+
+    return edit_all
 
 
 def changed(owner: Raw, edit: Edit, *, at_once: bool = False) -> list[Operation]:
