@@ -136,14 +136,17 @@ class Endings:
 
 def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
     """Pods of which it is known how long they run."""
-    index = session.nodes.table.index
+    index, end_of = session.nodes.table.index, estimates.end
     for name, held in session.snapshot.tasks_on.items():
         column = index.get(name)
-        for task in held.values() if column is not None else ():
-            end = 0.0 if column is None or task.status is TaskStatus.RELEASING else estimates.end(task)
-            if column is not None and end:
+        if column is None:
+            continue
+        for task in held.values():
+            if task.status is not TaskStatus.RELEASING and (end := end_of(task)):
                 yield end, column, task.pod_class
     for job in session.active:
+        if not job.places:
+            continue
         for key, (status, column) in job.places.items():
             task = job.record.tasks[key]
             seconds = estimates.seconds(task) if status in _STARTING else 0.0

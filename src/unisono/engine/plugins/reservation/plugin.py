@@ -130,25 +130,29 @@ class ReservationPlugin(Plugin):
         if job is None:
             return None
         heeded = self._heeded(job, pod_class)
-        return ",".join([plan.job.key for plan in heeded]) if heeded else ""
+        if len(heeded) == 1:
+            return heeded[0].job.key
+        return ",".join([plan.job.key for plan in heeded])
 
     def _heeded(self, job: JobState, pod_class: PodClass) -> list[Plan]:
-        """Plans from which pods of the class may take nothing when they are the job's."""
+        """Plans from which pods of the class may take nothing when they are the job's; asked once per waiting job."""
         for plan in self.plans:
             if plan.job.is_ready:
                 self._follow(job)
                 break
         heeded: list[Plan] = []
-        longest = -1.0
+        ends = -1.0
         for plan in self.plans:
             other = plan.job
             if job is other:
                 break  # those behind it in line may not keep anything from it
-            if job.priority > other.priority or job.broken or other.is_ready:
+            if job.priority > other.priority or (job.ready_count and job.broken) or other.is_ready:
                 continue
             if plan.start < inf:
-                longest = self._longest_run(job, pod_class) if longest < 0 else longest
-                if longest and self.session.now + longest <= plan.start:
+                if ends < 0:
+                    longest = self._longest_run(job, pod_class)
+                    ends = self.session.now + longest if longest else inf
+                if ends <= plan.start:
                     continue  # its pods have ended when the gang can start
             heeded.append(plan)
         return heeded

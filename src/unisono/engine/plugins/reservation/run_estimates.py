@@ -21,6 +21,7 @@ class RunEstimates:
     def __init__(self, session: Session, *, learned: bool) -> None:
         self.session = session
         self.learned = learned
+        self._now, self._jobs = session.now, session.snapshot.jobs
 
     def stated(self, task: Task) -> float:
         """Seconds that the pod, or its PodGroup, says it runs at most; 0.0 when neither does."""
@@ -66,14 +67,14 @@ class RunEstimates:
 
     def _stated_end(self, task: Task) -> float:
         """As `end`, by what is stated alone: the same moment from cycle to cycle, until that has come."""
-        job = self.session.snapshot.jobs.get(task.job)
+        job = self._jobs.get(task.job)
         end: float | None = job.derived.get(task) if job is not None else None
         if end is None:
             seconds = self.stated(task)
             end = (task.since or task.created) + seconds if seconds else 0.0
             if job is not None:
                 job.derived[task] = end
-        return max(end, self.session.now) if end else 0.0
+        return (end if end > self._now else self._now) if end else 0.0
 
 
 def _seconds(text: str) -> float:

@@ -29,11 +29,15 @@ class StarvedGangs:
         self._heap: list[tuple[_Place, JobState, list[Task]]] = []
         self._first: list[tuple[JobState, list[Task]]] = []
         now, setbacks = session.now, session.snapshot.setbacks
+        open_queues = {name for name, queue in session.queues.items() if queue.open}
+        heap = self._heap
         for job in session.active if after < inf else ():
             since, tasks = job.record.derived.get(_KNOWN) or _needs(job)
-            if tasks and now - since >= after and job.queue.open and job.key not in setbacks:  # those may never start
-                self._heap.append(((-job.priority, since, job.key), job, tasks))
-        heapq.heapify(self._heap)
+            if tasks and now - since >= after and job.queue.name in open_queues:
+                heap.append(((-job.priority, since, job.key), job, tasks))
+        if setbacks:  # those may never start
+            heap[:] = [entry for entry in heap if entry[1].key not in setbacks]
+        heapq.heapify(heap)
 
     def __bool__(self) -> bool:
         return bool(self._heap or self._first)
