@@ -16,6 +16,7 @@ from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.service_order.attained import Attained
 from unisono.engine.plugins.service_order.plugin import ServiceOrderPlugin
+from unisono.engine.plugins.service_order.service import Levels
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 
@@ -114,10 +115,61 @@ def test_earlier_attempts_count() -> None:
 
 
 @pytest.mark.parametrize(
+    ("levels", "service", "level"),
+    [
+        (Levels((100.0, 1000.0)), 0.0, 0),
+        (Levels((100.0, 1000.0)), 99.0, 0),
+        (Levels((100.0, 1000.0)), 100.0, 1),
+        (Levels((100.0, 1000.0)), 1e9, 2),
+        (Levels((100.0,), 4.0), 399.0, 1),
+        (Levels((100.0,), 4.0), 400.0, 2),
+        (Levels((100.0,), 4.0), 1600.0, 3),
+    ],
+)
+def test_levels_end_where_the_next_begins(levels: Levels, service: float, level: int) -> None:
+    assert levels.of(service) == level
+
+
+def spread(name: str, since: float, nodes: int) -> list[Any]:
+    """A job of 4 GPUs on each node that has run since so many seconds before now."""
+    head, *pods = build.gang(name, nodes, gpu=4, cpu=1, created=NOW - since - build.START)
+    placed_pods = [
+        build.pod(f"{name}-w-{at}", name, node=f"n{at:03}", gpu=4, cpu=1, created=NOW - since - build.START)
+        for at in range(len(pods))
+    ]
+    return [head, *placed_pods]
+
+
+@pytest.mark.parametrize(
+    ("wide", "share", "evicted"),
+    [(2, 1.0, False), (2, 0.5, True), (2, 0.0, True), (1, 1.0, True)],
+)
+def test_wide_jobs_that_came_first_keep_a_share(wide: int, share: float, evicted: bool) -> None:
+    """The job has had enough for the level; it keeps its places when it is wide and within the share."""
+    others = [build.node(f"n{at:03}", cpu=64, gpu=4) for at in range(wide)]
+    state = build.cluster(others, spread("old", 50_000, wide), waiting("new", 4))
+    decisions = decide(state, config(levels=[3600], wideLevel=1, wideShare=share))
+    assert bool(decisions.evictions) == evicted
+
+
+def test_of_the_wide_jobs_the_oldest_come_first() -> None:
+    """Only one of the two has room in the share, so the younger one makes room."""
+    older, younger = spread("older", 60_000, 2), spread("younger", 50_000, 2)
+    for pod in younger[1:]:
+        pod.spec.node_name = f"n{int(pod.metadata.name[-1]) + 2:03}"
+    state = build.cluster(build.nodes(4, cpu=64, gpu=4), older, younger, waiting("new", 4))
+    decisions = decide(state, config(levels=[3600], wideLevel=1, wideShare=0.5))
+    assert {one.pod.split("-")[0] for one in decisions.evictions} == {"younger"}
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"service-order.by": "luck"}, "service-order.by must be one of"),
         ({"service-order.levelFactor": 1.0}, "service-order.firstLevel must be above 0"),
+        ({"service-order.levels": [100, 100]}, "service-order.levels must be numbers above 0 that grow"),
+        ({"service-order.levels": ["1h"]}, "service-order.levels must be numbers above 0 that grow"),
+        ({"service-order.wideShare": 1.5}, "service-order.wideShare must be from 0 to 1"),
     ],
 )
 def test_arguments_out_of_place_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -1,21 +1,22 @@
 """service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
 
 Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
-with levels as in Tiresias (NSDI 2019), and jobs of few GPUs
-first within a level. Shortest remaining time and service (SRTF, SRSF) go by run times that users
-state, or that earlier runs show. *Service* is run time times GPUs.
+with levels as in Tiresias (NSDI 2019), and jobs of few GPUs first within a level. New small jobs would pass wide ones
+by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the cluster first.
+Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show. *Service*
+is run time times GPUs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import floor, inf, log
+from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Key, Purpose, Reach
@@ -24,6 +25,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.plugins.service_order.attained import Attained
+from unisono.engine.plugins.service_order.service import Levels, capacity_of, size_of
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,9 +38,24 @@ _BY = Argument(
 _LEARN = Argument(
     "service-order.learnRunTimes", "bool", False, "expect jobs to run as long as the last two of their kind"
 )
-_FIRST = Argument("service-order.firstLevel", "float", 36000.0, "GPU-seconds of the first level of attained service")
+_LEVELS = Argument(
+    "service-order.levels",
+    "list",
+    [7200, 18000, 36000, 90000, 180000, 432000, 2520000, 16920000],
+    "GPU-seconds at which levels of attained service end",
+)
+_WIDE_LEVEL = Argument(
+    "service-order.wideLevel",
+    "int",
+    6,
+    "from this level on, jobs that need several nodes come before all others, the oldest first; -1: none do",
+)
+_WIDE_SHARE = Argument("service-order.wideShare", "float", 0.5, "share of the cluster that such jobs may hold so")
+_FIRST = Argument(
+    "service-order.firstLevel", "float", 36000.0, "GPU-seconds of the first level, in place of the list of levels"
+)
 _FACTOR = Argument(
-    "service-order.levelFactor", "float", 4.0, "each level reaches so many times as far as the one before"
+    "service-order.levelFactor", "float", 4.0, "each level reaches so many times as far, in place of the list of levels"
 )
 _PREEMPT = Argument("service-order.preempt", "bool", True, "jobs that come later are evicted; false: they only wait")
 
@@ -51,18 +68,31 @@ class ServiceOrderPlugin(Plugin):
 
     name = "service-order"
     order_reach = Reach.ROW
-    known_arguments = (_BY, _LEARN, _FIRST, _FACTOR, _PREEMPT)
+    known_arguments = (_BY, _LEARN, _LEVELS, _WIDE_LEVEL, _WIDE_SHARE, _FIRST, _FACTOR, _PREEMPT)
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)
         self.by = str(argument_value(_BY, self.arguments))
         if self.by not in _RULES:
             raise ConfigError(f"{_BY.key} must be one of {', '.join(_RULES)}, not {self.by}")
-        self.first = float(argument_value(_FIRST, self.arguments))
-        self.factor = float(argument_value(_FACTOR, self.arguments))
-        if self.first <= 0 or self.factor <= 1:
-            raise ConfigError(f"{_FIRST.key} must be above 0 and {_FACTOR.key} above 1")
+        self.levels = self._read_levels()
+        self.wide_level = int(argument_value(_WIDE_LEVEL, self.arguments))
+        self.wide_share = float(argument_value(_WIDE_SHARE, self.arguments))
+        if not 0 <= self.wide_share <= 1:
+            raise ConfigError(f"{_WIDE_SHARE.key} must be from 0 to 1")
         self.preempt = bool(argument_value(_PREEMPT, self.arguments)) and self.by != "time"
+
+    def _read_levels(self) -> Levels:
+        if _FIRST.key in self.arguments or _FACTOR.key in self.arguments:
+            first, factor = (float(argument_value(argument, self.arguments)) for argument in (_FIRST, _FACTOR))
+            if first <= 0 or factor <= 1:
+                raise ConfigError(f"{_FIRST.key} must be above 0 and {_FACTOR.key} above 1")
+            return Levels((first,), factor)
+        ends = argument_value(_LEVELS, self.arguments)
+        numbers = all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends)
+        if not numbers or any(low >= high for low, high in pairwise((0, *ends))):
+            raise ConfigError(f"{_LEVELS.key} must be numbers above 0 that grow, not {ends}")
+        return Levels([float(end) for end in ends])
 
     def open(self, session: Session) -> None:
         """Take note of who runs."""
@@ -82,17 +112,36 @@ class ServiceOrderPlugin(Plugin):
         return found
 
     def _key(self, job: JobState) -> tuple[float, float]:
-        ran = self.attained.seconds(job, self.session.now)
         if self.by == "attained-service":
-            gpus = _gpus(job)
-            service = ran * gpus
-            level = floor(log(service / self.first, self.factor)) + 1 if service >= self.first else 0
-            return level, gpus
+            place = self._wide.get(job.key)
+            return (-1, place) if place is not None else (self._level(job), size_of(job)[0])
         seconds = max((self.estimates.seconds(task) for task in job.record.tasks.values()), default=0.0)
         if not seconds:
             return inf, 0.0
-        left = seconds if self.by == "time" else max(seconds - ran, 0.0)
-        return left * _gpus(job) if self.by == "remaining-service" else left, 0.0
+        left = seconds if self.by == "time" else max(seconds - self.attained.seconds(job, self.session.now), 0.0)
+        return left * size_of(job)[0] if self.by == "remaining-service" else left, 0.0
+
+    def _level(self, job: JobState) -> int:
+        return self.levels.of(self.attained.seconds(job, self.session.now) * size_of(job)[0])
+
+    @cached_property
+    def _wide(self) -> dict[str, int]:
+        """Place in line of the jobs that come before all others, as far as the share reaches: the oldest wide ones.
+
+        Jobs with GPUs and jobs without are counted apart.
+        """
+        if not self.wide_share or self.wide_level < 0:
+            return {}
+        found: dict[str, int] = {}
+        totals = {gpus: capacity_of(self.session, gpus=gpus) for gpus in (True, False)}
+        room = {gpus: self.wide_share * total for gpus, (total, _) in totals.items()}
+        for job in sorted(filter(_wants, self.session.jobs), key=lambda job: (job.created, job.key)):
+            size, gpus = size_of(job)
+            if size > totals[gpus][1] and self._level(job) >= self.wide_level:
+                room[gpus] -= size
+                if room[gpus] >= 0:
+                    found[job.key] = len(found)
+        return found
 
     # ---- who makes room
 
@@ -121,12 +170,7 @@ class ServiceOrderPlugin(Plugin):
         return job is not None and bool(key < self.job_key(job))
 
 
-def _gpus(job: JobState) -> float:
-    """GPUs of all its pods, parts counted as such; cores where it asks for none."""
-    gpus = cores = 0.0
-    for task in job.record.tasks.values():
-        asked = task.pod_class.requests
-        gpus += asked.get(NVIDIA_GPU, 0) / 1000
-        gpus += asked.get(GPU_MILLI, 0) / 1_000_000 * max(asked.get(GPU_COUNT, 0) / 1000, 1)
-        cores += asked.get("cpu", 0) / 1000
-    return gpus or max(cores, 1.0)
+def _wants(job: JobState) -> bool:
+    """It waits, or holds what it needs."""
+    counts = job.record.counts
+    return bool(job.record.pending) or any(counts[status] for status in _RUNNING)
