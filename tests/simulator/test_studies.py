@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,14 +17,17 @@ from click.testing import CliRunner
 
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate
 from unisono.cli.main import cli
+from unisono.cli.simulating.on_cluster import on_pods
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.studies.compare import compare, compare_jobs
 from unisono.simulator.studies.intervals import interval, student
 from unisono.simulator.studies.report import page
 from unisono.simulator.studies.results import read_results
+from unisono.simulator.studies.shipped import ship, simulate_shipped
 from unisono.simulator.studies.svg import Line, plot
 from unisono.simulator.studies.sweep import key_of, on_processes, points, sweep
+from unisono.simulator.studies.sweep import simulate as simulate_point
 from unisono.simulator.workload import native
 from unisono.simulator.world.records import job_record
 
@@ -124,6 +131,48 @@ def test_processes_give_the_same_bytes(inputs: tuple[Path, Path, list[Path | Non
     sweep(todo, one)
     sweep(todo, other, processes=2)
     assert other.read_bytes() == one.read_bytes()
+
+
+def test_runs_travel_with_their_files(inputs: tuple[Path, Path, list[Path | None]]) -> None:
+    """Where the paths mean nothing, the bytes are the same: files of one name in two folders are told apart."""
+    workload, where, configs = inputs
+    twin = where.parent / "twin" / where.name
+    twin.parent.mkdir()
+    twin.write_text("nodes: [{name: gpu, count: 5, cpu: 16, memory: 64Gi, gpus: 4}]")
+    todo = points([workload], [where, twin], [None, *configs], [1])
+    here = [simulate_point(point) for point in todo]
+    shipped = pickle.loads(pickle.dumps(ship(todo)))  # as the SDK sends them
+    shutil.rmtree(where.parent)
+    assert [simulate_shipped(one) for one in shipped] == here
+    assert len(set(here)) == len(here)
+
+
+def test_a_sweep_goes_out_as_jobs_of_pods(
+    inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster the files travel; jobs of so many pods make 16 runs each, and results come in order."""
+    workload, where, configs = inputs
+    todo = points([workload], [where], configs, range(20))
+    asked: list[dict[str, Any]] = []
+
+    def spread(function: Any, items: Sequence[Any], **options: Any) -> list[Any]:
+        asked.append({"runs": len(items), "function": function.__name__, **options})
+        return [function(item) for item in items]
+
+    monkeypatch.setattr("unisono.sdk.map", spread)
+    lines: dict[bool, list[tuple[int, bytes]]] = {}
+    for local in (False, True):
+        client: Any = SimpleNamespace(endpoint=lambda: SimpleNamespace(local=local))  # noqa: B023
+        lines[local] = list(on_pods(client, todo, workers=2, image="unisono:x", queue="night"))
+    assert lines[True] == lines[False]
+    assert [number for number, _ in lines[True]] == list(range(len(todo)))
+    assert [(one["runs"], one["workers"], one["function"]) for one in asked] == [
+        (32, 2, "simulate_shipped"),
+        (8, 2, "simulate_shipped"),
+        (32, 2, "simulate"),
+        (8, 2, "simulate"),
+    ]
+    assert {(one["queue"], one.get("image")) for one in asked} == {("night", "unisono:x"), ("night", None)}
 
 
 def test_sweep_and_compare_on_the_command_line(inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path) -> None:

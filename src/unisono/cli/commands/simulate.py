@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -241,6 +242,13 @@ def report(
 @click.option("--seeds", default="0", show_default=True, help="Such as 0-9 or 1,5,7.")
 @_world_options
 @click.option("--processes", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
+@click.option(
+    "--on",
+    metavar="WHERE",
+    help="Run as pods of a cluster (a kubeconfig), or of a control plane here (its data directory, or this-machine).",
+)
+@click.option("--image", help="Container image with Unisono, for pods of a cluster.  [default: unisono:VERSION]")
+@click.option("--queue", default="default", show_default=True, help="Queue of the pods.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The result file.")
 def sweep(
     workloads: tuple[Path, ...],
@@ -248,10 +256,16 @@ def sweep(
     configs: tuple[Path, ...],
     seeds: str,
     processes: int | None,
+    on: str | None,
+    image: str | None,
+    queue: str,
     out: Path,
     **options: Any,
 ) -> None:
-    """Run all combinations of workloads, clusters, configurations and seeds; a stopped sweep goes on where it was."""
+    """Run all combinations of workloads, clusters, configurations and seeds; a stopped sweep goes on where it was.
+
+    With --on the runs go out as jobs of pods with one CPU each, --processes pods at a time.
+    """
     import os
 
     from unisono.cli.simulating.bar import progress_bar
@@ -262,7 +276,14 @@ def sweep(
     todo = points(workloads, clusters, configs, _seeds(seeds), form=form, limit=limit, settings=options)
     cores = processes or len(os.sched_getaffinity(0))
     with progress_bar("runs") as tell:
-        ran = run_all(todo, out, processes=cores, progress=tell)
+        if on is None:
+            ran = run_all(todo, out, processes=cores, progress=tell)
+        else:
+            from unisono.cli.simulating.on_cluster import client_of, on_pods
+
+            with client_of(on) as client:
+                pods = partial(on_pods, client, workers=cores, image=image, queue=queue)
+                ran = run_all(todo, out, progress=tell, run_all=pods)
     click.echo(f"Wrote {len(todo)} results to {out}; {ran} were run now.")
 
 
