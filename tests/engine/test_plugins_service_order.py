@@ -84,9 +84,11 @@ def test_jobs_that_come_later_make_room() -> None:
     assert decide(state, config(preempt=False)).evictions == []
 
 
-def test_jobs_of_one_level_do_not_disturb_each_other() -> None:
-    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("young", 100, 4), waiting("new", 4))
-    assert decide(state, config(firstLevel=3600.0)).evictions == []
+@pytest.mark.parametrize(("created", "evicted"), [(99_950.0, False), (0.0, True)])
+def test_within_a_level_only_older_jobs_take_places(created: float, evicted: bool) -> None:
+    """A job that comes leaves those of its level alone; one that lost its place before they came gets it back."""
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("young", 100, 4), waiting("other", 4, created=created))
+    assert bool(decide(state, config(firstLevel=3600.0)).evictions) == evicted
 
 
 def test_who_has_least_left_stays() -> None:

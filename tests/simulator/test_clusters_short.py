@@ -16,7 +16,7 @@ topology:
 - {name: leaf, size: 2}
 - {name: spine, size: 2}
 queues:
-- {name: research, weight: 3, capability: {nvidia.com/gpu: 16}}
+- {name: research, weight: 3, dequeueStrategy: fifo, capability: {nvidia.com/gpu: 16}}
 """
 
 
@@ -27,6 +27,7 @@ def test_nodes_topology_prices_and_queues_are_read() -> None:
     assert cluster.paths["gpu-3"] == ("leaf-1", "spine-0")
     assert cluster.prices["gpu-0"] == 30.5
     assert cluster.queues[0].spec.weight == 3
+    assert cluster.queues[0].spec.dequeue_strategy == "fifo"
     tiers = {each.metadata.name: each.spec.tier for each in cluster.hyper_nodes}
     assert tiers["leaf-0"] == 1
     assert tiers["spine-1"] == 2

@@ -43,9 +43,19 @@ def on_pods(
     local = client.endpoint().local
     for first in range(0, len(todo), workers * _RUNS_PER_POD):
         some = todo[first : first + workers * _RUNS_PER_POD]
-        options = {"workers": min(workers, len(some)), "cpu": 1, "name": "sweep", "queue": queue, "client": client}
+        pods = min(workers, len(some))
         if local:
-            lines = spread(simulate, some, **options)
+            lines = spread(simulate, some, workers=pods, cpu=1, name="sweep", queue=queue, client=client)
         else:
-            lines = spread(simulate_shipped, ship(some), image=image or f"unisono:{__version__}", **options)
+            wanted = image or f"unisono:{__version__}"
+            lines = spread(
+                simulate_shipped,
+                ship(some),
+                workers=pods,
+                cpu=1,
+                name="sweep",
+                queue=queue,
+                image=wanted,
+                client=client,
+            )
         yield from enumerate(lines, start=first)

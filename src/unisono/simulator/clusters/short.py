@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -64,6 +64,7 @@ class QueueGroup(_Strict):
     capability: dict[str, Quantity] | None = None
     deserved: dict[str, Quantity] | None = None
     guarantee: dict[str, Quantity] | None = None
+    dequeue_strategy: Literal["fifo", "traverse"] | None = None
 
 
 class Description(_Strict):
@@ -175,4 +176,5 @@ def _queue(group: QueueGroup) -> Queue:
         capability=group.capability,
         deserved=group.deserved,
         guarantee=guarantee,
+        dequeue_strategy=group.dequeue_strategy,
     )

@@ -12,8 +12,6 @@ from pathlib import Path
 from unisono.simulator.files import InputError
 from unisono.simulator.studies.sweep import Point, simulate
 
-_FILES = ("workload", "cluster", "config")
-
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
@@ -30,9 +28,8 @@ def ship(todo: Sequence[Point]) -> list[Shipped]:
         InputError: a file cannot be read.
 
     """
-    names = {name for point in todo for part in _FILES if (name := getattr(point, part))}
     files: dict[str, bytes] = {}
-    for name in sorted(names):
+    for name in sorted({name for point in todo for name in _names(point) if name}):
         try:
             files[name] = zlib.compress(Path(name).read_bytes(), 9)
         except OSError as error:
@@ -42,19 +39,22 @@ def ship(todo: Sequence[Point]) -> list[Shipped]:
 
 def simulate_shipped(shipped: Shipped) -> bytes:
     """Run one point where its files are not: a line of the result file, as `simulate` gives it."""
+    point = shipped.point
     with tempfile.TemporaryDirectory(prefix="unisono-sweep-") as folder:
-        here = {}
-        for part in _FILES:
-            name = getattr(shipped.point, part)
-            if name:
-                here[part] = str(_unpacked(Path(folder), name, shipped.files[name]))
-        return simulate(replace(shipped.point, **here))
+        workload, cluster, config = (_unpacked(Path(folder), name, shipped.files) for name in _names(point))
+        return simulate(replace(point, workload=workload, cluster=cluster, config=config))
 
 
-def _unpacked(folder: Path, name: str, content: bytes) -> Path:
+def _names(point: Point) -> tuple[str, str, str]:
+    return point.workload, point.cluster, point.config
+
+
+def _unpacked(folder: Path, name: str, files: Mapping[str, bytes]) -> str:
     """The file under its own name, which results and messages state, in a folder of its own."""
+    if not name:
+        return ""
     own = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
     own.mkdir(exist_ok=True)
     file = own / Path(name).name
-    file.write_bytes(zlib.decompress(content))
-    return file
+    file.write_bytes(zlib.decompress(files[name]))
+    return str(file)

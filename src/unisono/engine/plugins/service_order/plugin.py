@@ -1,15 +1,16 @@
 """service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
 
 Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
-with levels as in Tiresias (NSDI 2019), and jobs of few GPUs first within a level. New small jobs would pass wide ones
-by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the cluster first.
+with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest. New small jobs would
+pass wide ones by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the
+cluster first.
 Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show. *Service*
 is run time times GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -100,7 +101,7 @@ class ServiceOrderPlugin(Plugin):
         self.attained = session.snapshot.memo.of(Attained, Attained)
         self.attained.look(session)
         self.estimates = RunEstimates(session, learned=bool(argument_value(_LEARN, self.arguments)))
-        self._keys: dict[str, tuple[float, float]] = {}
+        self._keys: dict[str, tuple[float, ...]] = {}
 
     # ---- order
 
@@ -111,10 +112,10 @@ class ServiceOrderPlugin(Plugin):
             found = self._keys[job.key] = self._key(job)
         return found
 
-    def _key(self, job: JobState) -> tuple[float, float]:
+    def _key(self, job: JobState) -> tuple[float, ...]:
         if self.by == "attained-service":
             place = self._wide.get(job.key)
-            return (-1, place) if place is not None else (self._level(job), size_of(job)[0])
+            return (-1, place) if place is not None else (self._level(job), size_of(job)[0], job.created)
         seconds = max((self.estimates.seconds(task) for task in job.record.tasks.values()), default=0.0)
         if not seconds:
             return inf, 0.0
@@ -135,13 +136,20 @@ class ServiceOrderPlugin(Plugin):
         found: dict[str, int] = {}
         totals = {gpus: capacity_of(self.session, gpus=gpus) for gpus in (True, False)}
         room = {gpus: self.wide_share * total for gpus, (total, _) in totals.items()}
-        for job in sorted(filter(_wants, self.session.jobs), key=lambda job: (job.created, job.key)):
+        wide = [job for job in self.session.jobs if self._is_wide(job, totals)]
+        for job in sorted(wide, key=lambda job: (job.created, job.key)):
             size, gpus = size_of(job)
-            if size > totals[gpus][1] and self._level(job) >= self.wide_level:
-                room[gpus] -= size
-                if room[gpus] >= 0:
-                    found[job.key] = len(found)
+            room[gpus] -= size
+            if room[gpus] >= 0:
+                found[job.key] = len(found)
         return found
+
+    def _is_wide(self, job: JobState, totals: Mapping[bool, tuple[float, float]]) -> bool:
+        """It needs several nodes, has come far enough, and waits or runs."""
+        size, gpus = size_of(job)
+        if size <= totals[gpus][1] or self._level(job) < self.wide_level:
+            return False
+        return bool(job.record.pending) or any(job.record.counts[status] for status in _RUNNING)
 
     # ---- who makes room
 
@@ -168,9 +176,3 @@ class ServiceOrderPlugin(Plugin):
     def _comes_later(self, key: Key, actor: JobState, other: Task) -> bool:
         job = self.session.job(other.job) if other.job != actor.key else None
         return job is not None and bool(key < self.job_key(job))
-
-
-def _wants(job: JobState) -> bool:
-    """It waits, or holds what it needs."""
-    counts = job.record.counts
-    return bool(job.record.pending) or any(counts[status] for status in _RUNNING)

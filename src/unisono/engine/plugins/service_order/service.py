@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
+_SIZE = "service-order.size"
+
 
 def gpus_of(amounts: Mapping[str, int]) -> float:
     """GPUs among amounts in the engine's units, parts counted as such."""
@@ -24,12 +26,15 @@ def gpus_of(amounts: Mapping[str, int]) -> float:
 
 def size_of(job: JobState) -> tuple[float, bool]:
     """GPUs of all its pods, and whether it asks for any; cores (1 at least) where it does not."""
-    gpus = cores = 0.0
-    for task in job.record.tasks.values():
-        asked = task.pod_class.requests
-        gpus += gpus_of(asked)
-        cores += asked.get("cpu", 0) / 1000
-    return (gpus, True) if gpus else (max(cores, 1.0), False)
+    found: tuple[float, bool] | None = job.record.derived.get(_SIZE)
+    if found is None:
+        gpus = cores = 0.0
+        for task in job.record.tasks.values():
+            asked = task.pod_class.requests
+            gpus += gpus_of(asked)
+            cores += asked.get("cpu", 0) / 1000
+        found = job.record.derived[_SIZE] = (gpus, True) if gpus else (max(cores, 1.0), False)
+    return found
 
 
 def capacity_of(session: Session, *, gpus: bool) -> tuple[float, float]:
