@@ -20,6 +20,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
+from unisono.engine.verdicts.limits import LIMITS
 from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.spared import spared
 from unisono.engine.verdicts.trial import Trials
@@ -197,8 +198,8 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
     known = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder]
     ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
     before = len(attempt.steps)
-    # The API server refuses pods beyond a quota, which no trial sees: without more of it nothing else is enough.
-    alone = attempt.draft.besides if attempt.draft.verdict.cause is not Cause.QUOTA else []
+    # Of limits, one that is not named may be enough. No trial sees what the API server or a claim refuses later.
+    alone = attempt.draft.besides if attempt.draft.verdict.cause in LIMITS else []
     for ladder in [each for each in alone if each and each in ladders]:
         found = _together(trials, attempt.key, (ladder,))
         if found is not None:
