@@ -317,10 +317,12 @@ async def remove(admin: HttpClient, namespace: str) -> None:
 
 
 async def _release(admin: HttpClient, namespace: str) -> None:
-    for plural in ("pods", "configmaps", "persistentvolumeclaims"):
-        _, _, answer = await admin.request("GET", f"/api/v1/namespaces/{namespace}/{plural}")
+    core = f"/api/v1/namespaces/{namespace}"
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    for place in (f"{core}/pods", f"{core}/configmaps", f"{core}/persistentvolumeclaims", claims):
+        _, _, answer = await admin.request("GET", place)
         for item in json.loads(answer).get("items", []):
             if item["metadata"].get("finalizers"):
-                path = f"/api/v1/namespaces/{namespace}/{plural}/{item['metadata']['name']}"
+                path = f"{place}/{item['metadata']['name']}"
                 body = json.dumps({"metadata": {"finalizers": None}}).encode()
                 await admin.request("PATCH", path, body=body, content_type=MERGE)
