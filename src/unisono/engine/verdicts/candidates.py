@@ -215,10 +215,9 @@ def for_kinds(waiting: Waiting) -> Ladders:
         if not empty.per_node:
             ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
             ladders += [
-                [one]
+                ladder
                 for ladder in _unblocked(cycle, task, waiting.missing)
-                for one in ladder[:1]
-                if other or not isinstance(one, Uncordon)
+                if ladder and (other or not isinstance(ladder[0], Uncordon))
             ]
         ladders.append(_more_nodes(empty, waiting.missing))
     different: Ladders = []
