@@ -60,7 +60,7 @@ class Selection:
 
 def is_called(job: str, name: str) -> bool:
     """Whether a job has the name, or is an element of the array of this name; a later array has ``-2`` behind."""
-    return job == name or bool(re.fullmatch(re.escape(name) + r"(?:-\d+){1,2}", job))
+    return job == name or (job.startswith(name) and re.fullmatch(r"(?:-\d+){1,2}", job[len(name) :]) is not None)
 
 
 def states_of(text: str) -> frozenset[str]:
