@@ -159,7 +159,7 @@ async def _changes(
     idle = (cpu_seconds(pid) - cpu) / (time.perf_counter() - began)
     cpu = cpu_seconds(pid)
     times = []
-    # The oldest that wait are in sight of all who may see them.
+    # The oldest that wait are shown to every user with the rights to see them.
     for number in [number for number in range(options.jobs) if waits(number)][: options.changes]:
         namespace, mark = namespace_of(number), f"change {time.monotonic_ns()}"
         told = [each.expect(mark) for each in viewers if each.sees(namespace)]

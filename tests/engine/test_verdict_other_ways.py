@@ -147,7 +147,7 @@ def test_a_cordoned_node_of_another_rack_is_found() -> None:
     assert c.Uncordon((last,)) in verdict.changes
 
 
-# ---- why nobody makes room
+# ---- why no pod is evicted
 
 
 def held(marks: dict[str, str] | None = None, *, minimum: int = 1, namespace: str = "ns", name: str = "low") -> Any:

@@ -1,4 +1,4 @@
-"""Shares of queues over time: what a chart draws is what was sampled, and who may see it."""
+"""Shares of queues over time: a chart draws what was sampled, for users with the rights to see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods of a hub's jobs, read where they run: one at a time, by name, when somebody asks."""
+"""Pods of a hub's jobs, read where they run: one at a time, by name, on request."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class FileHistory:
             return msgspec.json.encode(await self._ask(lambda: self._reader.jobs(window, wanted, shown)))
         if what == "shares":
             if not queues:
-                raise ApiError("who may list queues sees their shares over time", code=403, reason="Forbidden")
+                raise ApiError("shares over time are for users that can list queues", code=403, reason="Forbidden")
             told = query.get("queue", ""), query.get("resource", ""), _points(query)
             return msgspec.json.encode(await self._ask(lambda: self._reader.shares(window, *told, capacity=capacity)))
         if what != "report":

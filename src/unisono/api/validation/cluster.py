@@ -39,7 +39,7 @@ _OF_THE_CLUSTER = ("default", "kube-system")
 def validate_event(event: Event, old: Event | None) -> Iterator[FieldError]:
     """An event stands in the namespace of its object; those of cluster-scoped objects stand in two of the system.
 
-    Who may write in a namespace of users speaks of nodes and queues to nobody.
+    A user with rights in one namespace must not report events about nodes and queues.
     """
     namespace, own = event.involved_object.namespace or "", event.metadata.namespace
     if own and own != namespace and (namespace or own not in _OF_THE_CLUSTER):

@@ -33,7 +33,7 @@ _WORLD_SECONDS = 300.0
 """How long views are kept after the last look."""
 MOST_SESSIONS = 500
 MOST_SESSIONS_OF_ONE = 20
-"""Sessions of one user: who signs in once more ends the own oldest one, and nobody else's."""
+"""Sessions of one user: one more sign-in ends the user's own oldest session, and no other user's."""
 MOST_STREAMS = 32
 """Open streams of one session."""
 MOST_STREAMS_OF_ONE = 64

@@ -128,7 +128,7 @@ class Reader:
     # ---- the job itself
 
     async def _together(self, changes: Sequence[dict[str, Any]]) -> list[Operation]:
-        """All of them; those of the job itself as one, because each would write the same lists anew.
+        """All of them; those of the job itself as one, because each would write the same lists again.
 
         Gates go from the template where the job is created again, and its pods with it.
         """
