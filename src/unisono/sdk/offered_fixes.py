@@ -25,7 +25,7 @@ _MOST_JOBS = 10
 _NO_GROUP = re.compile(r"PodGroup (\S+), which it names, does not exist(?: \(did you mean (\S+)\?\))?")
 _NO_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found(?: \(did you mean (\S+)\?\))?')
 _CLOSED_QUEUE = re.compile(r"with state `Open`, queue `([^`]+)` status is")
-_UNSERVED = re.compile(r"serves its schedulerName \S+; jobs and pods of Unisono say schedulerName: (\w+)")
+_UNSERVED = re.compile(r"serves its schedulerName \S+; jobs and pods of Unisono say schedulerName: ([\w-]+)")
 
 
 async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -> list[Fix]:
