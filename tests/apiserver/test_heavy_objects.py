@@ -32,6 +32,7 @@ from unisono.errors import ApiError
 
 PATH = "/api/v1/namespaces/default/configmaps/a"
 LARGE = {f"k{number}": "v" * 50 for number in range(2_000)}
+SMALL = 50_000
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
 
@@ -84,7 +85,9 @@ async def test_large_objects_are_worked_on_beside_the_event_loop(
     original = getattr(module, function)
 
     def seen(*arguments: Any, **more: Any) -> Any:
-        where.append(threading.current_thread().name)
+        # The server's own housekeeping reads small objects meanwhile, on the loop.
+        if not any(isinstance(each, bytes) and len(each) < SMALL for each in arguments):
+            where.append(threading.current_thread().name)
         return original(*arguments, **more)
 
     monkeypatch.setattr(module, function, seen)

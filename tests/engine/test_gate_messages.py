@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.build import cluster, gang, group, node, nodes, pod, queue, schedule
-from unisono.engine.changes import LowerMinAvailable
+from unisono.engine.changes import LowerMinAvailable, SetMinResources
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.verdict import Verdict
 
@@ -122,8 +122,8 @@ def test_min_resources_above_what_the_pods_ask_for_are_told_and_no_node_is_offer
     )
     verdict = schedule(cluster(nodes(2, cpu=8), given), default_config()).verdicts["ns/g"]
     assert verdict.message == "minResources (cpu 100) ask for more than all its 2 pods do (cpu 4)"
-    assert verdict.changes == ()
-    assert verdict.suggestion == "set minResources to cpu 4 (not tried)"
+    assert verdict.changes == (SetMinResources({"cpu": 4000}),)
+    assert verdict.suggestion == "set minResources to cpu 4"
 
 
 def test_one_pod_of_several_roles_is_too_large_however_they_share_what_the_gang_asks_for() -> None:

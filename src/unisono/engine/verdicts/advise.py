@@ -198,8 +198,9 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
     known = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder]
     ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
     before = len(attempt.steps)
-    # Of limits, one that is not named may be enough. No trial sees what the API server or a claim refuses later.
-    alone = attempt.draft.besides if attempt.draft.verdict.cause in LIMITS else []
+    # Where a limit or kept nodes are named, another way may be enough. No trial sees what the API server or a claim
+    # refuses later.
+    alone = attempt.draft.besides if attempt.draft.verdict.cause in (*LIMITS, Cause.RESERVED) else []
     for ladder in [each for each in alone if each and each in ladders]:
         found = _together(trials, attempt.key, (ladder,))
         if found is not None:
@@ -283,8 +284,11 @@ def _answer(attempt: _Attempt) -> Draft:
 
 
 def _first_step(draft: Draft) -> list[str]:
-    """Something else would still keep the job waiting, but this has to be done anyway."""
-    steps = [ladder[0].text() for ladder in draft.ladders if ladder]
+    """Something else would still keep the job waiting, but this has to be done anyway.
+
+    To uncordon a node that refuses the pods for another reason does not.
+    """
+    steps = [ladder[0].text() for ladder in draft.ladders if ladder and not isinstance(ladder[0], Uncordon)]
     return (
         [f"{steps[0]} (not enough by itself)"]
         if steps and (draft.necessary or draft.verdict.cause in _NECESSARY)

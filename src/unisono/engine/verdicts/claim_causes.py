@@ -162,10 +162,13 @@ def _far(cycle: Cycle, claim: PersistentVolumeClaim, pod_class: PodClass, counts
 
 
 def _selecting_others(cycle: Cycle, volume: PersistentVolume, pod_class: PodClass) -> Change | None:
-    """What to change of the nodes that pods select, where none of them reaches the volume; else None."""
+    """What to change of the nodes that pods select, where only others reach the volume; else None."""
     affinity, nodes = volume.spec.node_affinity, cycle.session.nodes
     required = affinity.required if affinity is not None else None
-    if required is None or (match_selector(required, nodes) & match_pod(pod_class, nodes)).any():
+    if required is None:
+        return None
+    reached = match_selector(required, nodes)
+    if not reached.any() or (reached & match_pod(pod_class, nodes)).any():
         return None
     for term in required.node_selector_terms or ():
         for one in term.match_expressions or ():
