@@ -349,6 +349,25 @@ async def test_raw_requests_return_any_status_and_streams_raise() -> None:
     assert script.asked[0][3]["Accept"] == "text/plain"
 
 
+async def test_large_bodies_are_sent_whole_with_their_length() -> None:
+    body, seen = b"x" * 3_000_000, list[int]()
+
+    async def count(request: web.Request) -> web.Response:
+        seen.append(int(request.headers["Content-Length"]))
+        seen.append(sum([len(chunk) async for chunk in request.content.iter_any()]))
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/anything", count)
+    async with TestServer(app) as server:
+        client = HttpClient(ClusterConfig(server=str(server.make_url("")).rstrip("/")))
+        try:
+            assert (await client.request("POST", "/anything", body=body))[0] == 200
+        finally:
+            await client.close()
+    assert seen == [len(body), len(body)]
+
+
 async def test_a_rotated_token_file_is_read_again(tmp_path: Any) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")

@@ -7,6 +7,7 @@ typed calls of it, the command line uses it as it is.
 from __future__ import annotations
 
 import asyncio
+import io
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -38,6 +39,8 @@ Observer = Callable[[str, str, int, float | None], None]
 """Called after each try with method, path, status (0: no answer) and seconds (None for streams)."""
 
 _CHUNK = 1 << 16
+# A larger body is written piece by piece, with turns of the event loop in between.
+_LARGE_BODY = 1 << 20
 # Answers that say "not now" and promise that nothing was done.
 _BUSY = frozenset({429, 503})
 # Requests that never wait for others of this client: a leader that cannot renew its lease is none any more.
@@ -226,7 +229,7 @@ class Transport:
                 method,
                 URL(self.config.server + path),
                 params=params,
-                data=body,
+                data=io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body,
                 headers=headers,
                 timeout=timeout,
                 proxy=self.config.proxy,
