@@ -129,6 +129,6 @@ async def test_points_that_are_no_number_are_refused(path: Path, points: str) ->
 
 
 async def test_who_may_not_list_queues_sees_no_shares(path: Path) -> None:
-    with pytest.raises(ApiError, match="may list queues"):
+    with pytest.raises(ApiError, match="that can list queues"):
         await FileHistory(path).answer("shares", {}, [], capacity=True, queues=False)
     assert b'"lines"' in (await FileHistory(path).answer("shares", {}, [], capacity=True, queues=True) or b"")
