@@ -10,18 +10,13 @@ from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES, TRAIN_JOBS
+from unisono.api.training_kinds import RUN_KINDS
 
 SUBMITTED: Final[tuple[Kind[Any], ...]] = (
     JOBS,
     POD_GROUPS,
     WORKLOAD_POD_GROUPS,
-    *KUBEFLOW_KINDS,
-    TRAIN_JOBS,
-    JOB_SETS,
-    RAY_CLUSTERS,
-    RAY_JOBS,
-    RAY_SERVICES,
+    *RUN_KINDS,
     CRON_JOBS,
     JOB_FLOWS,
     HYPER_JOBS,

@@ -98,3 +98,5 @@ TRAINING_KINDS: tuple[Kind[Any], ...] = (
     RAY_JOBS,
     RAY_SERVICES,
 )
+RUN_KINDS: tuple[Kind[Any], ...] = tuple(kind for kind in TRAINING_KINDS if kind.status_subresource)
+"""Those that have a controller; the others are templates."""

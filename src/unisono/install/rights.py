@@ -18,7 +18,7 @@ from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.policies.rights import ACT_FOR
 from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, RUN_KINDS, TRAINING_KINDS
 from unisono.api.workload_kinds import BATCH_JOBS, DAEMON_SETS, REPLICA_SETS, STATEFUL_SETS
 from unisono.install.options import InstallOptions, labels
 
@@ -90,14 +90,14 @@ _OWNERS: tuple[Kind[Any], ...] = (
     CRON_JOBS,
     JOB_FLOWS,
     HYPER_JOBS,
-    *(kind for kind in TRAINING_KINDS if kind.status_subresource),
+    *RUN_KINDS,
 )
 
 CONTROLLERS: tuple[Right, ...] = (
     *_on("list watch", k.PRIORITY_CLASSES, k.NAMESPACES, CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS),
-    *_on("list watch", *(kind for kind in TRAINING_KINDS if not kind.status_subresource)),
+    *_on("list watch", *(kind for kind in TRAINING_KINDS if kind not in RUN_KINDS)),
     *_on("create", CLUSTER_TRAINING_RUNTIMES),
-    *_on("list watch patch delete", *(kind for kind in _OWNERS if kind in TRAINING_KINDS)),
+    *_on("list watch patch delete", *RUN_KINDS),
     # These are made for other training jobs, too.
     *_on("get create", JOB_SETS, RAY_CLUSTERS),
     *_on("get list watch create patch delete", k.JOBS, k.PODS, k.POD_GROUPS),

@@ -15,7 +15,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
 from unisono.api.scheduling import PodGroup
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES, TRAIN_JOBS
+from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RUN_KINDS, TRAIN_JOBS
 from unisono.api.workload_kinds import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
@@ -32,12 +32,7 @@ OWNERS: tuple[Kind[Any], ...] = (
     JOB_FLOWS,
     HYPER_JOBS,
     CRON_JOBS,
-    *KUBEFLOW_KINDS,
-    TRAIN_JOBS,
-    JOB_SETS,
-    RAY_JOBS,
-    RAY_SERVICES,
-    RAY_CLUSTERS,
+    *RUN_KINDS,
     BATCH_JOBS,
     BATCH_CRON_JOBS,
     DEPLOYMENTS,
