@@ -25,6 +25,7 @@ from unisono.api.training_kinds import (
     RAY_CLUSTERS,
     RAY_JOBS,
     RAY_SERVICES,
+    RUN_KINDS,
     TF_JOBS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
@@ -115,6 +116,10 @@ class Everything(ControllerWorld):
 def test_what_an_object_asks_for_is_known_of_every_kind(kind: Kind[Any], spec: dict[str, Any]) -> None:
     assert kind.struct in SIZED
     assert pods_of(made(kind, spec)) >= HUGE
+
+
+def test_every_training_job_has_a_size() -> None:
+    assert not [kind.kind for kind in RUN_KINDS if kind.struct not in SIZED]
 
 
 @pytest.mark.parametrize(("kind", "spec"), HUGE_OBJECTS, ids=IDS)

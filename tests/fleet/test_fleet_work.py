@@ -9,14 +9,25 @@ import pytest
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
-from unisono.api.training_kinds import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
+from unisono.api.training_kinds import (
+    JOB_SETS,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
+    RUN_KINDS,
+    TRAIN_JOBS,
+)
+from unisono.apiserver.admission.placements import DISPATCHED
+from unisono.controllers.training.registry import MADE_BY_MEMBERS
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement, copy_of, copy_to_write, placement_of, status_patch
 from unisono.fleet.jobs.translation import Origin
-from unisono.fleet.jobs.work import has_ended, work_of
+from unisono.fleet.jobs.work import KINDS, has_ended, work_of
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
 TORCH = {"spec": {"containers": [{"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -32,6 +43,13 @@ def read(kind: Kind[Any], spec: dict[str, Any], **more: Any) -> Any:
 def volcano(**spec: Any) -> Any:
     tasks = [{"name": "ps", "replicas": 1, "template": TEMPLATE}, {"name": "w", "replicas": 8, "template": TEMPLATE}]
     return read(JOBS, {"queue": "q", "minAvailable": 9, "tasks": tasks, **spec})
+
+
+def test_members_make_the_pods_of_every_training_job_that_does_not_become_another_one() -> None:
+    made = {kind.kind for kind in RUN_KINDS} - {kind.kind for kind in (TRAIN_JOBS, RAY_JOBS, RAY_SERVICES)}
+    assert made == MADE_BY_MEMBERS
+    assert made == {kind.kind for kind in KINDS} - {JOBS.kind}
+    assert {kind.resource for kind in (*KINDS, HYPER_JOBS)} == DISPATCHED
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from unisono.api import kinds
 from unisono.api.kinds import ALL_KINDS, LEASES, find
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.provisioning import PROVISIONING_REQUESTS
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, RUN_KINDS
 from unisono.api.yaml import load_all
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
@@ -104,7 +104,7 @@ def granted(component: str) -> set[Asked]:
     return {Asked(verb, right.group, right.resource) for right in rights for verb in right.verbs}
 
 
-KINDS = r"(jax|mpi|paddle|pytorch|ray|tf|train|xgboost)jobs|jobsets|rayclusters|rayservices"
+KINDS = "|".join(kind.plural for kind in RUN_KINDS)
 UNUSED: dict[str, dict[str, str]] = {
     "scheduler": {
         r"patch queues.*": "use that decays, with the plug-in fair-share",

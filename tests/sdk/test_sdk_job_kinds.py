@@ -8,10 +8,19 @@ import pytest
 
 from unisono.api.decode import decode
 from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
-from unisono.api.job_kinds import JOB_KINDS
+from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, PODS, find
-from unisono.api.training_kinds import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, TRAIN_JOBS
+from unisono.api.training_kinds import (
+    JOB_SETS,
+    MPI_JOBS,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
+    RUN_KINDS,
+    TRAIN_JOBS,
+)
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.errors import BadWork
@@ -50,6 +59,17 @@ def test_an_unknown_kind_is_told_which_there_are() -> None:
     with pytest.raises(BadWork, match=r"'pod' is no kind of job.*PyTorchJob.*RayJob.*job\.batch"):
         named("pod")
     assert job_kind_of(PODS) is None
+
+
+def test_every_training_kind_but_services_is_a_job_or_a_part_of_one() -> None:
+    assert {kind.kind for kind in RUN_KINDS if kind not in (*JOB_KINDS, *PARTS)} == {RAY_SERVICES.kind}
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_how_every_kind_of_job_is_stopped_is_known(kind: Kind[Any]) -> None:
+    job_kind = known(kind)
+    if job_kind.control == "flag":
+        assert not decode(kind, {"metadata": {"name": "j"}, **suspend_patch(job_kind, True)}).unknown_fields
 
 
 @pytest.mark.parametrize("kind", JOB_KINDS)
