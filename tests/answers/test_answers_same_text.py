@@ -16,7 +16,6 @@ sys.path.append(str(Path(__file__).parents[2]))
 case: Any = import_module("benchmarks.answers.case")
 judge: Any = import_module("benchmarks.answers.judge")
 
-CASES = {one.name: one for one in case.cases()}
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 
 # Situation, and what each place has to name: the resource, label, claim, queue, quota or domain.
@@ -66,9 +65,9 @@ def test_every_place_names_the_cause(name: str, named: str, tmp_path: Path) -> N
     places: dict[str, str] = {}
 
     async def work(made: Any) -> str:
-        places.update(await _places(made, CASES[name].question))
+        places.update(await _places(made, case.named(name).question))
         return ""
 
-    assert judge._run(judge._stuck(CASES[name], tmp_path, work)) == ""
+    assert judge._run(judge._stuck(case.named(name), tmp_path, work)) == ""
     assert len(places) > 1
     assert {place: text for place, text in places.items() if named not in text} == {}

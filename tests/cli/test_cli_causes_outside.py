@@ -38,6 +38,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_first_line_names_the_cause_and_offers_work(name: str, folder: Path) -> None:
-    (one,) = (each for each in case.cases(name) if each.name == name)
+    one = case.named(name)
     found = judge.judge(one, folder)
     assert found.right, (found.lines, found.lacking, found.false, found.fails, found.missing)

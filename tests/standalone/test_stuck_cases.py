@@ -19,6 +19,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("answers")
 
 
-@pytest.mark.parametrize("one", list(case.cases()), ids=lambda one: one.name)
-def test_case_is_sound(one: Any, folder: Path) -> None:
-    assert judge.judge(one, folder, soundness_only=True).unsound == ""
+@pytest.mark.parametrize("name", case.names())
+def test_case_is_sound(name: str, folder: Path) -> None:
+    assert judge.judge(case.named(name), folder, soundness_only=True).unsound == ""
