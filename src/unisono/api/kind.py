@@ -66,6 +66,10 @@ class Kind(Generic[T]):
         """``plural`` or ``plural.group``, as error messages name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    def matches(self, api_version: str, kind: str) -> bool:
+        """Whether a manifest's apiVersion and kind are those of this kind, in whatever version."""
+        return kind == self.kind and api_version.rpartition("/")[0] == self.group
+
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """URL path of the collection, of one object, or of its subresource."""
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]

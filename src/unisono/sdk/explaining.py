@@ -21,7 +21,7 @@ from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.group_verdicts import MISSING_PODS, gates_in_template, group_verdicts, verdicts_beside, verdicts_of
-from unisono.sdk.leaving_pods import FIXED_NAMES, overdue_text
+from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, not_begun, paused_by
 from unisono.sdk.offered_fixes import offer_fixes
@@ -219,7 +219,7 @@ async def explain_owner(
             now = await server_time(client)
             stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
             told.stalled = await with_meant(client, stalled, owner.metadata.namespace)
-    if _has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
+    if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     return await _completed(client, told, scheduler_of(item, found), item)
 
@@ -232,8 +232,3 @@ def name_lost_pods(told: Explanation) -> None:
     told.verdicts = [verdict for verdict in told.verdicts if verdict.cause != Cause.TOO_FEW_PODS]
     lost = told.failures[0]
     told.state += f", and it {below.text}, because pod {lost.name} failed: {lost.cause}"
-
-
-def _has_fixed_names(item: Mapping[str, Any]) -> bool:
-    group = str(item.get("apiVersion", "")).partition("/")[0]
-    return item.get("kind") in FIXED_NAMES or f"{item.get('kind')}.{group}" in FIXED_NAMES

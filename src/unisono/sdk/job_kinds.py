@@ -54,8 +54,7 @@ def job_kind_of(kind: Kind[Any]) -> JobKind | None:
 
 def is_job(api_version: str, kind: str) -> bool:
     """Whether a manifest's apiVersion and kind are those of a job, in whatever version."""
-    group = api_version.rpartition("/")[0]
-    return any((each.group, each.kind) == (group, kind) for each in JOB_KINDS)
+    return any(each.matches(api_version, kind) for each in JOB_KINDS)
 
 
 def named(name: str) -> Kind[Any]:

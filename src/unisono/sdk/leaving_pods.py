@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from unisono.api.core import Pod
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
 from unisono.api.times import parse_time
+from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.api.workload_kinds import STATEFUL_SETS
 
-# Kinds whose pods have names of their own, so that a successor comes only when the old pod has gone.
-FIXED_NAMES = frozenset(
-    {"StatefulSet", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "Job.batch.volcano.sh"}
-)
+_FIXED_NAMES: tuple[Kind[Any], ...] = (JOBS, STATEFUL_SETS, *KUBEFLOW_KINDS)
+
+
+def has_fixed_names(item: Mapping[str, Any]) -> bool:
+    """Whether the object's pods have names of their own, so that a successor comes only when the old pod has gone."""
+    api_version, kind = str(item.get("apiVersion", "")), str(item.get("kind", ""))
+    return any(each.matches(api_version, kind) for each in _FIXED_NAMES)
 
 
 def overdue_text(pods: Iterable[Pod], now: float) -> str:
     """Which pod should have gone and what holds it; empty where none is overdue.
 
     Args:
-        pods: of one object of `FIXED_NAMES`.
+        pods: of one object whose pods have fixed names.
         now: seconds since the epoch, by the server's clock.
 
     """

@@ -20,7 +20,7 @@ from unisono.api.kinds import (
 )
 from unisono.api.near_names import did_you_mean
 from unisono.api.resources import readable, to_units
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, KUBEFLOW_KINDS, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.refusals import Refusal
@@ -46,6 +46,7 @@ _COUNTED = ("count/jobs.batch",)
 _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _KIND = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
 _LONGEST = 4000
+_KUBEFLOW = frozenset(kind.kind for kind in KUBEFLOW_KINDS)
 
 
 async def with_names(client: HttpClient, refusal: Refusal, namespace: str | None) -> Refusal:
@@ -155,7 +156,7 @@ def missing_pods(item: Mapping[str, Any], there: int) -> int:
             wanted = spec.get("replicas", 1)
         case "Job" if "tasks" in spec:
             wanted = sum(task.get("replicas", 1) for task in spec["tasks"])
-        case "MPIJob" | "PyTorchJob" | "TFJob" | "XGBoostJob" | "PaddleJob" | "JAXJob":
+        case kind if kind in _KUBEFLOW:
             roles = [value for name, value in spec.items() if name.endswith("ReplicaSpecs")]
             wanted = sum(role.get("replicas", 1) for one in roles for role in one.values())
         case "Job" if "parallelism" in spec or "template" in spec:

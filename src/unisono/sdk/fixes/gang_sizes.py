@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.job_kinds import BETWEEN, JOB_KINDS
 from unisono.api.keys import (
     GROUP_MIN_MEMBER,
     NETWORK_TOPOLOGY_HIGHEST_TIER,
@@ -11,9 +12,17 @@ from unisono.api.keys import (
     POD_QUEUE,
     QUEUE_NAME,
 )
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, POD_GROUPS
+from unisono.api.training_kinds import KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
+from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from unisono.sdk.fixes.pod_specs import Manifest, pod_specs
+from unisono.sdk.fixes.workload_groups import is_workload_group
 
-_SCHEDULED_KINDS = ("MPIJob", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob")
+_RAY = (RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES)
+# Jobs that are made of other objects have no gang of their own to make smaller.
+_COMPOSED = tuple(kind for kind in JOB_KINDS if kind.resource in BETWEEN and kind not in _RAY)
+_WITH_REPLICAS = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS)
 
 
 class NoSuchField(Exception):
@@ -27,27 +36,27 @@ def lower(manifest: Manifest, to: int) -> None:
         NoSuchField: the kind's gang has all its pods.
 
     """
-    spec, kind = manifest["spec"], manifest["kind"]
-    if _is_workload_group(manifest):
+    spec = manifest["spec"]
+    if is_workload_group(manifest):
         spec["schedulingPolicy"] = {"gang": {"minCount": to}}
-    elif kind == "PodGroup":
+    elif _is_of(manifest, POD_GROUPS):
         spec["minMember"] = to
         spec["minTaskMember"] = {name: min(number, to) for name, number in (spec.get("minTaskMember") or {}).items()}
         if not spec["minTaskMember"]:
             del spec["minTaskMember"]
-    elif _is_volcano_job(manifest):
+    elif _is_of(manifest, JOBS):
         spec["minAvailable"] = to
         for task in spec.get("tasks") or ():
             if task.get("minAvailable") is not None:
                 task["minAvailable"] = min(task["minAvailable"], to)
-    elif kind in _SCHEDULED_KINDS:
+    elif _is_of(manifest, *KUBEFLOW_KINDS):
         policy = spec.setdefault("runPolicy", {}).setdefault("schedulingPolicy", {})
         policy["minAvailable"] = to
         policy.pop("minResources", None)
-    elif kind in ("RayCluster", "RayJob", "RayService"):
+    elif _is_of(manifest, *_RAY):
         _fewer_ray_workers(manifest, to)
-    elif kind in ("JobSet", "TrainJob", "HyperJob", "JobFlow"):
-        raise NoSuchField(f"a {kind} starts with all its pods: run fewer of them")
+    elif _is_of(manifest, *_COMPOSED):
+        raise NoSuchField(f"a {manifest['kind']} starts with all its pods: run fewer of them")
     else:
         notes = manifest["metadata"].get("annotations") or {}
         manifest["metadata"]["annotations"] = notes | {GROUP_MIN_MEMBER: str(to)}
@@ -60,17 +69,17 @@ def grow(manifest: Manifest, by: int) -> None:
         NoSuchField: it is not known which of its roles should have them.
 
     """
-    spec, kind = manifest["spec"], manifest["kind"]
-    if kind in ("Deployment", "StatefulSet", "ReplicaSet"):
+    spec = manifest["spec"]
+    if _is_of(manifest, *_WITH_REPLICAS):
         spec["replicas"] = spec.get("replicas", 1) + by
-    elif manifest["apiVersion"] == "batch/v1" and kind == "Job":
+    elif _is_of(manifest, BATCH_JOBS):
         spec["parallelism"] = spec.get("parallelism", 1) + by
         if spec.get("completions") is not None:
             spec["completions"] = max(spec["completions"], spec["parallelism"])
-    elif _is_volcano_job(manifest) and len(spec["tasks"]) == 1:
+    elif _is_of(manifest, JOBS) and len(spec["tasks"]) == 1:
         spec["tasks"][0]["replicas"] = spec["tasks"][0].get("replicas", 1) + by
     else:
-        raise NoSuchField(f"let the {kind} have more pods of the role that lacks them")
+        raise NoSuchField(f"let the {manifest['kind']} have more pods of the role that lacks them")
 
 
 def set_min_resources(manifest: Manifest, amounts: dict[str, str]) -> None:
@@ -80,14 +89,14 @@ def set_min_resources(manifest: Manifest, amounts: dict[str, str]) -> None:
         NoSuchField: the kind states none.
 
     """
-    spec, kind = manifest["spec"], manifest["kind"]
-    if kind == "PodGroup":
+    spec = manifest["spec"]
+    if _is_of(manifest, POD_GROUPS):
         spec["minResources"] = (spec.get("minResources") or {}) | amounts
-    elif kind in _SCHEDULED_KINDS:
+    elif _is_of(manifest, *KUBEFLOW_KINDS):
         policy = spec.setdefault("runPolicy", {}).setdefault("schedulingPolicy", {})
         policy["minResources"] = (policy.get("minResources") or {}) | amounts
     else:
-        raise NoSuchField(f"a {kind} states no minResources: change those of its PodGroup")
+        raise NoSuchField(f"a {manifest['kind']} states no minResources: change those of its PodGroup")
 
 
 def _fewer_ray_workers(manifest: Manifest, to: int) -> None:
@@ -116,14 +125,14 @@ def allow_tier(manifest: Manifest, tier: int) -> None:
 
 def use_queue(manifest: Manifest, queue: str) -> None:
     """Wait in another queue."""
-    spec, kind = manifest["spec"], manifest["kind"]
-    if _is_workload_group(manifest):
+    spec = manifest["spec"]
+    if is_workload_group(manifest):
         manifest["metadata"]["annotations"] = (manifest["metadata"].get("annotations") or {}) | {POD_QUEUE: queue}
         return
-    if kind == "PodGroup" or _is_volcano_job(manifest):
+    if _is_of(manifest, POD_GROUPS, JOBS):
         spec["queue"] = queue
         return
-    if kind in _SCHEDULED_KINDS:
+    if _is_of(manifest, *KUBEFLOW_KINDS):
         policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
         if policy.get("queue"):
             policy["queue"] = queue
@@ -136,21 +145,17 @@ def use_queue(manifest: Manifest, queue: str) -> None:
 def use_priority(manifest: Manifest, name: str) -> None:
     """Have another priority class."""
     spec = manifest["spec"]
-    if manifest["kind"] == "PodGroup" or _is_volcano_job(manifest):
+    if _is_of(manifest, POD_GROUPS, JOBS):
         spec["priorityClassName"] = name
-    elif manifest["kind"] in _SCHEDULED_KINDS:
+    elif _is_of(manifest, *KUBEFLOW_KINDS):
         spec.setdefault("runPolicy", {}).setdefault("schedulingPolicy", {})["priorityClass"] = name
     for pod in pod_specs(manifest):
         pod["priorityClassName"] = name
         pod.pop("priority", None)
 
 
-def _is_workload_group(manifest: Manifest) -> bool:
-    return bool(manifest["kind"] == "PodGroup" and manifest["apiVersion"].startswith("scheduling.k8s.io/"))
-
-
-def _is_volcano_job(manifest: Manifest) -> bool:
-    return bool(manifest["kind"] == "Job" and manifest["apiVersion"].startswith("batch.volcano"))
+def _is_of(manifest: Manifest, *kinds: Kind[Any]) -> bool:
+    return any(kind.matches(manifest["apiVersion"], manifest["kind"]) for kind in kinds)
 
 
 def _all_annotations(manifest: Manifest) -> list[dict[str, Any]]:

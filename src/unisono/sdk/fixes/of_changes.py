@@ -395,7 +395,7 @@ def _unmarked(manifest: Raw) -> Raw:
 
 def _may_change(owner: Raw, paths: list[str]) -> bool:
     """Of Volcano Jobs the sizes of the gang and the priority may change, of pods that wait their gates."""
-    if owner["kind"] != "Job" or not owner["apiVersion"].startswith("batch.volcano"):
+    if not kinds.JOBS.matches(owner["apiVersion"], owner["kind"]):
         return False
     return all(path == "/spec/minAvailable" or path.endswith(("/minAvailable", "/replicas")) for path in paths)
 

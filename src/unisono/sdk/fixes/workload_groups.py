@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def is_workload_group(item: Mapping[str, Any]) -> bool:
     """Whether the object is such a PodGroup."""
-    return item.get("kind") == "PodGroup" and str(item.get("apiVersion", "")).startswith("scheduling.k8s.io/")
+    return WORKLOAD_POD_GROUPS.matches(str(item.get("apiVersion", "")), str(item.get("kind", "")))
 
 
 def why_unscheduled(group: Mapping[str, Any]) -> str:
