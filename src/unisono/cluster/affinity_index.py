@@ -111,34 +111,36 @@ class AffinityIndex:
         """Pods that one of ``selectors`` may select."""
         found: dict[str, Task] = {}
         for selector in selectors:
-            anchors = selector.anchors()
-            if anchors is None:
+            anchor = selector.anchor
+            if anchor is None:
                 return list(tasks.values())
-            if isinstance(anchors, str):
-                for held in self._watch(anchors, tasks).values():
+            if isinstance(anchor, str):
+                for held in self._watch(anchor, tasks).values():
                     found.update(held)
                 continue
-            for key, value in anchors:
+            for key, value in anchor:
                 found.update(self._watch(key, tasks).get(value, {}))
         return list(found.values())
 
     def settle(self, tasks: Mapping[str, Task], reclass: Callable[[Task, Match], None]) -> None:
-        """Tell ``reclass`` of every pod that is selected by selectors that came after the pod, and by which in all.
-
-        Only new selectors are asked: each of many thousands meets each pod once, and not again with each that comes.
-        """
+        """Tell ``reclass`` of every pod that is selected by selectors that came after the pod, and by which in all."""
         fresh = self.selectors.take_fresh()
         if not fresh:
             return
         known: dict[tuple[str, frozenset[tuple[str, str]]], Match] = {}
+        seen: dict[str, bool] = {}
         for task in self.candidates(fresh, tasks):
+            near = seen.get(task.namespace)
+            if near is None:
+                near = seen[task.namespace] = any(one.sees(task.namespace, self.selectors.labels_of) for one in fresh)
+            if not near:
+                continue
             alike = task.namespace, frozenset(task.labels.items())
             found = known.get(alike)
             if found is None:
-                found = known[alike] = self.selectors.among(fresh, task.namespace, task.labels)
-            matched = task.pod_class.matched
-            if not found <= matched:
-                reclass(task, matched | found)
+                found = known[alike] = self.selectors.matching(task.namespace, task.labels)
+            if found is not task.pod_class.matched and found != task.pod_class.matched:
+                reclass(task, found)
 
     def forget(self, selectors: Iterable[int]) -> None:
         """These selectors were freed: no pod holds a term of theirs, and no pod is counted for them any more."""

@@ -6,23 +6,21 @@ the selectors that select it, and neither labels nor namespace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from unisono.api.keys import NAMESPACE_NAME
 from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selects
+from unisono.cluster.label_index import WIDE, LabelIndex, Labels, Pair, rules_of
 
-Labels = Mapping[str, str]
 NamespaceLabels = Callable[[str], Labels]
-Pair = tuple[str, str]
 Match = frozenset[int]
+Anchor = Iterable[Pair] | str | None
 
 _NOBODY: Match = frozenset()
 _EMPTY: Labels = {}
-_NONE: Mapping[int, Any] = {}
 
 
 class Selector:
@@ -34,10 +32,11 @@ class Selector:
         namespace_selector: selects further namespaces by their labels.
         labels: what the pod's labels must meet; None selects no pod.
         parts: selectors that must all select the pod; empty for a simple one.
+        rules: what the labels of a selected pod are; None selects no pod.
 
     """
 
-    __slots__ = ("id", "labels", "namespace_selector", "namespaces", "parts")
+    __slots__ = ("id", "labels", "namespace_selector", "namespaces", "parts", "rules")
 
     def __init__(
         self,
@@ -52,30 +51,20 @@ class Selector:
         self.namespace_selector = namespace_selector
         self.labels = labels
         self.parts = parts
+        self.rules = rules_of([part.labels for part in parts] or [labels])
 
-    def selects(self, namespace: str, labels: Labels, labels_of: NamespaceLabels) -> bool:
-        """Whether it selects a pod; ``labels_of`` answers the labels of a namespace."""
+    def sees(self, namespace: str, labels_of: NamespaceLabels) -> bool:
+        """Whether it selects pods of a namespace at all; ``labels_of`` answers the labels of a namespace."""
         if self.parts:
-            return all(part.selects(namespace, labels, labels_of) for part in self.parts)
-        if not selects(self.labels, labels):
-            return False
+            return all(part.sees(namespace, labels_of) for part in self.parts)
         if namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and selects(self.namespace_selector, labels_of(namespace))
 
-    def anchors(self) -> tuple[Pair, ...] | str | None:
+    @property
+    def anchor(self) -> Anchor:
         """What a selected pod must have: one of these labels, this label key, or (None) nothing in particular."""
-        if self.parts:
-            return self.parts[0].anchors()
-        if self.labels is None:
-            return ()
-        for key, value in (self.labels.match_labels or _EMPTY).items():
-            return ((key, value),)
-        requirements = self.labels.match_expressions or ()
-        for requirement in requirements:
-            if requirement.operator == "In":
-                return tuple((requirement.key, value) for value in requirement.values or ())
-        return next((requirement.key for requirement in requirements if requirement.operator == "Exists"), None)
+        return () if self.rules is None else next(iter(self.rules.needed), None)
 
     @property
     def by_namespace_labels(self) -> bool:
@@ -86,6 +75,10 @@ class Selector:
 KEPT = 256
 """Selectors that no pod class looks through and that are kept all the same, for the next pod that asks for them."""
 
+KEPT_NAMESPACES = 10_000
+"""Namespaces for which it is kept which selectors see them."""
+
+_EMPTY_SET: set[int] = set()
 _Key = tuple[bytes, frozenset[str]] | tuple[int, ...]
 
 
@@ -106,9 +99,11 @@ class SelectorBook:
         self._keys: dict[int, _Key] = {}
         self._uses: dict[int, int] = {}
         self._idle: dict[int, None] = {}
-        self._by_pair: dict[Pair, dict[int, Selector]] = {}
-        self._by_label: dict[str, dict[int, Selector]] = {}
-        self._general: dict[int, Selector] = {}
+        self._labels = LabelIndex()
+        self._by_name: dict[str, set[int]] = {}
+        self._asked: dict[int, Selector] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._answers: dict[Match, Match] = {}
         self._fresh: list[Selector] = []
 
     def __len__(self) -> int:
@@ -145,24 +140,18 @@ class SelectorBook:
         return found
 
     def _add(self, key: _Key, selector: Selector) -> Selector:
-        places = self._places(selector)
         self._next += 1
         self._known[key] = self.all[selector.id] = selector
         self._keys[selector.id] = key
         self._idle[selector.id] = None
         self._fresh.append(selector)
-        for place in places:
-            place[selector.id] = selector
+        if selector.rules is not None:
+            self._labels.add(selector.id, selector.rules)
+            if _is_asked(selector):
+                self._asked[selector.id] = selector
+            for name in selector.namespaces if not _is_asked(selector) else ():
+                self._by_name.setdefault(name, set()).add(selector.id)
         return selector
-
-    def _places(self, selector: Selector) -> list[dict[int, Selector]]:
-        """Where it is found again by what the labels of a pod are."""
-        anchors = selector.anchors()
-        if anchors is None:
-            return [self._general]
-        if isinstance(anchors, str):
-            return [self._by_label.setdefault(anchors, {})]
-        return [self._by_pair.setdefault(pair, {}) for pair in dict.fromkeys(anchors)]
 
     # ---- use
 
@@ -189,42 +178,89 @@ class SelectorBook:
             del self._idle[number]
             self._free(self.all.pop(number))
         self._fresh = [selector for selector in self._fresh if selector.id not in freed]
+        for seen in self._seen.values():
+            seen.ids -= freed
+        self._answers.clear()
         return freed
 
     def _free(self, selector: Selector) -> None:
         del self._known[self._keys.pop(selector.id)]
-        for place in self._places(selector):
-            del place[selector.id]
-        anchors = selector.anchors()
-        if isinstance(anchors, str):
-            if not self._by_label[anchors]:
-                del self._by_label[anchors]
-        else:
-            for pair in dict.fromkeys(anchors or ()):
-                if not self._by_pair[pair]:
-                    del self._by_pair[pair]
+        self._labels.remove(selector.id)
+        if self._asked.pop(selector.id, None) is not None or selector.rules is None:
+            return
+        for name in selector.namespaces:
+            self._by_name[name].discard(selector.id)
+            if not self._by_name[name]:
+                del self._by_name[name]
 
     def label_keys(self) -> set[str]:
         """Label keys by which selectors find pods."""
-        return {*self._by_label, *(key for key, _ in self._by_pair)}
+        anchors = [selector.anchor for selector in self.all.values()]
+        keys = {one for one in anchors if isinstance(one, str)}
+        return keys | {key for one in anchors if one and not isinstance(one, str) for key, _ in one}
 
     def take_fresh(self) -> list[Selector]:
         """Selectors that are new since the last call."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
-    def matching(self, namespace: str, labels: Labels) -> Match:
-        """Ids of the selectors that select a pod."""
-        if not self.all:
-            return _NOBODY
-        candidates = list(self._general.values())
-        if self._by_pair or self._by_label:
-            for pair in labels.items():
-                candidates += self._by_pair.get(pair, _NONE).values()
-                candidates += self._by_label.get(pair[0], _NONE).values()
-        return self.among(candidates, namespace, labels)
+    # ---- namespaces
 
-    def among(self, candidates: Iterable[Selector], namespace: str, labels: Labels) -> Match:
-        """Ids of those of ``candidates`` that select a pod."""
-        found = [s.id for s in candidates if s.selects(namespace, labels, self.labels_of)]
-        return frozenset(found) if found else _NOBODY
+    def label_namespace(self, name: str, labels: Labels | None) -> bool:
+        """Note the labels of a namespace, None once it is gone; answer whether other pods may be selected now."""
+        old = self.namespace_labels.get(name)
+        if labels is None:
+            self.namespace_labels.pop(name, None)
+        else:
+            self.namespace_labels[name] = labels
+        if (old or {}) == (labels or {}):
+            return False
+        self._seen.pop(name, None)
+        return any(selector.by_namespace_labels for selector in self._asked.values())
+
+    def sees(self, namespace: str) -> tuple[set[int], set[int]]:
+        """Ids of the selectors that may select pods of a namespace: by its name, and by its labels."""
+        if not self._asked:
+            return self._by_name.get(namespace, _EMPTY_SET), _EMPTY_SET
+        seen = self._seen.get(namespace)
+        if seen is None:
+            if len(self._seen) >= KEPT_NAMESPACES:
+                self._seen.clear()
+            seen = self._seen[namespace] = _Seen()
+        for number, selector in reversed(self._asked.items()):
+            if number < seen.before:
+                break
+            if selector.sees(namespace, self.labels_of):
+                seen.ids.add(number)
+        seen.before = self._next
+        return self._by_name.get(namespace, _EMPTY_SET), seen.ids
+
+    # ---- pods
+
+    def matching(self, namespace: str, labels: Labels) -> Match:
+        """Ids of the selectors that select a pod; equal answers are mostly one object."""
+        by_name, by_labels = self.sees(namespace)
+        if not by_name and not by_labels:
+            return _NOBODY
+        found = self._labels.holding(labels, (by_name, by_labels))
+        if not found:
+            return _NOBODY
+        if len(self._answers) >= KEPT:
+            self._answers.clear()
+        answer = frozenset(found)
+        return self._answers.setdefault(answer, answer)
+
+
+class _Seen:
+    """Ids of selectors with an id below ``before`` that see a namespace by its labels."""
+
+    __slots__ = ("before", "ids")
+
+    def __init__(self) -> None:
+        self.before = 0
+        self.ids: set[int] = set()
+
+
+def _is_asked(selector: Selector) -> bool:
+    """Whether it is asked which namespaces it sees: it does not say so by some names."""
+    return selector.by_namespace_labels or bool(selector.parts) or len(selector.namespaces) > WIDE

@@ -398,13 +398,7 @@ class ClusterState:
 
     def _label_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
         """Note a namespace's labels; pods there are looked at again when selectors ask for them."""
-        selectors = self.classes.selectors
-        old = selectors.namespace_labels.get(name)
-        if labels is None:
-            selectors.namespace_labels.pop(name, None)
-        else:
-            selectors.namespace_labels[name] = labels
-        if (old or {}) == (labels or {}) or not any(one.by_namespace_labels for one in selectors.all.values()):
+        if not self.classes.selectors.label_namespace(name, labels):
             return False
         for task in [task for task in self.tasks.values() if task.namespace == name]:
             self._reclass(task)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from unisono.api.core import PodAffinityTerm, PodSpec, TopologySpreadConstraint, WeightedPodAffinityTerm
 from unisono.api.meta import LabelSelector, LabelSelectorRequirement
-from unisono.cluster.selectors import Labels, SelectorBook
+from unisono.cluster.label_index import Labels
+from unisono.cluster.selectors import SelectorBook
 
 
 class Term(NamedTuple):
