@@ -20,6 +20,7 @@ from unisono.api.core import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
+    Pod,
     ResourceClaim,
     StorageClass,
 )
@@ -247,6 +248,35 @@ async def test_a_card_that_a_claim_has_is_given_to_nobody_else_also_after_a_rest
     gpu_node.run(manifest("q", ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"], container=limit))
     await gpu_node.phase("q", "Succeeded")
     assert await gpu_node.log("q") == "GPU-1\n"
+
+
+async def test_a_container_sees_the_cards_of_the_claim_that_stands_for_its_limits(gpu_node: Node) -> None:
+    gpu_node.client.put(RESOURCE_CLAIMS, devices("claim", **{"container-0-request-0": "gpu-1"}))
+    mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "container-0-request-0"}
+    status = {"extendedResourceClaimStatus": {"requestMappings": [mapping], "resourceClaimName": "claim"}}
+    limit = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    command = ["sh", "-c", "echo cards:$CUDA_VISIBLE_DEVICES"]
+    pod = msgspec.to_builtins(manifest("p", command, container=limit, metadata={"uid": "p-uid"}))
+    gpu_node.run(msgspec.convert(pod | {"status": status}, Pod))
+    await gpu_node.phase("p", "Succeeded")
+    assert await gpu_node.log("p") == "cards:GPU-1\n"
+
+
+async def test_a_card_that_a_pod_has_by_a_limit_is_tainted_and_taints_of_users_are_kept(gpu_node: Node) -> None:
+    def taints() -> list[list[str]]:
+        offered = gpu_node.client.objects(RESOURCE_SLICES)
+        found = (offered[0].spec.devices or []) if offered else []
+        return [[taint.key for taint in each.taints or ()] for each in found]
+
+    await eventually(lambda: taints() == [[], []])
+    (offered,) = gpu_node.client.objects(RESOURCE_SLICES)
+    value = msgspec.to_builtins(offered)
+    value["spec"]["devices"][1]["taints"] = [{"key": "example.com/hot", "effect": "NoExecute"}]
+    gpu_node.client.put(RESOURCE_SLICES, msgspec.convert(value, type(offered)))
+    limit = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    gpu_node.run(manifest("q", ["sleep", "1000"], container=limit))
+    await gpu_node.phase("q", "Running")
+    await eventually(lambda: taints() == [["unisono.io/given-by-limit"], ["example.com/hot"]])
 
 
 # --- simulated devices ------------------------------------------------------------------------------------------------

@@ -15,11 +15,10 @@ from support.build import START, cluster, config, group, node, pod, schedule
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.core import Device, DeviceClass, PodResourceClaim, ResourceClaim, ResourceSlice
+from unisono.cluster.device_selectors import SelectorError, compile_selector, facts_of
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.decisions import ClaimAllocation, Decisions
-from unisono.engine.plugins.predicates.device_inventory import facts_of
-from unisono.engine.plugins.predicates.device_selectors import SelectorError, compile_selector
 from unisono.engine.plugins.predicates.resource_claims import ClaimFilter
 from unisono.engine.verdict import Cause
 

@@ -20,6 +20,7 @@ from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
 from unisono.agent.cpus.publisher import NumaPublisher
 from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
+from unisono.agent.devices.slices import Offer as DeviceOffer
 from unisono.agent.environment.sources import ObjectSource, references
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.layout import Layout
@@ -281,10 +282,17 @@ class Agent:
 
     async def _serve_claims(self, recorder: EventRecorder) -> None:
         """Make volumes for claims, and offer the machine's cards to resource claims."""
-        offer = {NVIDIA: card_devices(self._machine.gpus)} if self._machine.gpus else {}
+        gpus = self._machine.gpus
+
+        def offer(node: str) -> DeviceOffer | None:
+            if node != self.node_name:
+                return None
+            given = self._host.devices.by_limits() if self._host is not None else ()
+            return {NVIDIA: card_devices(gpus, given)} if gpus else {}
+
         controllers = [
             VolumeProvisioner(recorder, self.node_name.__eq__, Folders(self._layout.volumes)),
-            DevicePublisher(offer, lambda node: offer if node == self.node_name else None),
+            DevicePublisher([NVIDIA] if gpus else [], offer, limits=bool(gpus)),
         ]
         await Manager(self._client, clock=self._clock).run(controllers)
 

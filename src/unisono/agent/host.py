@@ -220,12 +220,14 @@ class Devices:
         uid = pod.metadata.uid or ""
         if uid not in self.held:
             containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
-            known = counts(self.machine.inventories)
+            backed = pod.status.extended_resource_claim_status
+            elsewhere = {each.resource_name for each in backed.request_mappings or ()} if backed is not None else set()
+            known = counts(self.machine.inventories).keys() - elsewhere
             wanted = {}
             for c in containers:
                 limits = resource_list(c.resources.limits)
                 wanted[c.name] = {name: -(-limits[name] // 1000) for name in limits if name in known}
-            taken = [card for held in self.held.values() for cards in held.values() for card in cards]
+            taken = [*self.by_limits()]
             taken += [card for cards in self.claimed.values() for card in cards]
             every = [device for found in self.machine.inventories for device in found.devices]
             chosen = choose(every, wanted, taken)
@@ -242,10 +244,14 @@ class Devices:
             both = sorted({card for given in held.values() for card in given} & set(cards))
             if both and other != uid:
                 raise MissingSource(
-                    f"the card {both[0]} is in use by a pod that has it by a limit of {NVIDIA_GPU}: on one node, use "
-                    "either limits or resource claims"
+                    f"the card {both[0]} is still in use by a pod that got it by a limit of {NVIDIA_GPU} at the same "
+                    "time; the pod starts when that one has ended"
                 )
         self.claimed[uid] = cards
+
+    def by_limits(self) -> set[str]:
+        """Cards that pods have by limits: no claim may get them."""
+        return {card for held in self.held.values() for cards in held.values() for card in cards}
 
     def restore(self, uid: str, devices: dict[str, list[str]], claimed: list[str]) -> None:
         """Take over what an earlier agent gave a pod."""

@@ -53,10 +53,15 @@ class ObjectsByKey(dict[str, T], Generic[T]):
 
     A change counts from `assume` on, also in states that the server tells later and that do not include it yet: other
     writes, such as that of a finalizer, come before it.
+
+    Attributes:
+        version: moves with every change.
+
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.version = 0
         self._assumed: dict[str, _Assumed[T]] = {}
 
     def put(self, obj: T) -> bool:
@@ -69,12 +74,16 @@ class ObjectsByKey(dict[str, T], Generic[T]):
             obj = self._keep(key, obj, kept)
         else:
             self[key] = obj
-        return old is None or _told(old) != _told(obj)
+        changed = old is None or _told(old) != _told(obj)
+        self.version += changed
+        return changed
 
     def remove(self, key: str) -> bool:
         """Forget an object; False when it was unknown."""
         self._assumed.pop(key, None)
-        return self.pop(key, None) is not None
+        known = self.pop(key, None) is not None
+        self.version += known
+        return known
 
     def assume(self, key: str, owner: str, apply: Callable[[T], T], included: Callable[[T], bool]) -> None:
         """Let a change of an object count until the server tells a state that includes it, or until `end`.
@@ -110,6 +119,7 @@ class ObjectsByKey(dict[str, T], Generic[T]):
         else:
             self._assumed.pop(key, None)
         self[key] = obj = found.assumed()
+        self.version += 1
         return obj
 
     def known(self) -> list[str]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from unisono.api.core import Node, Taint
 from unisono.api.fields import Quantity
 from unisono.api.resources import resource_list
+from unisono.cluster.device_counts import NO_DEVICES, DeviceCount
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, scheduled
 from unisono.cluster.sums import LargeSums, total
@@ -53,6 +54,9 @@ class NodeFacts:
 
     Attributes:
         allocatable: by resource name in engine units.
+        by_claims: those of them that the node does not report: devices of its ResourceSlices, which a pod has by a
+            claim that stands for its limits.
+        claimed: what is missing in ``allocatable`` because claims have it.
         labels, annotations: as on the object.
         taints: as on the spec.
         unschedulable: ``spec.unschedulable``.
@@ -65,6 +69,8 @@ class NodeFacts:
     __slots__ = (
         "allocatable",
         "annotations",
+        "by_claims",
+        "claimed",
         "images",
         "labels",
         "name",
@@ -75,7 +81,7 @@ class NodeFacts:
         "unschedulable",
     )
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, devices: DeviceCount | None = None) -> None:
         self.name = node.metadata.name
         self.uid = node.metadata.uid or ""
         self.labels: Mapping[str, str] = node.metadata.labels or {}
@@ -92,6 +98,30 @@ class NodeFacts:
             for name, amount in resource_list(_devices(node.status.capacity)).items()
             if amount > self.allocatable.get(name, 0)
         }
+        self._offer(devices or NO_DEVICES)
+
+    def _offer(self, devices: DeviceCount) -> None:
+        reported = self.allocatable
+        self.by_claims: dict[str, int] = {
+            name: amount for name, amount in devices.there.items() if not reported.get(name)
+        }
+        self.claimed: dict[str, int] = {
+            name: min(amount, reported[name]) for name, amount in devices.claimed.items() if reported.get(name)
+        }
+        self.allocatable = (
+            reported | self.by_claims | {name: reported[name] - amount for name, amount in self.claimed.items()}
+        )
+
+    def with_devices(self, devices: DeviceCount) -> NodeFacts:
+        """The same node with other devices in its slices, or other claims for them."""
+        fresh = copy(self)
+        fresh.allocatable = {
+            name: amount + self.claimed.get(name, 0)
+            for name, amount in self.allocatable.items()
+            if name not in self.by_claims
+        }
+        fresh._offer(devices)
+        return fresh
 
     def same(self, other: NodeFacts) -> bool:
         """Whether nothing static differs (amounts included)."""
@@ -228,6 +258,10 @@ class NodeTable:
             size = next((facts.images[name] for facts in self.facts if name in facts.images), 0)
             self._image_sizes[name] = size
         return size
+
+    def facts_of(self, name: str) -> NodeFacts | None:
+        """What is known of a node, settled or not."""
+        return self._wanted.get(name)
 
     def wanted(self) -> list[str]:
         """Names of all nodes that have been seen and not deleted, settled or not."""

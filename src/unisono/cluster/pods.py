@@ -9,6 +9,7 @@ from sys import intern
 
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
+from unisono.api.extended_devices import limit_claim
 from unisono.api.fields import Quantity
 from unisono.api.keys import PREEMPTABLE, TASK_SPEC
 from unisono.api.membership import pod_group_name
@@ -126,7 +127,7 @@ def class_of(pod: Pod, classes: PodClasses) -> PodClass:
     selectors, namespace, labels = classes.selectors, meta.namespace or "", meta.labels or _NOTHING
     base = classes.intern(spec, meta.annotations, namespace)
     terms = terms_of(spec, namespace, labels, selectors) if has_terms(spec) else NO_TERMS
-    if not selectors.all and not spec.volumes and not spec.resource_claims:
+    if not selectors.all and not spec.volumes and not spec.resource_claims and limit_claim(pod) is None:
         return base
     matched = selectors.matching(namespace, labels)
     return classes.refine(base, PodRelations(terms, matched, _volume_claims(pod), _device_claims(pod)))
@@ -144,7 +145,7 @@ def _volume_claims(pod: Pod) -> tuple[str, ...]:
 
 
 def _device_claims(pod: Pod) -> tuple[str, ...]:
-    """Keys of the pod's resource claims; those made from templates stand in its status once they exist."""
+    """Keys of the pod's resource claims; those made for it, by templates or limits, stand in its status."""
     made = {status.name: status for status in pod.status.resource_claim_statuses or ()}
     found: dict[str, None] = {}
     for claim in pod.spec.resource_claims or ():
@@ -156,6 +157,8 @@ def _device_claims(pod: Pod) -> tuple[str, ...]:
                 continue
         if name is None:  # no claim can be called so
             name = f"{claim.resource_claim_template_name or ''}/"
+        found[f"{pod.metadata.namespace}/{name}"] = None
+    if (name := limit_claim(pod)) is not None:
         found[f"{pod.metadata.namespace}/{name}"] = None
     return tuple(found)
 

@@ -18,6 +18,7 @@ from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
+from unisono.cluster.device_counts import DeviceCount, DeviceCounts
 from unisono.cluster.evictions import EvictionLog, PastEviction
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.interning import PodClasses
@@ -86,6 +87,7 @@ class ClusterState:
         self.run_times = RunTimes()
         self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
+        self.device_counts = DeviceCounts()
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
         self._foreign = ForeignPods()
@@ -221,6 +223,7 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> bool:
         task = task_of(pod, self.classes, self.scheduler_names)
+        self.device_counts.ask(task.pod_class.requests)
         self._foreign.note(task)
         if not task.owned and not task.node:
             return self._leave_out(task.key)
@@ -369,7 +372,14 @@ class ClusterState:
 
     def _put_node(self, node: Node) -> bool:
         self._self_placed.touch(node.metadata.name)
-        return self.nodes.put(NodeFacts(node))
+        return self.nodes.put(NodeFacts(node, self.device_counts.of(node.metadata.name)))
+
+    def _offer(self, name: str, counts: DeviceCount) -> None:
+        """Devices of a node's slices have come or gone, or claims for them."""
+        facts = self.nodes.facts_of(name)
+        if facts is not None:
+            self._self_placed.touch(name)
+            self.nodes.put(facts.with_devices(counts))
 
     def _remove_node(self, name: str) -> bool:
         self._self_placed.touch(name)
@@ -424,6 +434,8 @@ class ClusterState:
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
+        for name, counts in self.device_counts.settle(self.catalogue).items():
+            self._offer(name, counts)
         self._relist()
         self.nodes.settle(self._move_in)
         self._judge_self_placed()

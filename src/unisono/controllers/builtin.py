@@ -9,6 +9,7 @@ from unisono.controllers.autoscaling.autoscaler import AutoscalerController
 from unisono.controllers.autoscaling.reading import Triggers
 from unisono.controllers.autoscaling.scaled_object import ScaledObjectController
 from unisono.controllers.autoscaling.serving import ServingController
+from unisono.controllers.claims.device_taints import DeviceTaintController
 from unisono.controllers.claims.made import PodClaimController
 from unisono.controllers.claims.users import ClaimUserController
 from unisono.controllers.cronjob.controller import CronJobController
@@ -52,6 +53,7 @@ def builtin_controllers(recorder: Recorder, metrics: MetricReader | None = None)
         EphemeralVolumeController(recorder),
         PodClaimController(recorder),
         ClaimUserController(),
+        DeviceTaintController(recorder),
         AutoscalerController(recorder, triggers),
         ScaledObjectController(recorder, triggers),
         ServingController(recorder),

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry
 
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
+from unisono.controllers.claims.limits import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
@@ -70,6 +71,7 @@ def all_controllers(
         ElasticController(recorder),
         PodGroupController(recorder, scheduler_names),
         KubernetesGroupController(scheduler_names),
+        LimitClaimController(recorder, scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
     ]

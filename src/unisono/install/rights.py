@@ -127,7 +127,10 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("list watch", WORKLOAD_POD_GROUPS),
     *_on("patch", WORKLOAD_POD_GROUPS, sub="status"),
     *_on("update", WORKLOAD_POD_GROUPS, sub="finalizers"),
-    # Plain pods whose PodGroup is refused are told why they wait.
+    # Claims that stand for extended resources which device classes serve.
+    *_on("list watch", k.DEVICE_CLASSES),
+    *_on("list watch create", k.RESOURCE_CLAIMS),
+    # Plain pods whose PodGroup is refused are told why they wait, and pods which claim stands for their limits.
     *_on("patch", k.PODS, sub="status"),
     # On clusters that check it, blocking an owner's deletion takes the right to change the owner's finalizers.
     *_on("update", *_OWNERS, sub="finalizers"),

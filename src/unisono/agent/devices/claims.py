@@ -28,12 +28,18 @@ async def claimed_cards(client: Client, pod: Pod, node: str, cards: list[str]) -
         MissingSource: a claim is not there, or nothing was given for it yet.
         ApiError: the API did not answer.
     """
-    if not pod.spec.resource_claims:
+    backed = pod.status.extended_resource_claim_status
+    if not pod.spec.resource_claims and backed is None:
         return {}
     known = {card_name(index): card for index, card in enumerate(cards)}
     given = {entry: [*_results(claim, node, known)] async for entry, claim in _claims(client, pod)}
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    return {each.name: found for each in containers if (found := cards_of(each, given))}
+    found = {each.name: cards_of(each, given) for each in containers}
+    if backed is not None:
+        results = [*_results(await _allocated(client, pod, backed.resource_claim_name), node, known)]
+        for mapping in backed.request_mappings or ():
+            found[mapping.container_name] += [card for request, card in results if request == mapping.request_name]
+    return {name: cards for name, cards in found.items() if cards}
 
 
 def cards_of(container: Container, given: Mapping[str, Results]) -> list[str]:
@@ -59,15 +65,19 @@ async def _claims(client: Client, pod: Pod) -> AsyncIterator[tuple[str, Resource
             if entry.name in made:
                 continue
             raise MissingSource(f"the resource claim {entry.name} of the pod has not been created yet")
-        try:
-            claim = await client.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
-        except NotFound:
-            raise MissingSource(f'resourceclaim "{name}" not found') from None
-        if claim.status.allocation is None:
-            raise MissingSource(f'resourceclaim "{name}" has no devices yet')
-        if not any(each.uid == pod.metadata.uid for each in claim.status.reserved_for or ()):
-            raise MissingSource(f'resourceclaim "{name}" is not reserved for the pod')
-        yield entry.name, claim
+        yield entry.name, await _allocated(client, pod, name)
+
+
+async def _allocated(client: Client, pod: Pod, name: str) -> ResourceClaim:
+    try:
+        claim = await client.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
+    except NotFound:
+        raise MissingSource(f'resourceclaim "{name}" not found') from None
+    if claim.status.allocation is None:
+        raise MissingSource(f'resourceclaim "{name}" has no devices yet')
+    if not any(each.uid == pod.metadata.uid for each in claim.status.reserved_for or ()):
+        raise MissingSource(f'resourceclaim "{name}" is not reserved for the pod')
+    return claim
 
 
 def _results(claim: ResourceClaim, node: str, cards: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,12 +16,15 @@ from unisono.api.core import (
     DeviceClass,
     DeviceClassSpec,
     DeviceSelector,
+    DeviceTaint,
     Node,
+    Pod,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
-from unisono.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES
+from unisono.api.keys import NVIDIA_GPU
+from unisono.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
@@ -31,6 +34,12 @@ NVIDIA = "gpu.nvidia.com"
 
 PCI_ROOT = "resource.kubernetes.io/pcieRoot"
 """Kubernetes' attribute for devices that are close to each other, of whatever driver."""
+
+GIVEN_BY_LIMIT = "unisono.io/given-by-limit"
+"""Taint of a device that a pod has by a limit, so that no claim gets it; other taints are users' and are kept."""
+
+_LOOK_SECONDS = 5.0
+"""A card that a pod had by a limit is looked at again after so long."""
 
 MOST_DEVICES = 128
 """Devices of one slice."""
@@ -44,8 +53,13 @@ def card_name(index: int) -> str:
     return f"gpu-{index}"
 
 
-def card_devices(gpus: Iterable[Gpu]) -> list[Device]:
-    """The machine's whole and healthy cards, with the attributes of NVIDIA's driver."""
+def card_devices(gpus: Iterable[Gpu], by_limits: Collection[str] = ()) -> list[Device]:
+    """The machine's whole and healthy cards, with the attributes of NVIDIA's driver.
+
+    Args:
+        gpus: the machine's.
+        by_limits: ids of cards that pods have by limits; their taint keeps claims away.
+    """
     return [
         Device(
             name=card_name(index),
@@ -59,6 +73,7 @@ def card_devices(gpus: Iterable[Gpu]) -> list[Device]:
                 **({PCI_ROOT: DeviceAttribute(string_value=gpu.root)} if gpu.root else {}),
             },
             capacity={"memory": DeviceCapacity(value=str(gpu.memory))},
+            taints=[DeviceTaint(key=GIVEN_BY_LIMIT, effect="NoSchedule")] if gpu.uuid in by_limits else None,
         )
         for index, gpu in enumerate(gpus)
         if gpu.healthy and not gpu.divided
@@ -96,12 +111,15 @@ def slice_of(node: Node, driver: str, devices: Sequence[Device], generation: int
 
 
 def device_class(driver: str) -> DeviceClass:
-    """All devices of a driver; of NVIDIA's the whole cards."""
+    """All devices of a driver; of NVIDIA's the whole cards, which are one book with limits of ``nvidia.com/gpu``."""
     expression = f'device.driver == "{driver}"'
     if driver == NVIDIA:
         expression += f' && device.attributes["{driver}"].type == "gpu"'
     selector = DeviceSelector(cel=CELDeviceSelector(expression=expression))
-    return DeviceClass(metadata=ObjectMeta(name=driver), spec=DeviceClassSpec(selectors=[selector]))
+    return DeviceClass(
+        metadata=ObjectMeta(name=driver),
+        spec=DeviceClassSpec(selectors=[selector], extended_resource_name=NVIDIA_GPU if driver == NVIDIA else None),
+    )
 
 
 class DevicePublisher(Controller):
@@ -110,19 +128,22 @@ class DevicePublisher(Controller):
     Args:
         drivers: all drivers of these nodes.
         offer: devices by driver of a node; None for nodes of others.
+        limits: whether ``offer`` says which devices pods have by limits, so that it is asked when pods come and go.
     """
 
     name = "device-publisher"
     workers = 2
 
-    def __init__(self, drivers: Iterable[str], offer: Callable[[str], Offer | None]) -> None:
-        self._drivers, self._offer = sorted(set(drivers)), offer
+    def __init__(self, drivers: Iterable[str], offer: Callable[[str], Offer | None], *, limits: bool = False) -> None:
+        self._drivers, self._offer, self._limits = sorted(set(drivers)), offer, limits
 
     def setup(self, context: Context) -> None:
         """Watch nodes and slices."""
         self._client = context.client
         self._nodes = context.watch(NODES, lambda node: self._ours(node.metadata.name), when=_comes)
         self._slices = context.watch(RESOURCE_SLICES, lambda each: self._ours(each.spec.node_name or ""))
+        if self._limits:
+            context.watch(PODS, lambda pod: self._ours(pod.spec.node_name or ""), when=_asks_by_limit)
 
     async def start(self) -> None:
         """Make the classes that are not there; one that is there may have another owner and stays."""
@@ -139,7 +160,8 @@ class DevicePublisher(Controller):
             return None
         for driver in self._drivers:
             await self._publish(node, driver, offer.get(driver, ()))
-        return None
+        every = (device for devices in offer.values() for device in devices)
+        return _LOOK_SECONDS if any(device.taints for device in every) else None
 
     def _ours(self, node: str) -> list[str]:
         return [node] if self._offer(node) is not None else []
@@ -159,8 +181,8 @@ class DevicePublisher(Controller):
             if not devices or not owned:
                 # Nothing to offer, or left by a node of the same name: the deletion brings us here again.
                 await self._client.delete(RESOURCE_SLICES, meta.name, uid=meta.uid)
-            elif _plain(found.spec.devices or ()) != _plain(devices):
-                wanted = slice_of(node, driver, devices, (found.spec.pool.generation or 0) + 1)
+            elif _plain(found.spec.devices or ()) != _plain(kept := _with_taints(devices, found.spec.devices or ())):
+                wanted = slice_of(node, driver, kept, (found.spec.pool.generation or 0) + 1)
                 guarded = {"resourceVersion": meta.resource_version}
                 spec = msgspec.to_builtins(wanted.spec)
                 await self._client.patch(RESOURCE_SLICES, meta.name, {"metadata": guarded, "spec": spec})
@@ -170,6 +192,21 @@ class DevicePublisher(Controller):
 
 def _plain(devices: Iterable[Device]) -> list[object]:
     return [msgspec.to_builtins(each) for each in devices]
+
+
+def _with_taints(devices: Sequence[Device], before: Iterable[Device]) -> list[Device]:
+    """The devices with the taints that users have given them."""
+    given = {each.name: [one for one in each.taints or () if one.key != GIVEN_BY_LIMIT] for each in before}
+    return [
+        msgspec.structs.replace(each, taints=[*given.get(each.name, ()), *(each.taints or ())] or None)
+        for each in devices
+    ]
+
+
+def _asks_by_limit(event_type: EventType, new: Pod, old: Pod | None) -> bool:
+    return bool(new.spec.node_name) and any(
+        NVIDIA_GPU in (each.resources.limits or {}) for each in new.spec.containers or ()
+    )
 
 
 def _comes(event_type: EventType, new: Node, old: Node | None) -> bool:

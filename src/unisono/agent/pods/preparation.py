@@ -138,7 +138,7 @@ async def refresh_volumes(host: Host, pod: Pod, directory: PodDir, address: str)
 
 async def _claimed(host: Host, pod: Pod, container: Container, directory: PodDir) -> list[str]:
     """Cards that a container has through resource claims; the pod's record keeps them for an agent that restarts."""
-    if not pod.spec.resource_claims:
+    if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return []
     uid, cards = pod.metadata.uid or "", [gpu.uuid for gpu in host.machine.gpus]
     found = await claimed_cards(host.client, pod, pod.spec.node_name or "", cards)

@@ -14,6 +14,7 @@ from unisono.api.core import (
     ResourceClaimConsumerReference,
     ResourceClaimTemplate,
 )
+from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import POD_CLAIM_NAME
 
 MOST_USERS = 256
@@ -86,14 +87,15 @@ def is_pod(user: ResourceClaimConsumerReference) -> bool:
 
 
 def needs_claims(pod: Pod) -> bool:
-    """Whether the pod names resource claims."""
-    return bool(pod.spec.resource_claims)
+    """Whether the pod has resource claims: that it names, or that stand for its limits."""
+    return bool(pod.spec.resource_claims) or limit_claim(pod) is not None
 
 
 def claim_keys(pod: Pod) -> list[str]:
     """Index function: keys of the claims that the pod names, or that were made for it."""
     names = [each.resource_claim_name for each in pod.spec.resource_claims or ()]
     names += [each.resource_claim_name for each in pod.status.resource_claim_statuses or ()]
+    names.append(limit_claim(pod))
     return [f"{pod.metadata.namespace}/{name}" for name in dict.fromkeys(names) if name]
 
 

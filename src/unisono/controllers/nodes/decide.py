@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from unisono.api.core import Node, NodeCondition, Pod, Taint
+from unisono.api.core import DeviceTaint, DeviceToleration, Node, NodeCondition, Pod, Taint, Toleration
 from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.node_fit import covers
@@ -71,11 +71,18 @@ def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | Non
             which no node could be heard.
 
     """
+    return time_to_leave(pod.spec.tolerations or (), taints, seen)
+
+
+def time_to_leave(
+    tolerations: Sequence[Toleration | DeviceToleration], taints: Sequence[Taint | DeviceTaint], seen: float
+) -> float | None:
+    """When NoExecute taints end what has these tolerations, seconds since 1970; None: never. ``seen`` is as above."""
     due: list[float] = []
     for taint in taints:
         if taint.effect != "NoExecute":
             continue
-        fitting = [each for each in pod.spec.tolerations or () if covers(each, taint)]
+        fitting = [each for each in tolerations if covers(each, taint)]
         since = max(seen, _added(taint, seen))
         if not fitting:
             due.append(since)
@@ -86,20 +93,25 @@ def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | Non
     return min(due) if due else None
 
 
-def disrupted(pod: Pod, now: float) -> list[dict[str, object]]:
+def disrupted(
+    pod: Pod,
+    now: float,
+    reason: str = "DeletionByTaintManager",
+    message: str = "Taint manager: deleting due to NoExecute taint",
+) -> list[dict[str, object]]:
     """The pod's conditions with the one that tells why it is deleted."""
     others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
     told = {
         "type": "DisruptionTarget",
         "status": "True",
-        "reason": "DeletionByTaintManager",
-        "message": "Taint manager: deleting due to NoExecute taint",
+        "reason": reason,
+        "message": message,
         "lastTransitionTime": rfc3339(now),
     }
     return [*others, told]
 
 
-def _added(taint: Taint, default: float) -> float:
+def _added(taint: Taint | DeviceTaint, default: float) -> float:
     try:
         return parse_time(taint.time_added) if taint.time_added else default
     except ValueError:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from unisono.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
+from unisono.api.core import (
+    DeviceTaint,
+    DeviceToleration,
+    Node,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    Taint,
+    Toleration,
+)
 
 
 def fits(spec: PodSpec, node: Node) -> bool:
@@ -27,7 +37,7 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     return any(covers(each, taint) for each in tolerations)
 
 
-def covers(toleration: Toleration, taint: Taint) -> bool:
+def covers(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
     """Whether the toleration covers the taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False

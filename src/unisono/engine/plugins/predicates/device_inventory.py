@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from unisono.api.cel import EvaluationError, Quantity, Semver
-from unisono.api.core import Device, DeviceTaint, NodeSelector, ResourceClaim, ResourceSlice
+from unisono.api.core import Device, DeviceClass, DeviceTaint, NodeSelector, ResourceClaim, ResourceSlice
 from unisono.api.quantity import parse_quantity
+from unisono.cluster.device_counts import selects
+from unisono.cluster.device_selectors import DeviceFacts, facts_of
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_selector
-from unisono.engine.plugins.predicates.device_selectors import DeviceFacts
 from unisono.engine.plugins.predicates.device_shares import (
     Amounts,
     Capacity,
@@ -60,6 +61,21 @@ class Unit:
     device: Device
 
 
+class _Limit(NamedTuple):
+    """Devices of a node that are given by limits as well: how many claims may have is what such pods leave.
+
+    Attributes:
+        column: of the node.
+        row: of the resource.
+        claimed: devices that claims had when the session began; the node's ``allocatable`` is without them.
+
+    """
+
+    column: int
+    row: int
+    claimed: Fraction
+
+
 class Inventory:
     """Devices of the newest complete generation of every pool.
 
@@ -71,8 +87,19 @@ class Inventory:
 
     """
 
-    def __init__(self, slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim], nodes: NodeView) -> None:
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        claims: Iterable[ResourceClaim],
+        nodes: NodeView,
+        served: Mapping[str, DeviceClass] | None = None,
+    ) -> None:
+        """``served`` are the classes of extended resources that some node reports itself."""
         self._nodes = nodes
+        self._served = served or {}
+        self._serving: dict[int, tuple[str, ...]] = {}
+        self._limits: dict[CounterName, _Limit] = {}
+        self._limits_of: dict[int, list[CounterName]] = {}
         self.by_node: list[list[Unit]] = [[] for _ in range(nodes.size)]
         self.incomplete: BoolArray = np.zeros(nodes.size, dtype=np.bool_)
         self.book = DevicesInUse()
@@ -91,6 +118,8 @@ class Inventory:
             for result in (allocation.devices.results or ()) if allocation is not None else ():
                 if not result.admin_access:
                     self._allocated((result.driver, result.pool, result.device), consumed_by(result), result.share_id)
+        for counter, limit in self._limits.items():
+            self._limits[counter] = limit._replace(claimed=self.book.drawn.get(counter, Fraction(0)))
 
     def _add_pool(self, slices: list[ResourceSlice]) -> None:
         newest = max(one.spec.pool.generation or 0 for one in slices)
@@ -141,6 +170,46 @@ class Inventory:
         if unit is not None and before != book.in_use(name):
             book.draw(unit.draws, sign)
 
+    def settle(self, column: int) -> bool:
+        """Look what pods with limits have left of a node's devices; answers whether that has changed."""
+        changed = False
+        for counter in self._limits_of.get(column, ()):
+            limit = self._limits[counter]
+            nodes = self._nodes
+            left = int(nodes.allocatable[limit.row, column] - nodes.used[limit.row, column])
+            total = limit.claimed + Fraction(left, 1000)
+            changed |= self.book.totals.get(counter) != total
+            self.book.totals[counter] = total
+        return changed
+
+    def granted(self, resource: str) -> npt.NDArray[np.int64]:
+        """``[N]`` devices of nodes that report a resource which claims have got in this session, in engine units."""
+        found = np.zeros(self._nodes.size, dtype=np.int64)
+        for counter, limit in self._limits.items():
+            if counter[3] == resource:
+                found[limit.column] = int((self.book.drawn.get(counter, Fraction(0)) - limit.claimed) * 1000)
+        return found
+
+    def _limits_for(self, one: ResourceSlice, device: Device, facts: DeviceFacts) -> Iterator[CounterName]:
+        """Counters of the extended resources for which the device counts, on a node that reports them itself."""
+        node = device.node_name if one.spec.per_device_node_selection else one.spec.node_name
+        column = self._nodes.table.index.get(node or "")
+        if column is None:
+            return
+        known = self._serving.get(id(facts))
+        if known is None:
+            known = tuple(name for name, device_class in self._served.items() if selects(device_class, facts))
+            self._serving[id(facts)] = known
+        node_facts = self._nodes.table.facts[column]
+        for name in known:
+            if name not in node_facts.allocatable or name in node_facts.by_claims:
+                continue
+            counter = ("", node or "", "limits", name)
+            if counter not in self._limits:
+                self._limits[counter] = _Limit(column, self._nodes.table.registry.row(name), Fraction(0))
+                self._limits_of.setdefault(column, []).append(counter)
+            yield counter
+
     def state(self, column: int) -> tuple[object, ...]:
         """Equal for nodes whose devices have equal amounts left; empty where devices are only free or in use."""
         if self.plain[column]:
@@ -177,9 +246,6 @@ class Inventory:
         }
         shared = bool(device.allow_multiple_allocations)
         facts = msgspec.msgpack.encode((driver, device.attributes, device.capacity, taints, shared))
-        alike = self._number(facts, device.consumes_counters, device.binding_conditions)
-        own = (pool, device.name if shared else "") if shared or draws else ()
-        kind = self._number(facts, device.consumes_counters, device.binding_conditions, *own) if own else alike
         known = self._known.get(facts)
         if known is None:
             capacity = {
@@ -187,6 +253,11 @@ class Inventory:
                 for name, each in (device.capacity or {}).items()
             }
             known = self._known[facts] = facts_of(driver, device, facts), capacity
+        if self._served and not shared:
+            draws |= dict.fromkeys(self._limits_for(one, device, known[0]), Fraction(1))
+        alike = self._number(facts, device.consumes_counters, device.binding_conditions)
+        own = (pool, device.name if shared else "") if shared or draws else ()
+        kind = self._number(facts, device.consumes_counters, device.binding_conditions, *own) if own else alike
         name = (driver, pool, device.name)
         return Unit(
             name, known[0], kind, alike, taints, scope, known[1], draws, shared, not shared and not draws, device
@@ -208,46 +279,6 @@ def on_node(name: str) -> NodeSelector:
 
 def _binds_late(slices: Iterable[ResourceSlice]) -> bool:
     return any(device.binding_conditions for one in slices for device in one.spec.devices or ())
-
-
-def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
-    """Attributes and capacity by domain; names without one belong to the driver's.
-
-    Args:
-        driver: of the device.
-        device: as its slice has it.
-        key: equal for devices that selectors cannot tell apart.
-
-    """
-    attributes: dict[str, dict[str, Any]] = {}
-    for name, value in (device.attributes or {}).items():
-        domain, short = _qualified(name, driver)
-        attributes.setdefault(domain, {})[short] = _value(value)
-    capacity: dict[str, dict[str, Quantity]] = {}
-    for name, amount in (device.capacity or {}).items():
-        domain, short = _qualified(name, driver)
-        capacity.setdefault(domain, {})[short] = Quantity(Fraction(parse_quantity(amount.value)))
-    return DeviceFacts(key, driver, attributes, capacity, bool(device.allow_multiple_allocations))
-
-
-def _qualified(name: str, driver: str) -> tuple[str, str]:
-    domain, slash, short = name.partition("/")
-    return (domain, short) if slash else (driver, name)
-
-
-def _value(value: Any) -> Any:
-    if value.int_value is not None:
-        return value.int_value
-    if value.bool_value is not None:
-        return value.bool_value
-    return value.string_value if value.string_value is not None else _version(value.version_value)
-
-
-def _version(text: str | None) -> Any:
-    try:
-        return Semver.parse(text or "")
-    except EvaluationError:
-        return text
 
 
 def attribute(unit: Unit, name: str) -> Any:

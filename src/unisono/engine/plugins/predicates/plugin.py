@@ -6,10 +6,11 @@ ports. Whether the requested resources are free is the engine's own check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from operator import attrgetter
 from typing import Protocol
 
+from unisono.api.extended_devices import stands_for_limits
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
@@ -21,7 +22,13 @@ from unisono.engine.plugins.common.node_selectors import match_pod, required_of
 from unisono.engine.plugins.common.pod_affinity import InterPodFilter
 from unisono.engine.plugins.common.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
 from unisono.engine.plugins.common.topology_spread import SpreadFilter
-from unisono.engine.plugins.predicates.resource_claims import ClaimFilter, ClaimLedger
+from unisono.engine.plugins.predicates.resource_claims import (
+    AwaitedFilter,
+    ClaimFilter,
+    ClaimLedger,
+    LimitFilter,
+    reported_too,
+)
 from unisono.engine.plugins.predicates.volumes import VolumeFilter, VolumeLedger
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeAt, NodeView
@@ -86,6 +93,7 @@ class PredicatesPlugin(Plugin):
         self._sources: dict[int, list[Versioned]] = {}
         self._volumes: VolumeLedger | None = None
         self._devices: ClaimLedger | None = None
+        self._served: Set[str] | None = None
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Unschedulable, not ready, node selector and affinity, taints."""
@@ -116,7 +124,7 @@ class PredicatesPlugin(Plugin):
     # ---- what depends on other pods
 
     def _checks_of(self, pod_class: PodClass) -> list[DomainCheck]:
-        if pod_class.base is pod_class:
+        if pod_class.base is pod_class and not self._served_of(pod_class):
             return []
         found = self._checks.get(pod_class.id)
         if found is None:
@@ -138,6 +146,26 @@ class PredicatesPlugin(Plugin):
                 yield spread
         if pod_class.devices:
             yield ClaimFilter(pod_class, self._claims())
+        yield from self._limit_checks(pod_class)
+
+    def _limit_checks(self, pod_class: PodClass) -> Iterator[DomainCheck]:
+        """Extended resources that device classes serve, for pods without a claim that stands for them."""
+        served = self._served_of(pod_class)
+        if not served:
+            return
+        claims = self.session.snapshot.catalogue.device_claims
+        if any(key in claims and stands_for_limits(claims[key]) for key in pod_class.devices):
+            return
+        if any(name in facts.by_claims for facts in self.session.snapshot.nodes.facts for name in served):
+            yield AwaitedFilter(served, self.session)
+        if claims:
+            yield LimitFilter(served, self._claims())
+
+    def _served_of(self, pod_class: PodClass) -> dict[str, int]:
+        """What a class requests of resources that device classes serve."""
+        if self._served is None:
+            self._served = reported_too(self.session).keys()
+        return {name: pod_class.requests[name] for name in self._served & pod_class.requests.keys()}
 
     def _ledger(self, pod_class: PodClass) -> VolumeLedger | None:
         """The books of volumes; None for pods without claims, and where nothing looks at them.
@@ -168,6 +196,8 @@ class PredicatesPlugin(Plugin):
             ledger.placed(pod_class, nodes)
         if pod_class.devices:
             self._claims().placed(pod_class, nodes)
+        elif self._devices is not None and self._served_of(pod_class):
+            self._devices.changes.version += 1
 
     def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
         """Take them back."""
@@ -176,6 +206,8 @@ class PredicatesPlugin(Plugin):
             ledger.removed(pod_class, nodes)
         if pod_class.devices:
             self._claims().removed(pod_class, nodes)
+        elif self._devices is not None and self._served_of(pod_class):
+            self._devices.changes.version += 1
 
     def preparations(self, task: Task, node: int) -> Sequence[Preparation]:
         """Volumes to bind, and devices to give."""

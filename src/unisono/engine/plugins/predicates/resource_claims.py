@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import NAMESPACE_OID, uuid5
 
@@ -12,11 +12,13 @@ from unisono.api.core import (
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
+    DeviceClass,
     DeviceRequestAllocationResult,
     NodeSelector,
     NodeSelectorTerm,
     ResourceClaim,
 )
+from unisono.api.extended_devices import classes_by_resource
 from unisono.api.messages import resource_claim_not_found
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -33,6 +35,7 @@ MOST_USERS = 256
 """Pods that may use one claim."""
 NOT_HERE = Reason("resourceclaim not available on the node", unresolvable=True)
 NO_DEVICES = Reason("cannot allocate all claims", unresolvable=True)
+AWAITED = Reason("waiting for the resource claims of the pod to be created", unresolvable=True)
 IN_USE = Reason("resourceclaim in use", unresolvable=True)
 _Signature = tuple[bool, tuple[int, ...], tuple[int, ...], tuple[object, ...]]
 
@@ -55,7 +58,7 @@ class ClaimLedger:
         self.changes = Source()
         self.grants: dict[str, Grant] = {}
         slices, claims = self.catalogue.device_slices.values(), self.catalogue.device_claims.values()
-        self.inventory = Inventory(slices, claims, session.nodes)
+        self.inventory = Inventory(slices, claims, session.nodes, reported_too(session))
         self._plans: dict[str, ClaimPlan | ClaimError] = {}
         self._signatures: list[_Signature | None] = [None] * session.nodes.size
         self._where: dict[int, list[int]] = {}
@@ -98,9 +101,8 @@ class ClaimLedger:
 
     def signature(self, column: int) -> _Signature:
         """Nodes with equal signatures can serve the same claims."""
-        found = self._signatures[column]
-        if found is None:
-            inventory = self.inventory
+        inventory, found = self.inventory, self._signatures[column]
+        if inventory.settle(column) or found is None:
             found = self._signatures[column] = (
                 bool(inventory.incomplete[column]),
                 tuple(unit.alike for unit in inventory.by_node[column]),
@@ -117,6 +119,7 @@ class ClaimLedger:
 
         """
         inventory = self.inventory
+        inventory.settle(column)
         incomplete = bool(inventory.incomplete[column])
         free = inventory.free(column)
         return allocate(plans, inventory.by_node[column], free, inventory.book, incomplete=incomplete)
@@ -213,6 +216,58 @@ class ClaimLedger:
         return np.ones(nodes.size, dtype=np.bool_) if selector is None else match_selector(selector, nodes)
 
 
+def reported_too(session: Session) -> dict[str, DeviceClass]:
+    """Extended resources that device classes serve and that nodes report as well, with their classes."""
+    served = classes_by_resource(session.snapshot.catalogue.device_classes.values())
+    registry = session.snapshot.registry
+    return {name: one for name, one in served.items() if registry.find(name) is not None}
+
+
+class LimitFilter:
+    """Filter of one class that has devices by limits: what claims got in this session is not free.
+
+    What claims had before is missing in ``allocatable`` already.
+
+    Attributes:
+        sources: what the answer depends on.
+        self_affecting: its pods are counted by the engine itself.
+
+    """
+
+    self_affecting = False
+
+    def __init__(self, wanted: Mapping[str, int], ledger: ClaimLedger) -> None:
+        self._wanted, self._ledger = wanted, ledger
+        self.sources = [ledger.changes]
+
+    def vetoes(self) -> list[Veto]:
+        """Over all nodes."""
+        nodes, inventory = self._ledger.session.nodes, self._ledger.inventory
+        found = []
+        for name, amount in self._wanted.items():
+            granted = inventory.granted(name)
+            row = nodes.table.registry.row(name)
+            short = (granted > 0) & (nodes.allocatable[row] - nodes.used[row] - granted < amount)
+            found.append(Veto(short, Reason(f"Insufficient {name}")))
+        return found
+
+
+class AwaitedFilter:
+    """Filter of one class whose limits are served by a claim that is not there yet: no node that needs it."""
+
+    self_affecting = False
+
+    def __init__(self, names: Collection[str], session: Session) -> None:
+        self._names, self._nodes = names, session.nodes
+        self.sources = [Source()]
+
+    def vetoes(self) -> list[Veto]:
+        """Over all nodes."""
+        facts = [self._nodes.table.facts[column] for column in self._nodes.columns]
+        away = np.array([any(name in one.by_claims for name in self._names) for one in facts], dtype=np.bool_)
+        return [Veto(away, AWAITED)]
+
+
 def _result_of(claim: ResourceClaim, number: int, gift: Gift) -> DeviceRequestAllocationResult:
     want, unit = gift.want, gift.unit
     share = gift.share if unit.shared and not want.admin else None
@@ -294,7 +349,7 @@ class ClaimFilter:
         for key in self.pod_class.devices:
             claim, name = self.ledger.claim(key), key.partition("/")[2]
             if name.endswith("/"):
-                return Reason("waiting for the resource claims of the pod to be created", unresolvable=True)
+                return AWAITED
             if claim is None:
                 return Reason(resource_claim_not_found(name), unresolvable=True)
             if claim.metadata.deletion_timestamp is not None:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from unisono.api.cel import Budget, CompileError, CostError, EvaluationError, MissingError, Program, compile_expression
+from unisono.api.cel import (
+    Budget,
+    CompileError,
+    CostError,
+    EvaluationError,
+    MissingError,
+    Program,
+    Quantity,
+    Semver,
+    compile_expression,
+)
+from unisono.api.core import Device
+from unisono.api.quantity import parse_quantity
 
 VARIABLES = frozenset(("device",))
 # All questions of one selector may cost this much, and as much more for each device.
@@ -119,3 +132,43 @@ def compile_selector(text: str) -> Selector:
         return Selector(compile_expression(text, VARIABLES))
     except CompileError as error:
         raise SelectorError(f"a device selector cannot be compiled: {error}") from None
+
+
+def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
+    """Attributes and capacity by domain; names without one belong to the driver's.
+
+    Args:
+        driver: of the device.
+        device: as its slice has it.
+        key: equal for devices that selectors cannot tell apart.
+
+    """
+    attributes: dict[str, dict[str, Any]] = {}
+    for name, value in (device.attributes or {}).items():
+        domain, short = _qualified(name, driver)
+        attributes.setdefault(domain, {})[short] = _value(value)
+    capacity: dict[str, dict[str, Quantity]] = {}
+    for name, amount in (device.capacity or {}).items():
+        domain, short = _qualified(name, driver)
+        capacity.setdefault(domain, {})[short] = Quantity(Fraction(parse_quantity(amount.value)))
+    return DeviceFacts(key, driver, attributes, capacity, bool(device.allow_multiple_allocations))
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, short = name.partition("/")
+    return (domain, short) if slash else (driver, name)
+
+
+def _value(value: Any) -> Any:
+    if value.int_value is not None:
+        return value.int_value
+    if value.bool_value is not None:
+        return value.bool_value
+    return value.string_value if value.string_value is not None else _version(value.version_value)
+
+
+def _version(text: str | None) -> Any:
+    try:
+        return Semver.parse(text or "")
+    except EvaluationError:
+        return text

@@ -1,0 +1,102 @@
+"""Extended resources that device classes serve (dynamic resource allocation), and the claims that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from unisono.api.core import (
+    ContainerExtendedResourceRequest,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    Pod,
+    PodSpec,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from unisono.api.resources import resource_list
+
+IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""With the name of a class behind it, a resource that every class serves."""
+
+EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of claims that stand for limits of a pod."""
+
+MOST_DEVICES = 32
+"""Devices of one claim."""
+
+
+class TooManyDevices(ValueError):
+    """A pod asks for more devices than a claim can have."""
+
+
+def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+    """The class that serves each extended resource: of several the newest, of equally old ones the first by name."""
+    found: dict[str, DeviceClass] = {}
+    for one in sorted(classes, key=lambda each: each.metadata.name):
+        found[IMPLICIT_PREFIX + one.metadata.name] = one
+        name = one.spec.extended_resource_name
+        if not name:
+            continue
+        before = found.get(name)
+        if before is None or (one.metadata.creation_timestamp or "") > (before.metadata.creation_timestamp or ""):
+            found[name] = one
+    return found
+
+
+def extended_requests(spec: PodSpec, served: Collection[str]) -> Iterator[tuple[str, str, str, int]]:
+    """What a pod's containers ask of some resources.
+
+    Args:
+        spec: of the pod.
+        served: names of resources.
+
+    Yields:
+        Name of the container, of the resource, and of the request of a claim; how many devices.
+    """
+    every = [*(spec.init_containers or ()), *(spec.containers or ())]
+    for number, container in enumerate(every):
+        amounts = resource_list(container.resources.requests) | resource_list(container.resources.limits)
+        for at, name in enumerate(sorted(amounts)):
+            if name in served and amounts[name] > 0:
+                yield container.name, name, f"container-{number}-request-{at}", -(-amounts[name] // 1000)
+
+
+def claim_spec(
+    spec: PodSpec, served: Mapping[str, DeviceClass]
+) -> tuple[ResourceClaimSpec, list[ContainerExtendedResourceRequest]] | None:
+    """The claim that stands for a pod's extended resources, and which request backs what; None without any.
+
+    Raises:
+        TooManyDevices: a claim cannot have as many.
+    """
+    requests: list[DeviceRequest] = []
+    mappings: list[ContainerExtendedResourceRequest] = []
+    total = 0
+    for container, resource, name, count in extended_requests(spec, served):
+        total += count
+        if total > MOST_DEVICES:
+            raise TooManyDevices(f"the pod asks for more than {MOST_DEVICES} devices, and a claim can have no more")
+        exactly = ExactDeviceRequest(
+            device_class_name=served[resource].metadata.name, allocation_mode="ExactCount", count=count
+        )
+        requests.append(DeviceRequest(name=name, exactly=exactly))
+        mappings.append(
+            ContainerExtendedResourceRequest(container_name=container, resource_name=resource, request_name=name)
+        )
+    if not requests:
+        return None
+    return ResourceClaimSpec(devices=DeviceClaim(requests=requests)), mappings
+
+
+def stands_for_limits(claim: ResourceClaim) -> bool:
+    """Whether a claim was made for extended resources of a pod."""
+    return (claim.metadata.annotations or {}).get(EXTENDED_CLAIM) == "true"
+
+
+def limit_claim(pod: Pod) -> str | None:
+    """Name of the claim that stands for extended resources of the pod."""
+    backed = pod.status.extended_resource_claim_status
+    return backed.resource_claim_name if backed is not None else None
