@@ -280,7 +280,7 @@ def test_script(annotations: dict[str, str], seconds: float, code: int) -> None:
         ({"capacity": {"cpu": 1}}, "[0].capacity.memory: is missing"),
         ({"capacity": {"cpu": "many", "memory": 1}}, "[0].capacity.cpu: 'many' is not a quantity"),
         ({"capacity": {"cpu": -1, "memory": 1}}, "[0].capacity.cpu: -1 is negative"),
-        ({"labels": {"a": 1}}, "[0].labels.a: 1 is not a text"),
+        ({"labels": {"a": 1}}, "[0].labels.a: YAML reads 1 without quotes as a number"),
         ({"taints": [{"key": "a", "effect": "Never"}]}, "[0].taints[0]: give key and effect"),
         ({"colour": "red"}, "[0].colour: unknown field"),
     ],

@@ -171,6 +171,8 @@ def _cloud(item: dict[Any, Any], spec: NodeSpec, where: str, file: str) -> Cloud
 
 
 def _name(value: Any, where: str, file: str) -> str:
+    if isinstance(value, bool | int | float):
+        raise ConfigError(f"{where}: {_unquoted(value)}: put the name in quotes.", file=file, key="name")
     if not isinstance(value, str) or not re.fullmatch(NAME_PATTERN, value) or len(value) > 240:
         raise ConfigError(
             f"{where}: {value!r} is not a node name: use lower-case letters, digits, '-' and '.'.",
@@ -178,6 +180,14 @@ def _name(value: Any, where: str, file: str) -> str:
             key="name",
         )
     return value
+
+
+def _unquoted(value: float) -> str:
+    """What YAML made of a text without quotes."""
+    if isinstance(value, bool):
+        words = "y, yes, on and true" if value else "n, no, off and false"
+        return f"YAML reads {words} without quotes as the boolean {str(value).lower()}"
+    return f"YAML reads {value} without quotes as a number"
 
 
 def _count(value: Any, where: str, file: str) -> int:
@@ -207,8 +217,10 @@ def _labels(value: Any, where: str, file: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: write labels as name: value.", file=file, key="labels")
     for name, text in value.items():
+        if isinstance(text, bool | int | float):
+            raise ConfigError(f"{where}.{name}: {_unquoted(text)}: put it in quotes.", file=file, key=str(name))
         if not isinstance(text, str):
-            raise ConfigError(f"{where}.{name}: {text!r} is not a text: put it in quotes.", file=file, key=str(name))
+            raise ConfigError(f"{where}.{name}: {text!r} is not a text.", file=file, key=str(name))
     return {str(name): text for name, text in value.items()}
 
 
