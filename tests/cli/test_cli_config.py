@@ -24,6 +24,48 @@ def test_a_file_that_can_be_used(tmp_path: Path) -> None:
     assert json.loads(check("-f", str(file), "-o", "json").stdout)["tiers"] == [["gang", "predicates"]]
 
 
+def test_every_error_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.conf"
+    file.write_text("""\
+actions: alocate, backfill, preemptt
+tiers:
+- plugins:
+  - name: gangg
+  - name: binpack
+    arguments: {binpack.wait: 3, binpack.cpu: many}
+    enablePreemptabel: true
+- plugin: []
+configuration: []
+metrics: {type: 1, adress: x}
+""")
+    done = check("-f", str(file))
+    assert done.exit_code == 1
+    found = json.loads(check("-f", str(file), "-o", "json").stdout)
+    assert found["error"] == found["errors"][0]
+    wrong = (
+        "alocate",
+        "preemptt",
+        "gangg",
+        "binpack.wait",
+        "binpack.cpu",
+        "enablePreemptabel",
+        "plugin",
+        "configuration",
+        "adress",
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{file}: refused: {len(found['errors'])} errors"
+    for number, name in enumerate(wrong):
+        assert name in found["errors"][number], found["errors"]
+        assert lines[number + 1] == f"  {found['errors'][number]}"
+
+
+def test_a_file_of_errors_alone_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.conf"
+    file.write_text("actions: allocate\ntiers:\n- plugins:\n" + "  - name: no-such\n" * 1000)
+    assert len(json.loads(check("-f", str(file), "-o", "json").stdout)["errors"]) == 100
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -30,7 +30,7 @@ def check(where: Where, file: Path | None, output: str) -> None:
 
     A file is read as the scheduler reads it: plug-ins are imported. It may be the manifest of a ConfigMap.
 
-    The exit code is 1 where it cannot be used.
+    Every error is named, up to a hundred; the exit code is 1 where there is one.
     """
     from unisono.cli.connection import run_async
     from unisono.cli.printing import print_json
@@ -48,22 +48,28 @@ def check(where: Where, file: Path | None, output: str) -> None:
 def _of_file(file: Path) -> dict[str, Any]:
     import sys
 
-    from unisono.engine.config_file.reader import load_config
+    from unisono.engine.config_file.reader import config_errors, load_config
     from unisono.errors import ConfigError
 
     # As the scheduler, which is started where its plug-ins are.
     sys.path.insert(0, str(Path.cwd()))
     try:
         text = file.read_text(encoding="utf-8")
-        within, name = _within_config_map(text), str(file)
-        config = load_config(text if within is None else within, name if within is None else f"{name}, ConfigMap")
-    except ConfigError as error:
-        return {"source": str(file), "error": str(error), "notes": []}
     except (OSError, UnicodeDecodeError) as error:
-        return {"source": str(file), "error": f"{file} cannot be read: {error}.", "notes": []}
+        return _refused(str(file), [f"{file} cannot be read: {error}."])
+    within = _within_config_map(text)
+    text, name = (text, str(file)) if within is None else (within, f"{file}, ConfigMap")
+    try:
+        config = load_config(text, name)
+    except ConfigError:
+        return _refused(str(file), [str(error) for error in config_errors(text, name)])
     tiers = [[plugin.name for plugin in tier] for tier in config.tiers]
     facts = {"actions": list(config.actions), "tiers": tiers}
-    return {"source": str(file), "error": "", "notes": list(config.notes), **facts}
+    return {"source": str(file), "error": "", "errors": [], "notes": list(config.notes), **facts}
+
+
+def _refused(source: str, errors: list[str]) -> dict[str, Any]:
+    return {"source": source, "error": errors[0] if errors else "", "errors": errors, "notes": []}
 
 
 def _within_config_map(text: str) -> str | None:
@@ -102,16 +108,19 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
     told = [lease.metadata.annotations or {} for lease in leases]
     first = next((one for one in told if one.get(CONFIGURATION_ERROR)), told[0])
+    error = first.get(CONFIGURATION_ERROR, "")
     return {
-        "source": first.get(CONFIGURATION_SOURCE) or "the running scheduler",
-        "error": first.get(CONFIGURATION_ERROR, ""),
+        **_refused(first.get(CONFIGURATION_SOURCE) or "the running scheduler", [error] if error else []),
         "notes": first.get(CONFIGURATION_NOTES, "").splitlines(),
     }
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    if found["error"]:
-        return [f"{found['source']}: {click.style('refused', fg='red', bold=True)}: {found['error']}"]
+    if found["errors"]:
+        refused = f"{found['source']}: {click.style('refused', fg='red', bold=True)}"
+        if len(found["errors"]) == 1:
+            return [f"{refused}: {found['error']}"]
+        return [f"{refused}: {len(found['errors'])} errors", *(f"  {error}" for error in found["errors"])]
     lines = [f"{found['source']}: {click.style('ok', fg='green', bold=True)}"]
     if "actions" in found:
         lines.append(f"  actions: {', '.join(found['actions'])}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from unisono.api.times import parse_duration
 from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.problems import Problems
 from unisono.errors import ConfigError
 
 _LINE = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(?:(?:=|\s+)(?P<value>\S.*))?")
@@ -79,35 +80,41 @@ def is_command_line(text: str) -> bool:
     return bool(_LINE.fullmatch(first))
 
 
-def read_command_line(text: str, file: str, default: SchedulerConfig) -> SchedulerConfig:
+def read_command_line(text: str, file: str, default: SchedulerConfig, problems: Problems) -> SchedulerConfig:
     """The default configuration with what the flags change.
 
-    Raises:
-        ConfigError: a line is no flag, a flag is unknown, or its value is wrong; the message names file and line.
-
+    ``problems`` collects each line that is no flag, that names an unknown one, or whose value is wrong.
     """
     config, notes, seen = default, ["no actions and tiers: the default ones are in force"], dict[str, int]()
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith("#"):
             continue
-        found = _LINE.fullmatch(line)
-        if found is None:
-            raise ConfigError(f"{line[:80]!r} is no flag; write --NAME=VALUE", file=file, line=number)
-        name, value = found["name"], (found["value"] or "").strip()
-        flag = COMMAND_FLAGS.get(name)
-        if flag is None:
-            near = difflib.get_close_matches(name, COMMAND_FLAGS, n=1, cutoff=0.6)
-            meant = f"; did you mean --{near[0]}?" if near else ""
-            raise ConfigError(f"unknown flag --{name}{meant}", file=file, line=number, key=name)
-        if name in seen:
-            raise ConfigError(f"--{name} is given twice (also on line {seen[name]})", file=file, line=number, key=name)
-        seen[name] = number
-        try:
-            flag.check(value)
-        except ValueError as error:
-            raise ConfigError(f"--{name} {error}", file=file, line=number, key=name) from None
-        if flag.note:
-            notes.append(f"line {number}: --{name} has no effect: {flag.note}")
-        else:
-            config = replace(config, bind_concurrency=int(value))
+        with problems.kept():
+            flag, value = _flag(line, number, file)
+            name = flag.name
+            if name in seen:
+                again = f"--{name} is given twice (also on line {seen[name]})"
+                raise ConfigError(again, file=file, line=number, key=name)
+            seen[name] = number
+            try:
+                flag.check(value)
+            except ValueError as error:
+                raise ConfigError(f"--{name} {error}", file=file, line=number, key=name) from None
+            if flag.note:
+                notes.append(f"line {number}: --{name} has no effect: {flag.note}")
+            else:
+                config = replace(config, bind_concurrency=int(value))
     return replace(config, notes=tuple(notes))
+
+
+def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:
+    """The flag that a line names, and its value as written."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise ConfigError(f"{line[:80]!r} is no flag; write --NAME=VALUE", file=file, line=number)
+    name = found["name"]
+    if name not in COMMAND_FLAGS:
+        near = difflib.get_close_matches(name, COMMAND_FLAGS, n=1, cutoff=0.6)
+        meant = f"; did you mean --{near[0]}?" if near else ""
+        raise ConfigError(f"unknown flag --{name}{meant}", file=file, line=number, key=name)
+    return COMMAND_FLAGS[name], (found["value"] or "").strip()

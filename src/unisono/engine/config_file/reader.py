@@ -6,17 +6,16 @@ names file, line and key. Reading is pure; the scheduler watches the file and ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from unisono.engine.actions import action_names
-from unisono.engine.config.arguments import Argument
 from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, PLUGINS_SECTION
 from unisono.engine.config_file.arguments import read_arguments
 from unisono.engine.config_file.command_line import is_command_line, read_command_line
+from unisono.engine.config_file.problems import Problems
 from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
 from unisono.engine.plugins.registry import arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
@@ -72,12 +71,34 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
         ConfigError: the text breaks a rule; the message names file, line and key.
 
     """
+    problems = Problems()
+    with problems.whole_file():
+        config = _read(text, file, problems, imports=imports)
+    problems.raise_first()
+    return config
+
+
+def config_errors(text: str, file: str = "") -> list[ConfigError]:
+    """The errors of a configuration file in its order, at most 100; none where ``load_config`` can read it."""
+    problems = Problems()
+    with problems.whole_file():
+        _read(text, file, problems, imports=True)
+    return problems.found
+
+
+def _read(text: str, file: str, problems: Problems, *, imports: bool) -> SchedulerConfig:
+    """The configuration, of which the parts with problems are missing.
+
+    Raises:
+        ConfigError: the text is no map at all, which is the only problem then.
+
+    """
     if is_command_line(text):
-        return read_command_line(text, file, default_config())
+        return read_command_line(text, file, default_config(), problems)
     root = parse(text, file)
     if root is None:
         raise ConfigError("the file is empty; state actions and tiers", file=file)
-    reader = _Reader(imports=imports)
+    reader = _Reader(problems, imports=imports)
     root.entries(
         {
             "actions": reader.read_actions,
@@ -87,6 +108,7 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
             NODE_ORDER: reader.read_node_order,
         },
         "the scheduler configuration",
+        problems,
     )
     if not reader.actions:
         reader.actions = [*DEFAULT_ACTIONS]
@@ -102,8 +124,8 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
 class _Reader:
     """Collects the sections; a section that is null stays empty, as in Volcano."""
 
-    def __init__(self, *, imports: bool) -> None:
-        self._imports = imports
+    def __init__(self, problems: Problems, *, imports: bool) -> None:
+        self._problems, self._imports = problems, imports
         self.node_order: list[PluginConfig] = []
         self.notes: list[str] = []
         self.actions: list[str] = []
@@ -113,25 +135,32 @@ class _Reader:
         self._lines: dict[str, int] = {}
 
     def read_actions(self, value: Value) -> None:
-        available = action_names()
         for name in (part.strip() for part in value.text().split(",")):
-            if name in available:
-                self.actions.append(name)
-            elif not name:
-                value.fail("actions holds an empty name; separate names with single commas")
-            elif name in KNOWN_ACTIONS:
-                value.fail(f"action {name} is not available in this version; remove it from actions")
-            else:
-                value.fail(f"unknown action {name}{suggestion(name, KNOWN_ACTIONS | set(available))}")
+            with self._problems.kept():
+                self.actions.append(self._action(value, name))
+
+    def _action(self, value: Value, name: str) -> str:
+        available = action_names()
+        if not name:
+            value.fail("actions holds an empty name; separate names with single commas")
+        if name not in available and name in KNOWN_ACTIONS:
+            value.fail(f"action {name} is not available in this version; remove it from actions")
+        if name not in available:
+            value.fail(f"unknown action {name}{suggestion(name, KNOWN_ACTIONS | set(available))}")
+        return name
 
     def read_tiers(self, value: Value) -> None:
         for tier in value.elements():
-            listed = {name: entry for name, _, entry in tier.items()}
-            tier.entries({"plugins": Value.elements}, "a tier")
-            self.tiers.append(tuple(self._plugins(listed["plugins"])) if listed else ())
+            with self._problems.kept():
+                listed = {name: entry for name, _, entry in tier.items()}
+                tier.entries({"plugins": Value.elements}, "a tier")
+                self.tiers.append(tuple(self._plugins(listed["plugins"])) if listed else ())
 
     def _plugins(self, listed: Value) -> list[PluginConfig]:
-        plugins = [self._plugin(value) for value in listed.elements()]
+        plugins: list[PluginConfig] = []
+        for value in listed.elements():
+            with self._problems.kept():
+                plugins.append(self._plugin(value))
         by_name = {plugin.name: plugin for plugin in plugins}
         if "proportion" in by_name and "drf" in by_name and by_name["drf"].flags.hierarchy:
             listed.fail(
@@ -147,13 +176,14 @@ class _Reader:
         switched: dict[str, bool] = {}
         arguments: dict[str, Any] = {}
         for key, (at, entry) in entries.items():
-            if key == "arguments":
-                arguments = read_arguments(entry, self._arguments_of(name), f"plug-in {name}")
-            elif key in FLAG_KEYS:
-                if not entry.is_null:
-                    switched[key] = entry.boolean()
-            elif key != "name":
-                at.fail(f"unknown key {key} of plug-in {name}{suggestion(key, ['name', 'arguments', *FLAG_KEYS])}")
+            with self._problems.kept():
+                if key == "arguments":
+                    arguments = self._read_arguments(entry, name)
+                elif key in FLAG_KEYS:
+                    if not entry.is_null:
+                        switched[key] = entry.boolean()
+                elif key != "name":
+                    at.fail(f"unknown key {key} of plug-in {name}{suggestion(key, ['name', 'arguments', *FLAG_KEYS])}")
         return PluginConfig(name, Flags.from_keys(switched), arguments)
 
     def _plugin_name(self, value: Value) -> str:
@@ -174,45 +204,55 @@ class _Reader:
     def _seen(self, name: str) -> bool:
         return self._imports or not is_code(name)
 
-    def _arguments_of(self, name: str) -> Iterable[Argument] | None:
-        return arguments_of(name) if self._seen(name) else None
+    def _read_arguments(self, value: Value, name: str) -> dict[str, Any]:
+        known = arguments_of(name) if self._seen(name) else None
+        return read_arguments(value, known, f"plug-in {name}", self._problems)
 
     def read_node_order(self, value: Value) -> None:
         """Plug-ins that only score nodes, as ``{name, args}``; ``args`` is a map, or the same as JSON text."""
         for element in value.elements():
-            entries = {name: entry for name, _, entry in element.items()}
-            element.entries(dict.fromkeys(("name", "args", "arguments"), Value.plain), "a plug-in of nodeorder")
-            if "name" not in entries:
-                element.fail(f"{element.key} has no name; write - name: gpu-aware, for example")
-            if len(entries) > 2:
-                element.fail(f"{element.key} has args and arguments; keep one of the two")
-            name = self._plugin_name(entries["name"])
-            given = entries.get("args") or entries.get("arguments")
-            arguments = read_arguments(given.embedded(), self._arguments_of(name), f"plug-in {name}") if given else {}
-            self.node_order.append(PluginConfig(name, Flags.scoring(), arguments))
+            with self._problems.kept():
+                self.node_order.append(self._node_scorer(element))
+
+    def _node_scorer(self, element: Value) -> PluginConfig:
+        entries = {name: entry for name, _, entry in element.items()}
+        element.entries(dict.fromkeys(("name", "args", "arguments"), Value.plain), "a plug-in of nodeorder")
+        if "name" not in entries:
+            element.fail(f"{element.key} has no name; write - name: gpu-aware, for example")
+        if len(entries) > 2:
+            element.fail(f"{element.key} has args and arguments; keep one of the two")
+        name = self._plugin_name(entries["name"])
+        given = entries.get("args") or entries.get("arguments")
+        arguments = self._read_arguments(given.embedded(), name) if given else {}
+        return PluginConfig(name, Flags.scoring(), arguments)
 
     def read_configurations(self, value: Value) -> None:
         for element in value.elements():
-            entries = {name: entry for name, _, entry in element.items()}
-            element.entries({"name": Value.text, "arguments": Value.items}, "a configuration")
-            if "name" not in entries:
-                element.fail(f"{element.key} has no name; name the action that its arguments are for")
-            name = entries["name"].text()
-            known = KNOWN_ACTIONS | {PLUGINS_SECTION, *action_names()}
-            if name not in known:
-                entries["name"].fail(f"unknown action {name}{suggestion(name, known)}")
-            given = entries.get("arguments")
-            owner = f"action {name}" if name != PLUGINS_SECTION else "the plug-ins"
-            read_in = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), owner) if given else {}
-            self.action_arguments.setdefault(name, read_in)
+            with self._problems.kept():
+                self._read_configuration(element)
+
+    def _read_configuration(self, element: Value) -> None:
+        entries = {name: entry for name, _, entry in element.items()}
+        element.entries({"name": Value.text, "arguments": Value.items}, "a configuration")
+        if "name" not in entries:
+            element.fail(f"{element.key} has no name; name the action that its arguments are for")
+        name = entries["name"].text()
+        known = KNOWN_ACTIONS | {PLUGINS_SECTION, *action_names()}
+        if name not in known:
+            entries["name"].fail(f"unknown action {name}{suggestion(name, known)}")
+        given = entries.get("arguments")
+        owner = f"action {name}" if name != PLUGINS_SECTION else "the plug-ins"
+        arguments = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), owner, self._problems) if given else {}
+        self.action_arguments.setdefault(name, arguments)
 
     def read_metrics(self, value: Value) -> None:
         for key, at, entry in value.items():
-            if entry.is_collection:
-                entry.fail(f"metrics is a flat map; write {key}.NAME: VALUE instead of a block under {key}")
-            if key not in METRICS_KEYS:
-                at.fail(f"unknown key {key} in metrics{suggestion(key, METRICS_KEYS)}")
-            self.metrics[key] = str(getattr(entry.node, "value", ""))
+            with self._problems.kept():
+                if entry.is_collection:
+                    entry.fail(f"metrics is a flat map; write {key}.NAME: VALUE instead of a block under {key}")
+                if key not in METRICS_KEYS:
+                    at.fail(f"unknown key {key} in metrics{suggestion(key, METRICS_KEYS)}")
+                self.metrics[key] = str(getattr(entry.node, "value", ""))
         try:
             metrics_source(self.metrics)
         except ConfigError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
+from unisono.engine.config_file.problems import Problems
 from unisono.errors import ConfigError
 
 
@@ -135,9 +137,15 @@ class Value:
             self.fail(f"{self.key} must be true or false, not {value!r}")
         return value
 
-    def entries(self, readers: Mapping[str, Callable[[Value], object]], what: str) -> None:
-        """Hand each entry of a map to its reader; an unknown key fails and names the nearest known one."""
+    def entries(
+        self, readers: Mapping[str, Callable[[Value], object]], what: str, problems: Problems | None = None
+    ) -> None:
+        """Hand each entry of a map to its reader; an unknown key fails and names the nearest known one.
+
+        ``problems`` takes the error of each entry, so that the next one is read; without it the first error is raised.
+        """
         for name, at, value in self.items():
-            if name not in readers:
-                at.fail(f"unknown key {name} in {what}{suggestion(name, readers)}")
-            readers[name](value)
+            with problems.kept() if problems is not None else nullcontext():
+                if name not in readers:
+                    at.fail(f"unknown key {name} in {what}{suggestion(name, readers)}")
+                readers[name](value)
