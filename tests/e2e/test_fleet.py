@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,85 +9,22 @@ from typing import Any
 
 import pytest
 import yaml
+from fleet_planes import explain, gang, listed, phase, ready_members, two_members
 
-from support.plane import MANIFESTS, RunningPlane, unisono, wait_until
+from support.plane import RunningPlane, unisono, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.kubectl, pytest.mark.xdist_group("fleet")]
 
-NODES = "- {name: gpu, count: 2, capacity: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 8}, labels: {gpu: %s}}\n"
 QUEUES = ("ai-training-queue", "inference-queue", "high-priority-queue")
-
-
-def plane(folder: Path, *arguments: str) -> RunningPlane:
-    (folder / "data").mkdir(parents=True, mode=0o700)
-    made = RunningPlane(folder / "data", arguments)
-    made.start()
-    return made
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningPlane]]:
-    planes: dict[str, RunningPlane] = {}
-    try:
-        for name, model in (("gpu1", "nvidia-t4"), ("gpu2", "nvidia-a100")):
-            folder = tmp_path_factory.mktemp(name)
-            (folder / "nodes.yaml").write_text(NODES % model)
-            planes[name] = plane(folder / "plane", "--no-agent", "--nodes", str(folder / "nodes.yaml"))
-        planes["hub"] = plane(tmp_path_factory.mktemp("hub"), "--fleet")
-        join(planes)
-        yield planes
-    finally:
-        for each in planes.values():
-            each.stop()
-
-
-def join(planes: dict[str, RunningPlane]) -> None:
-    """The manifests of the fleet, of what it installs and of its queues, as their author wrote them."""
-    hub = planes["hub"]
-    hub.kubectl("create", "namespace", "kurator-fleet-system")
-    for name in ("gpu1", "gpu2"):
-        hub.apply(secret(name, planes[name]))
-    hub.apply(*(MANIFESTS / name for name in ("01-fleet.yaml", "02-fleet-install.yaml", "03-queues.yaml")))
-    wait_until("both members take work", lambda: ready_members(hub) == {"gpu1", "gpu2"})
-
-
-def gang(name: str, queue: str, workers: int, seconds: int, **spec: Any) -> str:
-    limits = {"nvidia.com/gpu": "1"}
-    template = {
-        "metadata": {"annotations": {"unisono.io/run-seconds": str(seconds)}},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": limits}}],
-            **spec,
-        },
-    }
-    tasks = [{"name": "worker", "replicas": workers, "template": template}]
-    value = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {"queue": queue, "schedulerName": "volcano", "minAvailable": workers, "tasks": tasks},
-    }
-    return yaml.safe_dump(value)
-
-
-def secret(name: str, member: RunningPlane) -> str:
-    data = {"value": base64.b64encode(member.kubeconfig.read_bytes()).decode()}
-    meta = {"name": f"{name}-config", "namespace": "kurator-fleet-system"}
-    return yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
-
-
-def listed(hub: RunningPlane) -> dict[str, Any]:
-    told = unisono("fleet", "list", "--data-dir", str(hub.data_dir), "-o", "json")
-    return {each["name"]: each for each in json.loads(told.stdout)}
+    yield from two_members(tmp_path_factory)
 
 
 def models(hub: RunningPlane) -> dict[str, list[str]]:
     return {name: [one["type"] for one in each["accelerators"]] for name, each in listed(hub).items()}
-
-
-def ready_members(hub: RunningPlane) -> set[str]:
-    return {name for name, each in listed(hub).items() if each["ready"]}
 
 
 def application(name: str, *objects: dict[str, Any]) -> str:
@@ -160,14 +96,14 @@ def test_three_queues_over_two_clusters(fleet: dict[str, RunningPlane]) -> None:
     names = [f"train-{queue}" for queue in QUEUES]
 
     def placed() -> dict[str, str]:
-        told = {name: json.loads(_explain(hub, name)) for name in names}
+        told = {name: json.loads(explain(hub, name)) for name in names}
         return {name: each["cluster"] for name, each in told.items() if each["cluster"]}
 
     wait_until("two of the three are sent, for there is room for no more", lambda: len(placed()) == 2)
     here = placed()
     assert sorted(here.values()) == ["gpu1", "gpu2"]
     for name, cluster in here.items():
-        wait_until(f"{name} runs", lambda name=name: _phase(hub, name) == "Running")
+        wait_until(f"{name} runs", lambda name=name: phase(hub, name) == "Running")
         own = fleet[cluster].pods("Running", **{"volcano.sh/job-name": name})
         other = fleet["gpu2" if cluster == "gpu1" else "gpu1"].pods(**{"volcano.sh/job-name": name})
         assert (len(own), len(other)) == (9, 0)
@@ -182,8 +118,8 @@ def test_three_queues_over_two_clusters(fleet: dict[str, RunningPlane]) -> None:
     # The end of one makes room for the one that waits.
     done = next(iter(here))
     hub.kubectl("delete", "vcjob", done)
-    wait_until("the last one runs", lambda: _phase(hub, waiting) == "Running")
-    assert json.loads(_explain(hub, waiting))["cluster"] == here[done]
+    wait_until("the last one runs", lambda: phase(hub, waiting) == "Running")
+    assert json.loads(explain(hub, waiting))["cluster"] == here[done]
     for name in names:
         hub.try_kubectl("delete", "vcjob", name)
     wait_until("nothing is left", lambda: not fleet["gpu1"].objects("vcjob") and not fleet["gpu2"].objects("vcjob"))
@@ -193,17 +129,17 @@ def test_hardware_is_found_and_moved_away_from(fleet: dict[str, RunningPlane]) -
     hub = fleet["hub"]
     hub.apply(gang("on-a100", "default", 4, 600, nodeSelector={"gpu": "nvidia-a100"}))
     hub.apply(gang("on-h100", "default", 1, 600, nodeSelector={"gpu": "nvidia-h100"}))
-    wait_until("it runs", lambda: _phase(hub, "on-a100") == "Running")
-    assert json.loads(_explain(hub, "on-a100"))["cluster"] == "gpu2"
+    wait_until("it runs", lambda: phase(hub, "on-a100") == "Running")
+    assert json.loads(explain(hub, "on-a100"))["cluster"] == "gpu2"
     wait_until("the reasons are told", lambda: _members(hub, "on-h100", "labels") == {"gpu1", "gpu2"})
 
     hub.apply(gang("anywhere", "default", 4, 600))
-    wait_until("it runs", lambda: _phase(hub, "anywhere") == "Running")
-    first = json.loads(_explain(hub, "anywhere"))["cluster"]
+    wait_until("it runs", lambda: phase(hub, "anywhere") == "Running")
+    first = json.loads(explain(hub, "anywhere"))["cluster"]
     unisono("fleet", "failover", first, "--yes", "--data-dir", str(hub.data_dir))
     second = "gpu2" if first == "gpu1" else "gpu1"
-    wait_until("it is elsewhere", lambda: json.loads(_explain(hub, "anywhere"))["cluster"] == second)
-    wait_until("it runs", lambda: _phase(hub, "anywhere") == "Running")
+    wait_until("it is elsewhere", lambda: json.loads(explain(hub, "anywhere"))["cluster"] == second)
+    wait_until("it runs", lambda: phase(hub, "anywhere") == "Running")
     assert "anywhere" not in [one["metadata"]["name"] for one in fleet[first].objects("vcjob")]
     unisono("fleet", "drain", first, "--undo", "--data-dir", str(hub.data_dir))
     wait_until("both members take work", lambda: ready_members(hub) == {"gpu1", "gpu2"})
@@ -214,7 +150,7 @@ def test_hardware_is_found_and_moved_away_from(fleet: dict[str, RunningPlane]) -
 def test_a_short_job_ends_on_the_hub(fleet: dict[str, RunningPlane]) -> None:
     hub = fleet["hub"]
     hub.apply(gang("short", "default", 2, 1))
-    wait_until("it has ended", lambda: _phase(hub, "short") == "Completed")
+    wait_until("it has ended", lambda: phase(hub, "short") == "Completed")
     job = json.loads(hub.kubectl("get", "vcjob", "short", "-o", "json"))
     assert job["status"]["succeeded"] == 2
 
@@ -242,8 +178,8 @@ def test_a_policy_a_fleet_and_a_region_choose_the_member(fleet: dict[str, Runnin
     unisono("run", "--fleet", "small", "--detach", str(tmp_path / "by-fleet.yaml"), "--data-dir", str(hub.data_dir))
     wanted = {"by-policy": "gpu2", "by-region": "gpu2", "by-fleet": "gpu1"}
     for name, cluster in wanted.items():
-        wait_until(f"{name} runs", lambda name=name: _phase(hub, name) == "Running")
-        assert json.loads(_explain(hub, name))["cluster"] == cluster
+        wait_until(f"{name} runs", lambda name=name: phase(hub, name) == "Running")
+        assert json.loads(explain(hub, name))["cluster"] == cluster
 
     # A pod is read through the hub, and each member is a context.
     pod = json.loads(hub.kubectl("get", "pod", "by-region-worker-0", "-o", "json"))
@@ -261,12 +197,4 @@ def test_a_policy_a_fleet_and_a_region_choose_the_member(fleet: dict[str, Runnin
 
 def _members(hub: RunningPlane, name: str, why: str) -> set[str]:
     """Members that refuse a job for this reason."""
-    return {member for member, told in json.loads(_explain(hub, name))["members"].items() if why in told}
-
-
-def _explain(hub: RunningPlane, name: str) -> str:
-    return unisono("fleet", "explain", name, "--data-dir", str(hub.data_dir), "-o", "json").stdout
-
-
-def _phase(hub: RunningPlane, name: str) -> str:
-    return hub.kubectl("get", "vcjob", name, "-o", "jsonpath={.status.state.phase}")
+    return {member for member, told in json.loads(explain(hub, name))["members"].items() if why in told}

@@ -109,6 +109,9 @@ CLUSTER: Final = "unisono.io/cluster"
 DISPATCH: Final = "unisono.io/dispatch"
 """On a job of a hub (annotation) and on its copies (label): how often it was sent or taken back; the highest wins."""
 
+SEAL: Final = "unisono.io/dispatch-seal"
+"""On a copy of a job (annotation): proves that the hub has sent it to this member under this number."""
+
 HUB: Final = "unisono.io/hub"
 """On what a hub brings to a member (label): the hub's identity."""
 
@@ -142,6 +145,13 @@ BANDWIDTH: Final = "unisono.io/bandwidth"
 
 CLUSTER_POINTS: Final = "unisono.io/cluster-points"
 """On pods of a hub's state: points from 0 to 100 by reason and cluster, as JSON, for plug-in ``cluster-preference``."""
+
+DIVISION: Final = "unisono.io/division"
+"""On a Deployment, StatefulSet or batch Job of a hub: replicas by member, as JSON; it is written before any member is.
+Without it, they are divided anew."""
+
+APPLIED: Final = "unisono.io/applied"
+"""On a member's copy of a Deployment or StatefulSet: a digest of the spec that the hub has brought."""
 
 GANG: Final = "unisono.io/gang"
 """On a HyperJob of a hub: where its parts are, as JSON; it is written before anything is written to a member."""

@@ -75,12 +75,71 @@ class ClusterAffinityTerm(ClusterAffinity):
     overflow_affinities: list[dict[str, Any]] | None = None
 
 
+class StaticWeight(Base):
+    """The weight of some clusters.
+
+    Attributes:
+        target_cluster: the clusters; of several entries about one the highest weight counts.
+        weight: of each of them.
+
+    """
+
+    target_cluster: ClusterAffinity = msgspec.field(default_factory=ClusterAffinity)
+    weight: Natural = 0
+
+
+class WeightPreference(Base):
+    """Weights by which replicas are divided.
+
+    Attributes:
+        static_weight_list: weights of clusters; those that no entry is about get nothing.
+        dynamic_weight: ``AvailableReplicas``: the weight of a cluster is what it has room for; it goes before the list.
+
+    """
+
+    static_weight_list: list[StaticWeight] | None = None
+    dynamic_weight: str | None = None
+
+
+class ReplicaScheduling(Base):
+    """How the replicas of Deployments, StatefulSets and batch Jobs are divided over the clusters.
+
+    Attributes:
+        replica_scheduling_type: Duplicated (every cluster gets all) or Divided.
+        replica_division_preference: Aggregated (in few clusters) or Weighted; of Divided.
+        weight_preference: of Weighted; without it all clusters are equal.
+
+    """
+
+    replica_scheduling_type: str | None = None
+    replica_division_preference: str | None = None
+    weight_preference: WeightPreference | None = None
+
+
+class SpreadConstraint(Base):
+    """Over how many groups of clusters a divided workload is spread.
+
+    Attributes:
+        spread_by_field: ``cluster``; others are kept and have no effect.
+        min_groups: fewer are not enough; 1 without it.
+        max_groups: more are not used.
+
+    """
+
+    spread_by_field: str | None = None
+    spread_by_label: str | None = None
+    min_groups: Int32 | None = None
+    max_groups: Int32 | None = None
+
+
 class Placement(Base):
     """Where objects go.
 
     Attributes:
         cluster_affinity: clusters that may have them.
         cluster_affinities: groups of clusters, tried in order.
+        replica_scheduling: how replicas are divided over them; jobs go whole to one.
+        spread_constraints: over how many clusters replicas are divided.
 
     """
 
@@ -89,8 +148,8 @@ class Placement(Base):
         Annotated[list[ClusterAffinityTerm], Meta(extra_json_schema={"maxItems": MOST_GROUPS})] | None
     ) = None
     cluster_tolerations: list[dict[str, Any]] | None = None
-    spread_constraints: list[dict[str, Any]] | None = None
-    replica_scheduling: FreeObject | None = None
+    spread_constraints: list[SpreadConstraint] | None = None
+    replica_scheduling: ReplicaScheduling | None = None
     workload_affinity: FreeObject | None = None
 
 

@@ -29,21 +29,27 @@ from unisono.controllers.workloads.stateful_set import StatefulSetController
 from unisono.kube.controller import Controller
 
 
-def builtin_controllers(recorder: Recorder, metrics: MetricReader | None = None) -> list[Controller]:
+def builtin_controllers(
+    recorder: Recorder, metrics: MetricReader | None = None, *, runs_pods: bool = True
+) -> list[Controller]:
     """One instance of each, to be run by ``kube.controller.Manager`` beside ``registry.all_controllers``.
 
     Args:
         recorder: records events.
         metrics: asks for the metrics of autoscalers; without it they have none.
+        runs_pods: False on a hub, whose members make the pods of workloads.
 
     """
     triggers = Triggers(metrics or NoMetrics())
-    return [
+    workloads: list[Controller] = [
         DeploymentController(recorder),
         ReplicaSetController(recorder),
         StatefulSetController(recorder),
         DaemonSetController(recorder),
         BatchJobController(recorder),
+    ]
+    return [
+        *(workloads if runs_pods else ()),
         CronJobController(recorder, KUBERNETES),
         NodeLifecycleController(recorder),
         ClaimController(recorder),

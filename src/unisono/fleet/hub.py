@@ -29,14 +29,17 @@ from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.dispatch.orders import OrdersController
 from unisono.fleet.dispatch.placing import Dispatching, TakingBack
 from unisono.fleet.dispatch.targets import TargetFinder
+from unisono.fleet.division.controller import DivisionController, Flights
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import GangController
 from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
+from unisono.fleet.sealing import sealing_key
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager
@@ -104,6 +107,11 @@ class Hub(Scheduler):
             )
             for kind in KINDS
         ]
+        flights = Flights(self._clock)
+        self._division = [
+            DivisionController(kind, self.members_state, self._members.member, self.events, self._policies, flights)
+            for kind in DIVIDED
+        ]
         self._queue_copies = QueueCopies(self.members_state, self._members.member)
         self._applications = ApplicationsController(
             self.members_state,
@@ -126,6 +134,7 @@ class Hub(Scheduler):
         """Connect, decide, dispatch and mirror until cancelled."""
         namespace = await self._hub_client.get(NAMESPACES, _IDENTITY_NAMESPACE)
         self.members_state.hub = namespace.metadata.uid or "hub"
+        self.members_state.key = await sealing_key(self._hub_client)
         controllers: list[Controller] = [
             self._members,
             FleetsController(),
@@ -134,6 +143,7 @@ class Hub(Scheduler):
             self._applications,
             self._hyper_gangs,
             *self._dispatch,
+            *self._division,
             self._orders,
         ]
         try:
@@ -166,6 +176,8 @@ class Hub(Scheduler):
     def _rules_changed(self) -> None:
         for controller in self._dispatch:
             controller.look_at_waiting()
+        for divider in self._division:
+            divider.look_again()
 
     def _member_changed(self, name: str) -> None:
         """Jobs and queues are looked at when a member comes or goes, not at each of its probes."""

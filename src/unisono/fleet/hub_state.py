@@ -43,14 +43,16 @@ class HubState:
 
     Attributes:
         hub: the hub's identity; set before a member is added.
+        key: with which it seals dispatches; empty where it does not.
         views: what is known of each member's connection.
-        absent: kinds that a member's API does not have, by member.
+        absent: resources (``jobs.batch``) that a member's API does not have, by member.
         outside: members that may not have a job that waits, and why, by uid of the job.
 
     """
 
     def __init__(self, feed: Feed) -> None:
         self.hub = ""
+        self.key = b""
         self.feed = feed
         self.stand_ins = StandIns()
         self.views: dict[str, MemberView] = {}
@@ -153,14 +155,14 @@ class HubState:
 
     def copy(self, cluster: str, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
         """A copy of a job has changed in a member."""
-        found = copy_of(cluster, kind, obj)
+        found = copy_of(cluster, kind, obj, self.key)
         if found is None:
             return
-        here = self._copies[kind.kind, obj.key]
+        here = self._copies[kind.resource, obj.key]
         if event_type == "DELETED":
             here.pop(cluster, None)
             if not here:
-                self._copies.pop((kind.kind, obj.key), None)
+                self._copies.pop((kind.resource, obj.key), None)
         else:
             here[cluster] = (found, obj)
         for listener in self._listeners:
@@ -174,14 +176,14 @@ class HubState:
 
     def copies(self, kind: Kind[Any], key: str) -> list[tuple[Copy, Object]]:
         """Copies of a name in all members, whatever job they come from."""
-        return list(self._copies.get((kind.kind, key), {}).values())
+        return list(self._copies.get((kind.resource, key), {}).values())
 
     def all_copies(self, cluster: str) -> list[Copy]:
         """All copies in one member."""
         return [found[cluster][0] for found in self._copies.values() if cluster in found]
 
     def copy_keys(self) -> list[tuple[str, str]]:
-        """Kind and key of everything that has a copy somewhere."""
+        """Resource (``jobs.batch``) and key of everything that has a copy somewhere."""
         return list(self._copies)
 
     def stand(self, uid: str, placement: Placement, pods: Iterable[Pod]) -> None:

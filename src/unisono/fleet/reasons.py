@@ -16,6 +16,7 @@ from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
+from unisono.controllers.workloads.node_fit import allows, tolerates
 from unisono.fleet.jobs.naming import cluster_of
 
 MOST_CLASSES = 32
@@ -95,7 +96,7 @@ def room_by_member(table: NodeTable, pod_class: PodClass) -> dict[str, tuple[int
     columns: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(table.names):
         usable = table.ready[column] and not table.unschedulable[column]
-        if usable and (cluster := cluster_of(name)) and _selected(table, column, pod_class):
+        if usable and (cluster := cluster_of(name)) and _allowed(table, column, pod_class):
             columns[cluster].append(column)
     return {cluster: _places(table, own, pod_class) for cluster, own in columns.items()}
 
@@ -144,6 +145,18 @@ def _missing(table: NodeTable, columns: Sequence[int], pod_class: PodClass) -> s
         for row in rows.tolist()
         if row >= len(table.allocatable) or not table.allocatable[row, list(columns)].any()
     }
+
+
+def _allowed(table: NodeTable, column: int, pod_class: PodClass) -> bool:
+    """Whether selector, required affinity and taints let a pod of the class on the node."""
+    facts = table.facts[column]
+    nodes = pod_class.affinity.node_affinity if pod_class.affinity is not None else None
+    required = nodes.required_during_scheduling_ignored_during_execution if nodes is not None else None
+    return (
+        _selected(table, column, pod_class)
+        and (required is None or allows(required, facts.name, facts.labels))
+        and all(each.effect == "PreferNoSchedule" or tolerates(pod_class.tolerations, each) for each in facts.taints)
+    )
 
 
 def _selected(table: NodeTable, column: int, pod_class: PodClass) -> bool:

@@ -113,7 +113,8 @@ class Work:
 
         async def reconcile() -> None:
             try:
-                await manager.run([*everywhere, *builtin_controllers(recorder, NetworkMetrics(MetricError))])
+                own = builtin_controllers(recorder, NetworkMetrics(MetricError), runs_pods=not self._fleet)
+                await manager.run([*everywhere, *own])
             finally:
                 await recorder.close()
 

@@ -10,12 +10,17 @@ from unisono.api.propagation import (
     ClusterAffinity,
     ClusterPropagationPolicy,
     DataSource,
+    Placement,
     PropagationPolicy,
 )
 from unisono.api.times import duration_or_none
 from unisono.api.validation.meta import validate_selector
 
 FIELDS = ("provider", "region", "zone")
+TYPES = ("Divided", "Duplicated")
+PREFERENCES = ("Aggregated", "Weighted")
+DYNAMIC = ("AvailableReplicas",)
+MOST_WEIGHT = 1_000_000
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
@@ -48,6 +53,33 @@ def validate_policy(
         if term.burst_after is not None and duration_or_none(term.burst_after) is None:
             yield invalid(f"{path}.burstAfter", term.burst_after, "must be a duration such as 10m")
         yield from _affinity(term, path)
+    yield from _replica_scheduling(placement)
+    for index, each in enumerate(placement.spread_constraints or ()):
+        low, high = each.min_groups or 0, each.max_groups
+        if high is not None and high < max(low, 1):
+            path = f"spec.placement.spreadConstraints[{index}].maxGroups"
+            yield invalid(path, high, f"must be at least 1 and not less than minGroups ({low})")
+
+
+def _replica_scheduling(placement: Placement) -> Iterator[FieldError]:
+    given, path = placement.replica_scheduling, "spec.placement.replicaScheduling"
+    if given is None:
+        return
+    kind, preference = given.replica_scheduling_type, given.replica_division_preference
+    if kind and kind not in TYPES:
+        yield not_supported(f"{path}.replicaSchedulingType", kind, TYPES)
+    if preference and preference not in PREFERENCES:
+        yield not_supported(f"{path}.replicaDivisionPreference", preference, PREFERENCES)
+    weights = given.weight_preference
+    if weights is None:
+        return
+    if weights.dynamic_weight and weights.dynamic_weight not in DYNAMIC:
+        yield not_supported(f"{path}.weightPreference.dynamicWeight", weights.dynamic_weight, DYNAMIC)
+    for index, each in enumerate(weights.static_weight_list or ()):
+        at = f"{path}.weightPreference.staticWeightList[{index}]"
+        if not 0 <= each.weight <= MOST_WEIGHT:
+            yield invalid(f"{at}.weight", each.weight, f"must be from 0 to {MOST_WEIGHT}")
+        yield from _affinity(each.target_cluster, f"{at}.targetCluster")
 
 
 def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import structlog
 
 from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
-from unisono.api.base import Object, ObjectMeta
-from unisono.api.core import Namespace
+from unisono.api.base import Object
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
+from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
 from unisono.api.times import duration_or_none
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
@@ -22,16 +20,19 @@ from unisono.controllers.owners import controller_keys, family, keys_of
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
-from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.work import part_work
+from unisono.fleet.jobs.believable import disbelief
 from unisono.fleet.jobs.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
+from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.following import can_be_held, changes, is_held
 from unisono.fleet.jobs.work import Work, has_ended, work_of
+from unisono.fleet.members.bringing import bring, is_refusal
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
 from unisono.kube.client import Client
@@ -48,7 +49,7 @@ Members = Callable[[str], Member | None]
 class DispatchController(Controller):
     """The jobs of one kind: what stands for them on the hub, and their copies in members."""
 
-    workers = 32
+    workers = 64
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class DispatchController(Controller):
         for job in self._jobs.items():
             if self.where(job).cluster == cluster:
                 self._context.enqueue(job.key)
-        for kind, key in self._state.copy_keys():
-            if kind == self.kind.kind:
+        for resource, key in self._state.copy_keys():
+            if resource == self.kind.resource:
                 self._context.enqueue(key)
 
     def look_at_waiting(self) -> None:
@@ -128,9 +129,19 @@ class DispatchController(Controller):
         if steps.place is not None:
             await self.place(job, steps.place, "the member that ran it is lost" if steps.lost else "found in a member")
             return 0.0
+        if steps.forged:
+            self._guide.failed(uid or "", view.placement.cluster)
+            text = f"member {view.placement.cluster} has changed the number on its copy"
+            await self.place(job, view.placement.back(), text)
+            return 0.0
         await self._carry_out(job, steps, work, dict_of(copies), view.placement)
         if steps.mirror is not None and work is not None and not steps.mirror.deleting:
             again = await self._look_whether_it_starts(job, view.placement)
+        if view.ended and (left := expires_in(job, self._clock.time())) is not None and self.kind is not JOBS:
+            if left <= 0:
+                await delete_seen(self._client, self.kind, job)
+                return None
+            again = _sooner(again, left)
         return _sooner(steps.again, again)
 
     async def _look_whether_it_starts(self, job: Any, placement: Placement) -> float | None:
@@ -259,6 +270,9 @@ class DispatchController(Controller):
         await self._delete(steps.delete)
         if steps.lost:
             self._tell(job, "Warning", "ClusterLost", f"member {placement.cluster} does not answer")
+        elif steps.kept_by:
+            text = f"waits until {', '.join(steps.kept_by)} has removed an older copy: it could run twice"
+            self._tell(job, "Warning", "CopyKept", text)
         else:
             self._told.pop(job.key, None)
         if steps.create and work is not None:
@@ -285,10 +299,12 @@ class DispatchController(Controller):
             held=held,
             environment=environment,
             labels=self._state.given_labels(placement.cluster),
+            cluster=placement.cluster,
+            key=self._state.key,
         )
         try:
             async with member.writing() as client:
-                await self._write_copy(client, copied)
+                await bring(client, self.kind, copied)
         except AlreadyExists:
             await self._look_at_namesake(job, member, copied)
         except Busy:
@@ -296,9 +312,10 @@ class DispatchController(Controller):
         except (NotFound, Conflict):
             raise
         except ApiError as error:
-            if not _is_refusal(error):
+            if is_refusal(error):
+                await self._refused(job, placement, error)
+            elif self._part(job) is not None or await self._look_whether_it_starts(job, placement) is not None:
                 raise
-            await self._refused(job, placement, error)
 
     async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
         """Bring what may change of the job to its copy."""
@@ -316,22 +333,9 @@ class DispatchController(Controller):
         except (NotFound, Conflict):
             raise
         except ApiError as error:
-            if not _is_refusal(error):
+            if not is_refusal(error):
                 raise
             self._tell(job, "Warning", "ChangeRefused", f"member {copy.cluster} refuses a change of the job: {error}")
-
-    async def _write_copy(self, client: Client, copied: Any) -> None:
-        namespace = copied.metadata.namespace
-        try:
-            await client.create(self.kind, copied)
-            return
-        except NotFound:
-            with suppress(AlreadyExists):
-                await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=namespace)))
-        try:
-            await client.create(self.kind, copied)
-        except NotFound:
-            raise Invalid(f"its API has no {self.kind.resource}") from None
 
     async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
         """Something has the name: our copy that the watch does not show yet, or another's object."""
@@ -368,7 +372,9 @@ class DispatchController(Controller):
 
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""
-        if not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
+        if why := disbelief(copied):
+            self._tell(job, "Warning", "StatusRefused", f"what its member says of it is not believed: {why}")
+        elif not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
             await self.write_status(job, status_patch(job, copied))
 
     async def write_status(self, job: Any, patch: dict[str, Any]) -> None:
@@ -402,11 +408,6 @@ _MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
 def _sooner(one: float | None, other: float | None) -> float | None:
     given = [each for each in (one, other) if each is not None]
     return min(given) if given else None
-
-
-def _is_refusal(error: ApiError) -> bool:
-    """Whether the same request will be refused again."""
-    return error.code < 500 and error.code != 429
 
 
 def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:

@@ -287,6 +287,8 @@ class GangController(Controller):
         uid = job.metadata.uid or ""
         own = [(copy, obj) for copy, obj in self._state.copies(JOBS, job.key) if copy.origin == uid]
         placement = record.placement(job.metadata.name, uid)
+        # A number that only a member has written says nothing.
+        own = [(copy, obj) for copy, obj in own if copy.sealed or copy.generation <= record.number]
         runs = any(_is_at(copy, placement) and _runs(obj) for copy, obj in own)
         return PartView(uid, placement_of(job), [copy for copy, _ in own], runs, late=not can_be_held(job))
 

@@ -8,20 +8,22 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
+from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
 from unisono.api.base import Object
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.controllers.patching import merge_diff, to_json
+from unisono.fleet.jobs.endings import without_ttl
 from unisono.fleet.jobs.environment import with_environment
 from unisono.fleet.jobs.following import held_back
 from unisono.fleet.jobs.locality import without_labels
+from unisono.fleet.jobs.seals import is_sealed, seal
 
 _DEEPEST = 40
 # Written by the hub's API server alone.
-_SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
-_OWN_FIELDS = ("ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
+SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+OWN_FIELDS = ("ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Copy:
         origin: uid of the hub's job.
         generation: of its dispatch.
         deleting: it is on its way out.
+        sealed: the hub has sent it under this number; else the member may have written it there.
 
     """
 
@@ -77,6 +80,7 @@ class Copy:
     origin: str
     generation: int
     deleting: bool = False
+    sealed: bool = True
 
 
 def placement_of(job: Object) -> Placement:
@@ -85,12 +89,14 @@ def placement_of(job: Object) -> Placement:
     return Placement(marks.get(CLUSTER, ""), _number(marks.get(DISPATCH)))
 
 
-def copy_of(cluster: str, kind: Kind[Any], obj: Object) -> Copy | None:
-    """What the labels of a member's object say; None for one that is no copy."""
+def copy_of(cluster: str, kind: Kind[Any], obj: Object, key: bytes = b"") -> Copy | None:
+    """What the labels of a member's object say; None for one that is no copy. ``key`` is the hub's, for its seals."""
     meta = obj.metadata
     labels = meta.labels or {}
     if not labels.get(ORIGIN_UID):
         return None
+    generation = _number(labels.get(DISPATCH))
+    mark = (meta.annotations or {}).get(SEAL, "")
     return Copy(
         cluster,
         kind,
@@ -98,8 +104,9 @@ def copy_of(cluster: str, kind: Kind[Any], obj: Object) -> Copy | None:
         meta.name,
         meta.uid or "",
         labels[ORIGIN_UID],
-        _number(labels.get(DISPATCH)),
+        generation,
         meta.deletion_timestamp is not None,
+        not key or is_sealed(key, mark, labels[ORIGIN_UID], cluster, generation),
     )
 
 
@@ -113,6 +120,8 @@ def copy_to_write(
     held: bool = False,
     environment: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    cluster: str = "",
+    key: bytes = b"",
 ) -> Object:
     """The object that a member gets: the job without its status, marked, and with marks for its pods.
 
@@ -125,16 +134,20 @@ def copy_to_write(
         held: of a part of a gang: it gets no pods yet.
         environment: of a part of a gang: variables of its containers.
         labels: those that the hub alone gives the member's nodes; what asks for them is met there.
+        cluster: the member.
+        key: the hub's, for its seal.
 
     """
     value = to_json(job)
     value.pop("status", None)
-    meta = {name: each for name, each in value["metadata"].items() if name not in (*_SERVER_FIELDS, *_OWN_FIELDS)}
+    meta = {name: each for name, each in value["metadata"].items() if name not in (*SERVER_FIELDS, *OWN_FIELDS)}
     marks = {HUB: hub, ORIGIN_UID: job.metadata.uid or "", DISPATCH: str(generation)}
-    own = {LAST_APPLIED, CLUSTER, DISPATCH, LAST_CLUSTER}
+    own = {LAST_APPLIED, CLUSTER, DISPATCH, LAST_CLUSTER, SEAL}
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
+    if key:
+        annotations[SEAL] = seal(key, marks[ORIGIN_UID], cluster, generation)
     value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}
-    value["spec"] = _marked(value.get("spec", {}), marks, {ORIGIN_GROUP: group}, 0)
+    value["spec"] = _marked(without_ttl(value.get("spec", {})), marks, {ORIGIN_GROUP: group}, 0)
     if labels:
         value["spec"] = without_labels(value["spec"], labels)
     if environment:

@@ -62,6 +62,8 @@ class Steps:
         delete: copies that must go.
         again: look again after so many seconds; None when only a change calls for it.
         lost: the job's member does not answer.
+        forged: a copy in the job's member carries a number that the hub has not given.
+        kept_by: members that still have an older copy, for which the job waits.
 
     """
 
@@ -71,6 +73,8 @@ class Steps:
     delete: list[Copy] = field(default_factory=list)
     again: float | None = None
     lost: bool = False
+    forged: bool = False
+    kept_by: tuple[str, ...] = ()
 
 
 def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberView], *, trusted: bool = True) -> Steps:
@@ -88,7 +92,9 @@ def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberVie
         steps.delete = [copy for copy in copies if _can_delete(copy, members)]
         return steps
     placement = job.placement
-    newest = max(copies, key=lambda copy: (copy.generation, copy.cluster, copy.uid), default=None)
+    # A number that only a member has written says nothing, and its copy goes like an old one.
+    sealed = [copy for copy in copies if copy.sealed]
+    newest = max(sealed, key=lambda copy: (copy.generation, copy.cluster, copy.uid), default=None)
     if newest is not None and newest.generation > placement.generation:
         # The hub has forgotten a dispatch: it was restored from an older backup.
         steps.place = Placement(newest.cluster, newest.generation)
@@ -104,7 +110,10 @@ def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberVie
         return steps
     if not member.reachable:
         _wait_for(steps, job, member, trusted=trusted)
-    elif not current and not any(members.get(copy.cluster, _GONE).reachable for copy in others):
+    elif not current and (kept := {copy.cluster for copy in others if members.get(copy.cluster, _GONE).reachable}):
+        steps.kept_by = tuple(sorted(kept))
+        steps.forged = any(_is_forged(copy, placement) for copy in others)
+    elif not current:
         # What is left of an earlier dispatch must be gone first: nothing runs twice that the hub knows of.
         steps.create = placement.cluster
     return steps
@@ -136,10 +145,18 @@ def may_take_work(cluster: str, copies: Mapping[str, Sequence[Copy]], jobs: Mapp
 
     """
     return not any(
-        origin in jobs and copy.cluster == cluster and copy.generation < jobs[origin].generation
+        origin in jobs
+        and copy.cluster == cluster
+        and (
+            copy.generation < jobs[origin].generation or (not copy.sealed and copy.generation > jobs[origin].generation)
+        )
         for origin, found in copies.items()
         for copy in found
     )
+
+
+def _is_forged(copy: Copy, placement: Placement) -> bool:
+    return copy.cluster == placement.cluster and not copy.sealed and copy.generation > placement.generation
 
 
 def _can_delete(copy: Copy, members: Mapping[str, MemberView]) -> bool:

@@ -33,6 +33,7 @@ from unisono.errors import ConfigError, NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.decide import MemberView, may_take_work
+from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.credentials import member_config
 from unisono.fleet.members.member import Member, Probe
@@ -184,8 +185,10 @@ class MembersController(Controller):
         if known is not None:
             await self._leave(name, forget=False)
         client, probe = self._connect(config)
-        member = Member(name, client, probe, self._state, KINDS, self._clock, self._changed)
+        member = Member(name, client, probe, self._state, (*KINDS, *DIVIDED), self._clock, self._changed)
         task = asyncio.get_running_loop().create_task(self._run(member), name=f"member {name}")
+        if known is not None:
+            member.follow(known.member)
         self._joined[name] = _Joined(member, task, identity)
         _log.info("member.joined", member=name, server=config.server)
 

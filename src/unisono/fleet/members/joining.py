@@ -15,6 +15,7 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
 from unisono.errors import ConfigError
+from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.kube.kubeconfig import ClusterConfig
 
@@ -33,6 +34,7 @@ def rules() -> list[dict[str, Any]]:
         _rule("get", PODS, sub="log"),
         _rule("get create", NAMESPACES),
         _rule("get list watch create patch delete", QUEUES, *KINDS),
+        *(_rule("get list watch create patch delete", kind) for kind in DIVIDED),
         _rule("create", COMMANDS),
     ]
 

@@ -32,6 +32,7 @@ LOST_SECONDS = 30.0
 _PROBE_TIMEOUT = 8.0
 _WRITE_TIMEOUT = 20.0
 _WRITES = 16
+_MOST_VERSION, _MOST_ERROR = 64, 300
 
 Probe = Callable[[], Awaitable[str]]
 
@@ -66,7 +67,9 @@ class Member:
         self.version = self.error = ""
         self.answered = 0.0
         self._since = clock.monotonic()
-        self._slots = asyncio.Semaphore(_WRITES)
+        self._writes = 0
+        # One that did not answer in time gets one write at a time: those who wait for it could be used for others.
+        self._is_slow = False
         self._told: MemberView | None = None
         ours = f"{HUB}={state.hub},{ORIGIN_UID}"
         self._sinks: list[MemberSink[Any]] = []
@@ -95,6 +98,10 @@ class Member:
         silent = self._clock.monotonic() - self._since
         return silent if silent >= LOST_SECONDS else 0.0
 
+    def follow(self, before: Member) -> None:
+        """It takes another's place: a new connection is no answer."""
+        self._since = before._since
+
     def view(self) -> MemberView:
         """What decisions go by."""
         return MemberView(self.synced and bool(self.answered) and not self.lost_seconds, self.lost_seconds)
@@ -107,14 +114,20 @@ class Member:
             Unavailable: it took too long.
 
         """
-        if self._slots.locked():
-            raise Busy(f"member {self.name} is slow: {_WRITES} writes are under way")
-        async with self._slots:
-            try:
-                async with asyncio.timeout(_WRITE_TIMEOUT):
-                    yield self.client
-            except TimeoutError:
-                raise Unavailable(f"member {self.name} did not answer within {_WRITE_TIMEOUT:g} s") from None
+        most = 1 if self._is_slow else _WRITES
+        if self._writes >= most:
+            raise Busy(f"member {self.name} is slow: {self._writes} writes are under way")
+        self._writes += 1
+        try:
+            async with asyncio.timeout(_WRITE_TIMEOUT):
+                yield self.client
+        except TimeoutError:
+            self._is_slow = True
+            raise Unavailable(f"member {self.name} did not answer within {_WRITE_TIMEOUT:g} s") from None
+        else:
+            self._is_slow = False
+        finally:
+            self._writes -= 1
 
     def clear(self) -> None:
         """Take all that it had out of the hub's state."""
@@ -125,9 +138,12 @@ class Member:
         while True:
             try:
                 async with asyncio.timeout(_PROBE_TIMEOUT):
-                    self.version = await self._probe_now()
+                    self.version = (await self._probe_now())[:_MOST_VERSION]
             except (ApiError, OSError, TimeoutError) as error:
-                self.error = str(error) or f"no answer within {_PROBE_TIMEOUT:g} s"
+                self.error = str(error)[:_MOST_ERROR] or f"no answer within {_PROBE_TIMEOUT:g} s"
+            except Exception as error:
+                # What answers is no API server, or a broken one; that must end nothing here.
+                self.error = f"its answer to /version cannot be read: {str(error)[:_MOST_ERROR]}"
             else:
                 self.error, self.answered = "", self._clock.time()
                 self._since = self._clock.monotonic()
@@ -138,7 +154,7 @@ class Member:
     def _tell(self) -> None:
         view = self.view()
         self._state.views[self.name] = view
-        self._state.absent[self.name] = frozenset(each.kind.kind for each in self._reflectors if each.is_absent)
+        self._state.absent[self.name] = frozenset(each.kind.resource for each in self._reflectors if each.is_absent)
         before, self._told = self._told, view
         if before is None or before.reachable != view.reachable or bool(before.lost_seconds) != bool(view.lost_seconds):
             _log.info("member.changed", member=self.name, reachable=view.reachable, error=self.error)

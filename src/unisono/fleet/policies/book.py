@@ -23,7 +23,7 @@ from unisono.api.propagation import DataSourceClaim, DataSourceClaimStatus, Data
 from unisono.controllers.indexing import index
 from unisono.controllers.statuses import write_status
 from unisono.fleet.jobs.decide import MemberView
-from unisono.fleet.policies.choosing import policy_of
+from unisono.fleet.policies.choosing import Policy, policy_of
 from unisono.fleet.policies.clusters import Cluster, cluster_of_object
 from unisono.fleet.policies.data import is_about, source_of, wish_of
 from unisono.fleet.policies.rules import Asked, Rules, rules_of
@@ -82,6 +82,12 @@ class PolicyBook(Controller):
                 avoided,
             )
         )
+
+    def policy(self, kind: Kind[Any], obj: Object) -> Policy | None:
+        """The policy that is about an object; None where there is none."""
+        subject = subject_of(kind, obj)
+        own = islice(self._own.by_index(_NAMESPACE, subject.namespace), MOST)
+        return policy_of(subject, own, islice(self._all.items(), MOST))
 
     def clusters(self) -> list[Cluster]:
         """All members, by name."""

@@ -1,0 +1,322 @@
+"""Divides the replicated workloads of one kind over members, and keeps copies and statuses in step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from unisono.api.annotations import DIVISION, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
+from unisono.api.base import Object
+from unisono.api.core import Pod
+from unisono.api.kind import Kind
+from unisono.api.times import duration_or_none, parse_time
+from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.cluster.interning import PodClasses
+from unisono.cluster.podclass import PodClass
+from unisono.controllers.notices import Announcer, Notice
+from unisono.controllers.objects import delete_seen
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
+from unisono.fleet.division.plan import Candidates, Wish, plan
+from unisono.fleet.division.status import has_ended, summed
+from unisono.fleet.division.strategies import NotEnoughRoom, apportion
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.jobs.believable import disbelief
+from unisono.fleet.jobs.copies import Copy
+from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
+from unisono.fleet.jobs.decide import MemberView, is_trusted
+from unisono.fleet.jobs.endings import expires_in
+from unisono.fleet.jobs.replicas import changes_of, copy_with, record_text, recorded, replicas_of
+from unisono.fleet.members.bringing import bring, is_refusal
+from unisono.fleet.members.member import Busy, Member
+from unisono.fleet.policies.book import PolicyBook
+from unisono.fleet.policies.rules import TIER, Rules
+from unisono.fleet.reasons import room_by_member
+from unisono.kube.clock import Clock
+from unisono.kube.controller import Context, Controller
+
+_LOOK_AGAIN: Final = 15.0
+"""Seconds until room is looked for again."""
+_BUSY: Final = 1.0
+_FLIGHT: Final = 20.0
+_GONE: Final = MemberView(False, float("inf"))
+
+
+@dataclass(slots=True)
+class Flights:
+    """Replicas that were sent and may not be seen in the state yet: no one else is promised their room meanwhile."""
+
+    clock: Clock
+    sent: list[tuple[float, str, Any]] = field(default_factory=list)
+
+    def add(self, cluster: str, pod_class: PodClass, count: int) -> None:
+        """So many replicas are on their way."""
+        if count > 0:
+            self.sent.append((self.clock.monotonic() + _FLIGHT, cluster, pod_class.vector * count))
+
+    def taken(self, pod_class: PodClass) -> dict[str, int]:
+        """How many replicas of a class what is on its way takes the room of, by cluster."""
+        now = self.clock.monotonic()
+        self.sent = [each for each in self.sent if each[0] > now]
+        found: dict[str, int] = {}
+        rows = np.flatnonzero(pod_class.vector)
+        for _, cluster, vector in self.sent:
+            there = rows[rows < len(vector)]
+            if len(there):
+                found[cluster] = found.get(cluster, 0) + int(np.max(-(-vector[there] // pod_class.vector[there])))
+        return found
+
+
+class DivisionController(Controller):
+    """The workloads of one kind that a PropagationPolicy is about."""
+
+    workers = 16
+
+    def __init__(
+        self,
+        kind: Kind[Any],
+        state: HubState,
+        members: Callable[[str], Member | None],
+        recorder: Recorder,
+        book: PolicyBook,
+        flights: Flights,
+    ) -> None:
+        """``members`` finds the connection to a member; ``flights`` is shared by the controllers of all kinds."""
+        self.kind, self.name = kind, f"fleet-{kind.group}-{kind.plural}"
+        self._state, self._members, self._book, self._flights = state, members, book, flights
+        self._recorder, self._announcer = recorder, Announcer(recorder)
+        self._written: LastWritten[Any] = LastWritten()
+        self._told: dict[str, str] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch the workloads and their copies."""
+        self._client, self._clock, self._context = context.client, context.clock, context
+        self._objects = context.watch(self.kind, optional=True)
+        self._announcer.forget_deleted(self._objects)
+        self._state.on_copy(self._copy_changed)
+
+    def look_again(self) -> None:
+        """Rules or members have changed."""
+        for obj in self._objects.items():
+            self._context.enqueue(obj.key)
+        for resource, key in self._state.copy_keys():
+            if resource == self.kind.resource:
+                self._context.enqueue(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Divide one workload and bring its copies to where they belong."""
+        obj = self._written.newest(key, self._objects.get(key))
+        if obj is not None and obj.metadata.deletion_timestamp:
+            obj = None
+        copies = self._copies(key)
+        uid = obj.metadata.uid if obj is not None else ""
+        await self._delete([copy for copy, _ in copies if copy.origin != uid])
+        if obj is None:
+            self._told.pop(key, None)
+            return None
+        own = {copy.cluster: (copy, found) for copy, found in copies if copy.origin == uid}
+        before = recorded(obj)
+        if has_ended(self.kind, obj):
+            left = expires_in(obj, self._clock.time())
+            if left is not None and left <= 0:
+                await delete_seen(self._client, self.kind, obj)
+            return left or None
+        division, why, again = self._divided(obj, before)
+        if division != before:
+            await self._record(obj, before, division)
+            return 0.0
+        if why:
+            self._tell(obj, "Warning", "NotDivided", why)
+        complete = await self._carry_out(obj, division, own)
+        await self._write_status(obj, division, own, complete=complete, why=why)
+        if not all(self._state.views.get(name, _GONE).reachable for name in division):
+            return min(_LOOK_AGAIN, again or _LOOK_AGAIN)
+        return again
+
+    # ---- dividing
+
+    def _divided(self, obj: Any, before: Mapping[str, int]) -> tuple[dict[str, int], str, float | None]:
+        """Replicas by member, why that is not what it should be, and when to look again."""
+        policy = self._book.policy(self.kind, obj)
+        if policy is None:
+            if not before:
+                text = "no PropagationPolicy is about it, so it runs nowhere: a hub runs no pods itself"
+                self._announcer.tell(obj, [Notice("Warning", "NotPropagated", text, once="policy")])
+            return dict(before), "", None
+        if self.kind is BATCH_JOBS and before:
+            return dict(before), "", None  # what its pods have done cannot be divided anew
+        pod_class = self._class(obj)
+        rules = self._rules(obj)
+        names = self._candidates(obj, rules, before)
+        taken = self._flights.taken(pod_class)
+        room = {
+            name: max(0, free - taken.get(name, 0)) if self._state.is_open(name) else 0
+            for name, (free, _) in room_by_member(self._state.feed.state.nodes, pod_class).items()
+        }
+        wish = Wish(replicas_of(self.kind, obj), obj.metadata.uid or "", together=_is_indexed(self.kind, obj))
+        candidates = Candidates(names, room, {name: count for name, count in before.items() if name in names})
+        try:
+            found = plan(wish, policy.spec.placement, self._book.clusters(), candidates)
+        except NotEnoughRoom as error:
+            return dict(before), str(error), min(_LOOK_AGAIN, rules.again or _LOOK_AGAIN)
+        for name, count in found.items():
+            self._flights.add(name, pod_class, count - before.get(name, 0))
+        return found, "", rules.again
+
+    def _rules(self, obj: Object) -> Rules:
+        made = obj.metadata.creation_timestamp
+        waited = max(0.0, self._clock.time() - parse_time(made)) if made else 0.0
+        return self._book.rules(self.kind, obj, (), waited, {})
+
+    def _candidates(self, obj: Object, rules: Rules, before: Mapping[str, int]) -> list[str]:
+        """Members that may have replicas: those that take work, and those that have some and are not lost for good."""
+        views = self._state.views
+        given = duration_or_none((obj.metadata.annotations or {}).get(WORKER_LOST_TIMEOUT))
+        timeout = DEFAULT_TIMEOUT if given is None else max(0.0, given)
+        trusted = is_trusted(views)
+        ranks = rules.points.get(TIER, {})
+        found = []
+        for name in self._state.members():
+            keeps = before.get(name, 0) and (views.get(name, _GONE).lost_seconds < timeout or not trusted)
+            if name not in rules.outside and (self._state.is_open(name) or keeps):
+                found.append(name)
+        return sorted(found, key=lambda name: (-ranks.get(name, 0.0), name))
+
+    def _class(self, obj: Any) -> PodClass:
+        template = obj.spec.template
+        meta = template.metadata
+        pod = Pod(metadata=meta, spec=template.spec)
+        classes = PodClasses(self._state.feed.state.registry)
+        return classes.intern(pod.spec, meta.annotations, obj.metadata.namespace or "")
+
+    async def _record(self, obj: Any, before: Mapping[str, int], division: Mapping[str, int]) -> None:
+        """Write down the division before any member hears of it."""
+        meta = obj.metadata
+        marks = {"resourceVersion": meta.resource_version, "annotations": {DIVISION: record_text(division)}}
+        written = await self._client.patch(self.kind, meta.name, {"metadata": marks}, namespace=meta.namespace)
+        self._written.keep(written)
+        gone = [name for name in before if name not in division]
+        text = ", ".join(f"{count} in {name}" for name, count in sorted(division.items())) or "no replicas"
+        text += f"; none any more in {', '.join(sorted(gone))}" if gone else ""
+        self._recorder.event(written, "Normal", "Divided", text)
+
+    # ---- in members
+
+    async def _carry_out(self, obj: Any, division: Mapping[str, int], own: Mapping[str, tuple[Copy, Object]]) -> bool:
+        """Make, change and delete copies; answers whether all are as they should be."""
+        await self._delete([copy for name, (copy, _) in own.items() if name not in division])
+        completions = self._completions(obj, division)
+        complete = True
+        for name, share in sorted(division.items()):
+            if not self._state.views.get(name, _GONE).reachable:
+                complete = False
+                continue
+            labels = self._state.given_labels(name)
+            wanted = copy_with(self.kind, obj, self._state.hub, share, completions=completions.get(name), labels=labels)
+            copied = own.get(name)
+            if copied is None:
+                await self._write(obj, name, wanted, None)
+                complete = False
+            elif patch := changes_of(self.kind, wanted, copied[1]):
+                await self._write(obj, name, wanted, patch)
+                complete = False
+        return complete
+
+    def _completions(self, obj: Any, division: Mapping[str, int]) -> dict[str, int]:
+        if self.kind is not BATCH_JOBS or obj.spec.completions is None:
+            return {}
+        if (
+            len(set(division.values())) == 1
+            and division
+            and next(iter(division.values())) == replicas_of(self.kind, obj)
+        ):
+            return dict.fromkeys(division, obj.spec.completions)  # every member does all of it
+        return apportion(obj.spec.completions, division, obj.metadata.uid or "")
+
+    async def _write(self, obj: Any, cluster: str, wanted: Any, patch: Sequence[dict[str, Any]] | None) -> None:
+        member = self._members(cluster)
+        if member is None:
+            return
+        meta = wanted.metadata
+        try:
+            async with member.writing() as client:
+                if patch is None:
+                    await bring(client, self.kind, wanted)
+                else:
+                    await client.patch(self.kind, meta.name, patch, namespace=meta.namespace, patch_type="json")
+        except Busy:
+            self._context.enqueue(obj.key, _BUSY)
+        except AlreadyExists:
+            await self._look_at_namesake(obj, member, wanted)
+        except (NotFound, Conflict):
+            raise
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            self._tell(obj, "Warning", "DispatchRefused", f"member {cluster} refuses it: {error}")
+            self._context.enqueue(obj.key, _LOOK_AGAIN)
+
+    async def _look_at_namesake(self, obj: Any, member: Member, wanted: Any) -> None:
+        meta = wanted.metadata
+        async with member.writing() as client:
+            found = await client.get(self.kind, meta.name, meta.namespace)
+        labels = found.metadata.labels or {}
+        if any(labels.get(key) != meta.labels[key] for key in (HUB, ORIGIN_UID)):
+            text = f"member {member.name} has another {self.kind.kind} of this name; delete it there or rename this one"
+            self._tell(obj, "Warning", "NameTaken", text)
+            self._context.enqueue(obj.key, _LOOK_AGAIN)
+
+    async def _delete(self, copies: Sequence[Copy]) -> None:
+        for copy in copies:
+            member = self._members(copy.cluster)
+            if member is None or copy.deleting or not self._state.views.get(copy.cluster, _GONE).reachable:
+                continue
+            try:
+                async with member.writing() as client:
+                    await client.delete(self.kind, copy.name, copy.namespace, uid=copy.uid, propagation="Background")
+            except (NotFound, Conflict):
+                continue
+            except Busy:
+                self._context.enqueue(f"{copy.namespace}/{copy.name}", _BUSY)
+
+    # ---- on the hub
+
+    async def _write_status(
+        self,
+        obj: Any,
+        division: Mapping[str, int],
+        own: Mapping[str, tuple[Copy, Object]],
+        *,
+        complete: bool,
+        why: str,
+    ) -> None:
+        if not division and not why:
+            return
+        views = self._state.views
+        seen = [found for name, (_, found) in own.items() if name in division and views.get(name, _GONE).reachable]
+        if why_not := next(filter(None, map(disbelief, seen)), ""):
+            self._tell(obj, "Warning", "StatusRefused", f"what a member says of it is not believed: {why_not}")
+            return
+        wanted, now = sum(division.values()), self._clock.time()
+        status = summed(self.kind, obj, seen, complete=complete, wanted=wanted, why=why, now=now)
+        self._written.keep(await write_status(self._client, self.kind, obj, status))
+
+    def _copies(self, key: str) -> list[tuple[Copy, Object]]:
+        return self._state.copies(self.kind, key)
+
+    def _tell(self, obj: Any, type_: Any, reason: str, message: str) -> None:
+        if self._told.get(obj.key) != message:
+            self._told[obj.key] = message
+            self._recorder.event(obj, type_, reason, message)
+
+    def _copy_changed(self, kind: Kind[Any], key: str) -> None:
+        if kind is self.kind:
+            self._context.enqueue(key)
+
+
+def _is_indexed(kind: Kind[Any], obj: Any) -> bool:
+    return kind is BATCH_JOBS and obj.spec.completion_mode == "Indexed"
