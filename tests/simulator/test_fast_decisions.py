@@ -25,6 +25,7 @@ from unisono.engine.plugins.reservation import plan
 from unisono.engine.plugins.reservation.plan import Endings
 from unisono.simulator.clusters.model import Cluster, make_node, make_queue
 from unisono.simulator.workload.job import Job, Role
+from unisono.simulator.world.cycles import Cycles
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
@@ -35,6 +36,11 @@ WHOLE = {"name": "gang", "enablePreemptable": False}
 TIERS: dict[str, tuple[str, list[list[dict[str, Any]]]]] = {
     "easy": ("enqueue, allocate", [[EASY, {"name": "gang"}], [{"name": "predicates"}, {"name": "binpack"}]]),
     "queues": ("enqueue, allocate", [[EASY, {"name": "gang"}], [{"name": "predicates"}, {"name": "proportion"}]]),
+    "gated": (
+        "enqueue, allocate",
+        [[EASY, {"name": "gang"}], [{"name": "predicates"}, {"name": "overcommit"}, {"name": "drf"}]],
+    ),
+    "unadmitted": ("allocate, backfill", [[EASY, {"name": "gang"}], [{"name": "predicates"}]]),
     "drf": ("enqueue, allocate", [[{"name": "gang"}], [{"name": "predicates"}, {"name": "drf"}]]),
     "learning": (
         "enqueue, allocate, backfill",
@@ -66,6 +72,7 @@ def plainly() -> Iterator[None]:
         patch.setattr(Evictions, "known_to_fail", lambda *_: False)
         patch.setattr(EvictionGuardPlugin, "moved_by_evictions", False)
         patch.setattr(plan, "_is_room", lambda *given: plan._dealt(*given) is not None)
+        patch.setattr(Cycles, "_is_vain", lambda _: False)
         yield
 
 
@@ -114,7 +121,7 @@ def test_simulations_are_the_same_when_nothing_is_kept_and_no_job_skipped(policy
     assert fast.violations == plain.violations == []
     assert fast.evictions == plain.evictions
     assert fast.outcomes == plain.outcomes
-    assert fast.cycles == plain.cycles
+    assert fast.cycles <= plain.cycles
 
 
 @settings(max_examples=examples(50), deadline=None)

@@ -82,6 +82,29 @@ def test_a_node_that_goes_takes_its_pods_with_it_and_may_come_back() -> None:
     assert run.capacity == [(0, 8, 64000), (30, 4, 32000), (50, 8, 64000)]
 
 
+def test_a_node_that_goes_takes_no_pod_that_has_ended_there() -> None:
+    jobs = [job("a", seconds=10, gpus=4, pods=3, gang=1)]
+    run = simulate(jobs, changes=(NodeChange(15, "n-1", up=False),))
+    assert times(run) == {"a": (0, 20)}
+    assert run.outcomes[0].failures == 0
+
+
+@pytest.mark.parametrize(
+    ("gate", "cycles"),
+    [
+        pytest.param("", 3, id="nothing may refuse: only while there is room for a pod that waits"),
+        pytest.param("  - name: sla\n", 3, id="a gate that only permits"),
+        pytest.param("  - name: overcommit\n", 8, id="a gate that may refuse is asked about each job that comes"),
+    ],
+)
+def test_the_engine_is_not_asked_while_no_node_has_room_for_a_pod_that_waits(gate: str, cycles: int) -> None:
+    jobs = [job("a", gpus=4, pods=2), *(job(f"b{at}", submit=at, gpus=3, pods=2) for at in range(10, 60, 10))]
+    run = simulate(jobs, config=FIFO + gate, until=250)
+    assert times(run)["b10"] == (100, 200)
+    assert times(run)["b20"] == (200, None)
+    assert run.cycles == cycles
+
+
 def test_a_job_is_given_up_after_its_failures() -> None:
     run = simulate([job("a", seconds=1e6, max_retries=3)], failures=Failures(pod=1000), seed=1)
     assert run.outcomes[0].state == FAILED

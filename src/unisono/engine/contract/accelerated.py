@@ -74,6 +74,7 @@ class AcceleratedHooks:
             slower where pods request many different amounts.
         moved_by_evictions: ``moved`` does nothing unless RELEASING is one of the states. Then the engine may place jobs
             of one shape together, and pass over those that would fail like the one before. False is always right.
+        permits_only: ``enqueueable`` never refuses: it answers PERMIT or ABSTAIN. False is always right.
 
     """
 
@@ -81,6 +82,7 @@ class AcceleratedHooks:
     by_shape: ClassVar[bool] = False
     static_by_kin: ClassVar[bool] = False
     moved_by_evictions: ClassVar[bool] = False
+    permits_only: ClassVar[bool] = False
 
     # ---- what it says of itself
 

@@ -30,6 +30,7 @@ class SlaPlugin(Plugin):
     """Serves jobs with a limit on their waiting time before others, the next deadline first."""
 
     name = "sla"
+    permits_only = True
     known_arguments = (_WAITING,)
 
     def __init__(self, config: PluginConfig) -> None:

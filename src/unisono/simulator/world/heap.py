@@ -9,9 +9,14 @@ from typing import Any
 
 
 class EventHeap:
-    """Times with what happens then."""
+    """Times with what happens then.
+
+    Attributes:
+        now: time of the moment that was taken last.
+    """
 
     def __init__(self) -> None:
+        self.now = 0.0
         self._heap: list[tuple[float, int, str, Any]] = []
         self._serial = count()
 
@@ -29,7 +34,7 @@ class EventHeap:
 
     def moment(self) -> Iterator[tuple[str, Any]]:
         """Take the events of the next moment, those included that are pushed for it meanwhile."""
-        now = self.time
+        now = self.now = self.time
         while self._heap and self._heap[0][0] <= now:
             _, _, kind, what = heapq.heappop(self._heap)
             yield kind, what

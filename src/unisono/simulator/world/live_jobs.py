@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from unisono.api.core import Pod
 from unisono.api.scheduling import PodGroup
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.outcome import JobOutcome
-from unisono.simulator.world.progress import Unit
+from unisono.simulator.world.progress import Unit, units_of
+from unisono.simulator.world.room import Needs, needs_of
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class LiveJob:
         group: its PodGroup as the scheduler knows it.
         roles: role of each pod.
         pods: the pods, by number.
+        needs: what each pod takes from its node.
         incarnations: how often each pod has been made.
         templates: real pods, of which those that are made again are copies; empty for pods of a workload.
 
@@ -32,14 +35,40 @@ class LiveJob:
     units: list[Unit]
     unit_of: list[Unit]
     roles: list[Role]
+    needs: list[Needs]
     pods: list[Pod] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)
     templates: tuple[Pod, ...] = ()
+
+    @classmethod
+    def of(cls, number: int, job: Job, outcome: JobOutcome, group: PodGroup) -> LiveJob:
+        """A job without pods."""
+        units = units_of(job)
+        unit_of = units * job.pods if len(units) == 1 else list(units)
+        roles = [role for role in job.roles for _ in range(role.count)]
+        needs = [needs for role in job.roles for needs in [needs_of(role)] * role.count]
+        return cls(number, job, outcome, group, units, unit_of, roles, needs, incarnations=[0] * job.pods)
 
     @property
     def key(self) -> str:
         """Key of its PodGroup."""
         return self.group.key
+
+    @property
+    def has_places(self) -> bool:
+        """Whether a pod of it has a place."""
+        return any(unit.placed for unit in self.units)
+
+    @property
+    def waits(self) -> bool:
+        """Whether pods of it wait for places."""
+        return any(len(unit.placed) < len(unit.pods) and not unit.over for unit in self.units)
+
+    def wanted(self) -> Iterator[Needs]:
+        """What its pods that wait take from their nodes."""
+        for unit in self.units:
+            if not unit.over:
+                yield from (self.needs[at] for at in unit.pods if at not in unit.placed)
 
 
 @dataclass(frozen=True, slots=True)

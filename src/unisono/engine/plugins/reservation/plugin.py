@@ -49,6 +49,7 @@ class ReservationPlugin(Plugin):
     """Keeps room for starved gangs."""
 
     name = "reservation"
+    permits_only = True
     known_arguments = (_AFTER, _GANGS, _LEARN)
 
     def __init__(self, config: PluginConfig) -> None:

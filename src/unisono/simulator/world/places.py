@@ -1,0 +1,297 @@
+"""Live jobs, their pods, and where these run: what starts, stops, is lost and comes again.
+
+Every change is told to the engine's state, and noted in the outcomes of the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from unisono.api.kinds import POD_GROUPS, PODS
+from unisono.cluster.state import ClusterState
+from unisono.engine.decisions import Bind, Eviction, PodCondition, PodGroupUpdate
+from unisono.simulator.world import outcome as outcomes
+from unisono.simulator.world.heap import EventHeap
+from unisono.simulator.world.live_jobs import Adopted, LiveJob
+from unisono.simulator.world.objects import ObjectMaker, succeeded, with_status
+from unisono.simulator.world.outcome import EvictionRecord, Run, Stretch
+from unisono.simulator.world.progress import Unit
+from unisono.simulator.world.room import Room
+from unisono.simulator.world.settings import Settings
+from unisono.simulator.world.speed import SpeedModel
+from unisono.simulator.world.trouble import Trouble
+
+
+class Places:
+    """The jobs that have arrived and not ended, and the places of their pods.
+
+    Args:
+        state: what the engine sees.
+        settings: how the world goes.
+        maker: makes its objects.
+        heap: the clock, and where ends are noted that are foreseen.
+        run: what is written down.
+        trouble: when pods fail.
+
+    Attributes:
+        live: by key of their PodGroup.
+        waiting: those of them with pods that wait.
+        room: free amounts of the nodes, less only what these jobs hold.
+        changed: something has happened that the engine should look at.
+        ended: how many jobs are over.
+    """
+
+    def __init__(
+        self, state: ClusterState, settings: Settings, maker: ObjectMaker, heap: EventHeap, run: Run, trouble: Trouble
+    ) -> None:
+        self.state, self.settings, self.maker, self.heap, self.run = state, settings, maker, heap, run
+        self.trouble = trouble
+        self.live: dict[str, LiveJob] = {}
+        self.waiting: dict[str, LiveJob] = {}
+        self.numbers = {name: number for number, name in enumerate(run.node_names)}
+        self.room = Room(run.cluster.nodes)
+        self.changed = False
+        self.ended = 0
+        self._speed = SpeedModel(run.cluster, settings)
+        self._pods: dict[str, tuple[LiveJob, int]] = {}
+
+    # ---- jobs come and go
+
+    def add(self, live: LiveJob) -> None:
+        """A job arrives: its PodGroup and its pods are made."""
+        self.live[live.key] = live
+        self.state.apply("ADDED", POD_GROUPS, live.group)
+        for at in range(live.job.pods):
+            self._add_pod(live, at)
+        self.waiting[live.key] = live
+        self.changed = True
+
+    def adopt(self, live: LiveJob, adopted: Adopted) -> None:
+        """Take over a job of a live cluster as it is; its objects are in the state."""
+        live.pods, live.templates = list(adopted.pods), adopted.pods
+        self.live[live.key] = live
+        live.outcome.started = adopted.started
+        for at, pod in enumerate(adopted.pods):
+            self._pods[pod.key] = live, at
+            if pod.spec.node_name in self.numbers:
+                self._put(live, at, self.numbers[pod.spec.node_name])
+        for unit in live.units:
+            unit.left = max((adopted.left[at] for at in unit.placed or unit.pods), default=unit.left)
+            if len(unit.placed) >= unit.minimum:
+                unit.attempts = 1
+                self._open_stretch(live, unit)
+            if len(unit.placed) < len(unit.pods):
+                self.waiting[live.key] = live
+
+    def finish(self, live: LiveJob, unit: Unit) -> None:
+        """A part of a job has done its work."""
+        self._end_stretch(unit, "completed")
+        unit.over = True
+        self.changed = True
+        for at in list(unit.placed):
+            live.pods[at] = succeeded(live.pods[at], self.settings.epoch + self.heap.now)
+            self.state.apply("MODIFIED", PODS, live.pods[at])
+        self._take_from(live, unit, list(unit.placed))
+        if all(each.over for each in live.units):
+            self.remove(live, outcomes.COMPLETED)
+
+    def remove(self, live: LiveJob, state: str) -> None:
+        """The job is over: its pods and its PodGroup are deleted."""
+        for unit in live.units:
+            if unit.stretch is not None:
+                self._end_stretch(unit, "end")
+            self._take_from(live, unit, list(unit.placed))
+            unit.version += 1
+        for pod in live.pods:
+            self.state.apply("DELETED", PODS, pod)
+            del self._pods[pod.key]
+        self.state.apply("DELETED", POD_GROUPS, live.group)
+        del self.live[live.key]
+        self.waiting.pop(live.key, None)
+        live.outcome.state, live.outcome.ended = state, None if state == outcomes.DROPPED else self.heap.now
+        self.changed = True
+        self.ended += 1
+
+    def close(self) -> None:
+        """Write down how things stand at the end."""
+        for live in self.live.values():
+            running = False
+            for unit in live.units:
+                if unit.stretch is not None:
+                    running = True
+                    self._end_stretch(unit, "end")
+            live.outcome.state = outcomes.RUNNING if running else outcomes.WAITING
+
+    # ---- what the engine decides
+
+    def write(self, live: LiveJob, update: PodGroupUpdate) -> None:
+        """The scheduler writes the status of a PodGroup."""
+        live.group = with_status(live.group, update)
+        self.state.apply("MODIFIED", POD_GROUPS, live.group)
+
+    def nominate(self, condition: PodCondition) -> None:
+        """A pod waits for the places of others that are evicted for it."""
+        found = self._pods.get(f"{condition.namespace}/{condition.pod}")
+        if found is not None and condition.nominated_node:
+            live, at = found
+            live.pods[at] = self.maker.nominated(live.pods[at], condition.nominated_node)
+            self.state.apply("MODIFIED", PODS, live.pods[at])
+
+    def bind(self, binds: Sequence[Bind]) -> bool:
+        """Pods get their places; answers whether any did."""
+        touched: dict[tuple[str, int], tuple[LiveJob, Unit]] = {}
+        for bind in binds:
+            found = self._pods.get(f"{bind.namespace}/{bind.pod}")
+            if found is None:
+                continue
+            live, at = found
+            pod = live.pods[at] = self.maker.running(live.pods[at], bind.node, self.heap.now, bind.annotations)
+            self.state.apply("MODIFIED", PODS, pod)
+            unit = self._put(live, at, self.numbers[bind.node])
+            touched[live.key, unit.number] = live, unit
+        self.run.binds += len(binds)
+        for live, unit in touched.values():
+            self._begin(live, unit)
+            if not live.waits:
+                self.waiting.pop(live.key, None)
+        return bool(touched)
+
+    def evict(self, evictions: Sequence[Eviction]) -> None:
+        """Pods lose their places to others."""
+        lost: dict[str, tuple[LiveJob, list[int]]] = {}
+        for eviction in evictions:
+            key = f"{eviction.namespace}/{eviction.pod}"
+            found = self._pods.get(key)
+            if found is None:
+                continue
+            live, at = found
+            victim, beneficiary = live.job.name, eviction.beneficiary.partition("/")[2]
+            gpu = live.roles[at].gpu_demand
+            self.run.evictions.append(EvictionRecord(self.heap.now, victim, beneficiary, eviction.reason, gpu))
+            live.outcome.evictions += 1
+            self.state.release(key, self.settings.epoch + self.heap.now)
+            lost.setdefault(live.key, (live, []))[1].append(at)
+        for live, pods in lost.values():
+            self._lose(live, pods, "evicted", grace=self.settings.grace)
+
+    # ---- places and progress
+
+    def _put(self, live: LiveJob, at: int, node: int) -> Unit:
+        unit = live.unit_of[at]
+        unit.placed[at] = node
+        self.room.take(node, live.needs[at])
+        return unit
+
+    def _take_from(self, live: LiveJob, unit: Unit, pods: Iterable[int]) -> None:
+        for at in pods:
+            self.room.give(unit.placed.pop(at), live.needs[at])
+
+    def _begin(self, live: LiveJob, unit: Unit) -> None:
+        """Let a unit run that has its places, or go on with more of them."""
+        if len(unit.placed) < unit.minimum:
+            return
+        now, overhead = self.heap.now, 0.0
+        if unit.stretch is not None:
+            self._end_stretch(unit, "resized")
+        else:
+            overhead = self.settings.startup + (live.job.restart_overhead if unit.attempts else 0.0)
+            unit.attempts += 1
+            unit.since = now + overhead
+        self._open_stretch(live, unit, overhead)
+        if live.outcome.started is None and sum(len(each.placed) for each in live.units) >= live.job.minimum:
+            live.outcome.started = now
+
+    def _open_stretch(self, live: LiveJob, unit: Unit, overhead: float = 0.0) -> None:
+        now, pods = self.heap.now, tuple(sorted(unit.placed))
+        nodes = tuple(unit.placed[at] for at in pods)
+        gpu = sum(live.roles[at].gpu_demand for at in pods)
+        cpu = sum(live.roles[at].cpu_milli for at in pods)
+        unit.stretch = Stretch(now, now, unit.number, nodes, pods, gpu, cpu, overhead=overhead)
+        live.outcome.stretches.append(unit.stretch)
+        unit.rate = self._speed.rate(nodes, len(unit.pods))
+        unit.version += 1
+        end = unit.end()
+        if end < inf:
+            self.heap.push(end, "finish", (live, unit, unit.version))
+        alarm = self.trouble.pod_failure(now, len(pods))
+        if alarm < end:
+            self.heap.push(alarm, "fail", (live, unit, unit.version))
+
+    def _end_stretch(self, unit: Unit, cause: str) -> None:
+        stretch = unit.stretch
+        assert stretch is not None
+        unit.settle(self.heap.now)
+        stretch.end, stretch.cause = self.heap.now, cause
+        unit.attained += stretch.end - stretch.start
+        unit.stretch, unit.rate = None, 0.0
+        unit.version += 1
+
+    # ---- pods that lose their places
+
+    def fail(self, live: LiveJob, pods: Sequence[int], cause: str) -> None:
+        """Pods fail; the job is given up after so many failures."""
+        live.outcome.failures += 1
+        self._lose(live, pods, cause)
+        limit = live.job.max_retries
+        if limit is not None and live.outcome.failures > limit:
+            self.remove(live, outcomes.FAILED)
+
+    def _lose(self, live: LiveJob, lost: Iterable[int], cause: str, *, grace: float = 0.0) -> None:
+        """Pods lose their places; a unit that falls below its minimum stops, and its other pods go as well."""
+        by_unit: dict[int, list[int]] = {}
+        for at in lost:
+            unit = live.unit_of[at]
+            if at in unit.placed:
+                by_unit.setdefault(unit.number, []).append(at)
+        for number, hit in by_unit.items():
+            unit, gone = live.units[number], hit
+            stretch = unit.stretch
+            if stretch is not None:
+                self._end_stretch(unit, cause)
+            self._take_from(live, unit, gone)
+            if len(unit.placed) >= unit.minimum and stretch is not None:
+                stretch.cause = "resized"
+                self._open_stretch(live, unit)
+            else:
+                gone = [*gone, *unit.placed]
+                self._take_from(live, unit, list(unit.placed))
+                if stretch is not None:
+                    stretch.lost = unit.fall_back(live.job.checkpoint)
+            if grace > 0:
+                for at in gone:
+                    self.state.release(live.pods[at].key, None)
+                self.heap.push(self.heap.now + grace, "gone", (live, [(at, live.incarnations[at]) for at in gone]))
+            else:
+                self._remake(live, gone)
+        self.waiting[live.key] = live
+        self.changed = True
+
+    def leave(self, live: LiveJob, pods: Sequence[tuple[int, int]]) -> None:
+        """The time of grace of evicted pods is over; ``pods`` are their numbers and which incarnation was evicted."""
+        if live.key in self.live:
+            self._remake(live, [at for at, incarnation in pods if live.incarnations[at] == incarnation])
+
+    def _remake(self, live: LiveJob, pods: Iterable[int]) -> None:
+        """Replace pods by new ones that wait."""
+        for at in sorted(pods):
+            old = live.pods[at]
+            self.state.apply("DELETED", PODS, old)
+            del self._pods[old.key]
+            live.incarnations[at] += 1
+            self._add_pod(live, at)
+        self.changed = True
+
+    def _add_pod(self, live: LiveJob, at: int) -> None:
+        again = live.incarnations[at]
+        name = f"{live.job.name}-{at}" if not again else f"{live.job.name}-r{again}-{at}"
+        if live.templates:
+            pod = self.maker.again(live.templates[at], name, self.heap.now)
+        else:
+            pod = self.maker.pod(live.job, live.roles[at], name, self.heap.now)
+        if at < len(live.pods):
+            live.pods[at] = pod
+        else:
+            live.pods.append(pod)
+        self._pods[pod.key] = live, at
+        self.state.apply("ADDED", PODS, pod)
