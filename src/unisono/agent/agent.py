@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from unisono.agent.colocation.measure import UseMeter
 from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
 from unisono.agent.cpus.publisher import NumaPublisher
 from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
+from unisono.agent.devices.mps import MpsDaemon
+from unisono.agent.devices.sharing import Share
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.devices.slices import Offer as DeviceOffer
 from unisono.agent.environment.sources import ObjectSource, references
@@ -86,6 +89,7 @@ class Agent:
         disk: tells how full it is; None asks the kernel.
         policies: which containers have CPUs for themselves.
         system: where the kernel tells where CPUs sit.
+        shares: how cards of NVIDIA are shared by several containers.
     """
 
     def __init__(
@@ -107,10 +111,12 @@ class Agent:
         disk: Callable[[], Disk] | None = None,
         policies: CpuPolicies = NO_POLICIES,
         system: Path = SYSTEM,
+        shares: Sequence[Share] = (),
     ) -> None:
         self._client, self._clock = client, clock
         self._layout = Layout(data_dir.absolute())
-        self._machine = machine or this_machine(data_dir)
+        self._machine = replace(machine or this_machine(data_dir), shares=tuple(shares))
+        self._mps = MpsDaemon(self._layout.root) if any(each.strategy == "mps" for each in shares) else None
         self.node_name = (node_name or self._machine.hostname).lower()
         self._memory, self._labels = memory, dict(labels or {})
         self._book = CpuBook(read_cpus(system), policies)
@@ -142,6 +148,8 @@ class Agent:
         self._cleared.clear()
         self._layout.create()
         self._last_words.clear()
+        if self._mps is not None:
+            await self._mps.start()
         isolation = await asyncio.to_thread(find_isolation, self._layout.root, self._machine.addresses, self._allowed)
         _log.info("agent.isolation", namespaces=isolation.level, own_ports=isolation.own_ports)
         node = build_node(
@@ -158,6 +166,8 @@ class Agent:
                 await self._run(group, node, isolation)
         except* _Stopped:
             _log.info("agent.stopped", node=self.node_name)
+            if self._mps is not None:
+                await self._mps.stop()
         finally:
             await self._close()
 
@@ -282,7 +292,7 @@ class Agent:
 
     async def _serve_claims(self, recorder: EventRecorder) -> None:
         """Make volumes for claims, and offer the machine's cards to resource claims."""
-        gpus = self._machine.gpus
+        gpus = self._machine.whole_cards
 
         def offer(node: str) -> DeviceOffer | None:
             if node != self.node_name:

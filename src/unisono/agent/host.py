@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from unisono.agent.admission import CONTAINERS, Ledger
 from unisono.agent.cpus.affinity import move
 from unisono.agent.cpus.book import CpuBook
 from unisono.agent.devices.inventory import choose, counts
+from unisono.agent.devices.sharing import Share
 from unisono.agent.environment.sources import ObjectSource
 from unisono.agent.environment.variables import MissingSource
 from unisono.agent.files import rewrite_in_place
@@ -31,6 +32,7 @@ from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Pod, Service
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.resources import resource_list
+from unisono.errors import AgentError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
@@ -229,6 +231,8 @@ class Devices:
                 wanted[c.name] = {name: -(-limits[name] // 1000) for name in limits if name in known}
             taken = [*self.by_limits()]
             taken += [card for cards in self.claimed.values() for card in cards]
+            for name, amounts in wanted.items():
+                _refuse_several(name, amounts, self.machine.shares)
             every = [device for found in self.machine.inventories for device in found.devices]
             chosen = choose(every, wanted, taken)
             self.held[uid] = chosen
@@ -262,3 +266,17 @@ class Devices:
         """The pod has ended: its cards are free."""
         self.held.pop(uid, None)
         self.claimed.pop(uid, None)
+
+
+def _refuse_several(container: str, wanted: Mapping[str, int], shares: Iterable[Share]) -> None:
+    """Where more replicas would not give a container more of a card.
+
+    Raises:
+        AgentError: it asks for several.
+    """
+    for share in shares:
+        if share.only_one and wanted.get(share.offered, 0) > 1:
+            raise AgentError(
+                f"The container {container} asks for {wanted[share.offered]} {share.offered}, which is shared by "
+                f"{share.strategy}: ask for 1; more of them are no larger part of a card."
+            )

@@ -20,6 +20,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from unisono.agent.cpus.book import NO_POLICIES, CpuPolicies
+from unisono.agent.devices.sharing import Share
 from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
@@ -71,6 +72,7 @@ class PlaneOptions:
         own_users: where this process is root, pods of a namespace run as a user of its own.
         eviction: from when on this machine's disk counts as full.
         cpu_policies: which containers have CPUs of this machine for themselves.
+        shares: how this machine's cards are shared by several containers.
         simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
         apart: scheduler, controllers and simulated nodes run in a process of their own, so that the API answers while
@@ -90,6 +92,7 @@ class PlaneOptions:
     own_users: bool = False
     eviction: Sequence[Threshold] = DEFAULT_EVICTION
     cpu_policies: CpuPolicies = NO_POLICIES
+    shares: Sequence[Share] = ()
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
     apart: bool = False
@@ -222,6 +225,7 @@ class Plane:
                 own_users=own_users,
                 eviction=self._options.eviction,
                 policies=self._options.cpu_policies,
+                shares=self._options.shares,
             )
             self._keep("agent", self._agent.run)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from unisono.errors import AgentError
@@ -68,9 +68,8 @@ def choose(
         AgentError: not enough are free.
     """
     held, free = set(taken), dict[str, list[Accelerator]]()
-    for device in devices:
-        if device.healthy and device.id not in held:
-            free.setdefault(device.resource, []).append(device)
+    for device in _spread(devices, held):
+        free.setdefault(device.resource, []).append(device)
     need: dict[str, int] = {}
     for amounts in wanted.values():
         for resource, count in amounts.items():
@@ -86,6 +85,20 @@ def choose(
             chosen.setdefault(name, []).extend(device.id for device in given)
             free[resource] = [device for device in free[resource] if device not in given]
     return chosen
+
+
+def _spread(devices: Iterable[Accelerator], held: Collection[str]) -> list[Accelerator]:
+    """Those that are free, in the machine's order; of replicas first those of the cards that are used least."""
+    users: dict[str, int] = {}
+    for each in held:
+        users[each.partition("::")[0]] = users.get(each.partition("::")[0], 0) + 1
+    ranked = []
+    for device in devices:
+        if device.healthy and device.id not in held:
+            card = device.id.partition("::")[0]
+            ranked.append((users.get(card, 0), device))
+            users[card] = users.get(card, 0) + 1
+    return [device for _, device in sorted(ranked, key=lambda each: each[0])]
 
 
 _Place = tuple[int | None, str]
@@ -139,7 +152,7 @@ def variables_of(inventories: Iterable[Inventory], given: Sequence[str]) -> dict
     found: dict[str, str] = {}
     for inventory in inventories:
         own = {device.id: device.shown for device in inventory.devices}
-        shown = ",".join(own[each] for each in given if each in own)
+        shown = ",".join(dict.fromkeys(own[each] for each in given if each in own))
         for name, without in inventory.variables.items():
             if shown:
                 found[name] = shown

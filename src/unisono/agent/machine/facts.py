@@ -6,11 +6,12 @@ import os
 import platform
 import shutil
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unisono.agent.devices.gpus import Gpu, find_gpus, inventory
 from unisono.agent.devices.inventory import Inventory
+from unisono.agent.devices.sharing import Share, shared
 from unisono.agent.devices.vendors import find_devices
 from unisono.agent.machine.procfs import PROC, boot_id
 from unisono.errors import AgentError
@@ -25,6 +26,7 @@ class Machine:
     Attributes:
         gpus: NVIDIA's cards.
         others: devices of other vendors.
+        shares: how cards of NVIDIA are shared by several containers.
     """
 
     hostname: str
@@ -39,11 +41,20 @@ class Machine:
     boot_id: str = ""
     gpus: tuple[Gpu, ...] = field(default=())
     others: tuple[Inventory, ...] = field(default=())
+    shares: tuple[Share, ...] = field(default=())
 
     @property
     def inventories(self) -> tuple[Inventory, ...]:
         """Devices of all vendors."""
-        return (*((inventory(self.gpus),) if self.gpus else ()), *self.others)
+        return (*((shared(inventory(self.gpus), self.shares),) if self.gpus else ()), *self.others)
+
+    @property
+    def whole_cards(self) -> tuple[Gpu, ...]:
+        """NVIDIA's cards without those that are shared: resource claims give whole cards."""
+        kept = {device.id for found in self.inventories for device in found.devices}
+        return tuple(
+            replace(gpu, divided=gpu.divided or gpu.uuid not in kept) if not gpu.divided else gpu for gpu in self.gpus
+        )
 
     @property
     def address(self) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from unisono.agent.devices.claims import claimed_cards
 from unisono.agent.devices.inventory import variables_of
+from unisono.agent.devices.mps import mps_pipes, mps_variables
 from unisono.agent.environment import variables as env
 from unisono.agent.host import Host
 from unisono.agent.layout import PodDir, RunDir
@@ -82,6 +83,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         **base_environment(os.environ, hostname, python, (NAME, HOME) if who.own else None),
         **network_variables(host.isolation.own_ports),
         **variables_of(host.machine.inventories, devices),
+        **mps_variables(devices, host.machine.gpus, host.machine.shares, mps_pipes(host.layout.root)),
         **own,
     }
     argv = env.command_line(container, own)

@@ -60,6 +60,11 @@ class StartFailed(UnisonoError):
     help="When the node's disk counts as full: nodefs.available<10%,nodefs.inodesFree<5% or quantities.",
 )
 @click.option(
+    "--device-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="How this machine's NVIDIA cards are shared: a configuration of NVIDIA's device plugin.",
+)
+@click.option(
     "--cpu-manager-policy",
     type=click.Choice(("none", "static")),
     default="none",
@@ -124,6 +129,7 @@ def command(
     nodes_file: Path | None,
     no_agent: bool,
     eviction_hard: str | None,
+    device_config: Path | None,
     cpu_manager_policy: str,
     topology_manager_policy: str,
     reserved_cpus: int,
@@ -140,6 +146,7 @@ def command(
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
     from unisono.agent.cpus.book import CpuPolicies
+    from unisono.agent.devices.sharing import read_sharing
     from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.hosts import is_loopback
     from unisono.apiserver.flow_control.limits import Limits
@@ -152,6 +159,7 @@ def command(
     nodes = read_nodes(nodes_file) if nodes_file else ()
     limits = Limits().changed(api_limits)
     eviction = DEFAULT_EVICTION if eviction_hard is None else parse_eviction(eviction_hard)
+    shares = read_sharing(device_config) if device_config else ()
     if repair or accept_loss:
         from unisono.standalone.store import prepare
 
@@ -181,6 +189,7 @@ def command(
         local_node=not (no_agent or fleet),
         own_users=True,
         eviction=eviction,
+        shares=shares,
         cpu_policies=CpuPolicies(cpu_manager_policy, topology_manager_policy, reserved_cpus),
         scheduler_config=scheduler_config,
         record=record,
