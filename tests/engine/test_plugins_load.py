@@ -281,3 +281,44 @@ tiers:
       sra: {enable: true, resources: nvidia.com/gpu, weight: 10}
 """
     assert [plugin.name for plugin in load_config(text).plugins] == ["usage", "resource-strategy-fit"]
+
+
+# ---- usage, of GPUs
+
+
+def with_gpus(*loads: tuple[float | None, float | None], asks: bool = True) -> World:
+    world = World().queue("q").job("j", a_pod("8", "1Gi", has={"nvidia.com/gpu": "1"} if asks else {}))
+    for index, (gpu, memory) in enumerate(loads):
+        world.node(f"n{index}", has={"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8"})
+        world.state.node_usage[f"n{index}"] = NodeUsage(20.0, 20.0, NOW, gpu, memory)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("loads", "asks", "given", "points"),
+    [
+        # (0.2 + 0.2 + 0.9 + 0.1) / 4 = 0.35 of a node in use
+        ([(90.0, 10.0), (0.0, 0.0)], True, {}, [325.0, 450.0]),
+        ([(90.0, 10.0), (0.0, 0.0)], False, {}, [400.0, 400.0]),
+        ([(90.0, 10.0), (None, None)], True, {}, [325.0, 400.0]),
+        ([(None, 50.0), (90.0, None)], True, {}, [350.0, 283.3333]),
+        ([(90.0, 10.0), (0.0, 0.0)], True, {"gpu__weight": 2, "gpumem__weight": 0}, [225.0, 450.0]),
+        ([(90.0, 10.0), (0.0, 0.0)], True, {"gpu__weight": 0, "gpumem__weight": 0}, [400.0, 400.0]),
+        ([(90.0, 10.0), (0.0, 50.0)], True, {"cpu__weight": 0, "memory__weight": 0}, [250.0, 375.0]),
+    ],
+    ids=["both", "pods without GPUs", "not measured", "one of the two", "weights", "no weight", "GPUs alone"],
+)
+def test_the_load_of_gpus_counts_for_pods_that_ask_for_some(
+    loads: list[tuple[float | None, float | None]], asks: bool, given: dict[str, int], points: list[float]
+) -> None:
+    session, plugin = opened(with_gpus(*loads, asks=asks), "usage", **given)
+    assert scores(session, plugin) == points
+
+
+def test_nodes_with_busy_gpus_take_no_pod_that_asks_for_some() -> None:
+    loads = (80.1, 0.0), (80.0, 90.0), (0.0, 90.1), (None, None)
+    limits = {"thresholds": {"gpu": 80, "gpumem": 90}}
+    texts = [f"the GPU{part} load of the node exceeds the upper limit." for part in ("", " memory")]
+    assert refused(*opened(with_gpus(*loads), "usage", **limits)) == [texts[0], "", texts[1], ""]
+    assert refused(*opened(with_gpus(*loads, asks=False), "usage", **limits)) == [""] * 4
+    assert refused(*opened(with_gpus((100.0, 100.0)), "usage")) == [""]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
 from scheduler_world import fill, node
 from scheduler_world import world as scheduler_world
 
@@ -73,13 +75,15 @@ def prometheus(cpu: Any, memory: Any, seen: list[str] | None = None) -> Handler:
         query = request.query["query"]
         if seen is not None:
             seen.append(f"{request.path} {query}")
+        if "DCGM" in query:
+            return web.json_response(vector())
         return web.json_response(cpu if "node_cpu_seconds_total" in query else memory)
 
     return answer
 
 
 async def test_prometheus() -> None:
-    """Two questions for all nodes; series are matched by name, with a port too, and others are left out."""
+    """Two questions for all nodes, and two about GPUs; series are matched by name, also with a port."""
     seen: list[str] = []
     cpu = vector(
         ({"instance": "n0"}, NOW - 1, "62.5"), ({"instance": "n1:9100"}, NOW, "10"), ({"instance": "other"}, NOW, "9")
@@ -88,8 +92,53 @@ async def test_prometheus() -> None:
     async with serving(prometheus(cpu, memory, seen)) as address:
         found = await ask(f"{address}/", type="prometheus")
     assert found == {"n0": NodeUsage(62.5, 40.0, NOW - 2), "n1": NodeUsage(10.0, 0.0, NOW)}
-    assert len(seen) == 2
+    assert len(seen) == 4
     assert all(query.startswith("/api/v1/query ") and "[10m:30s]" in query for query in seen)
+
+
+RECORDED = Path(__file__).parent / "recorded" / "dcgm_exporter.txt"
+"""A node with two cards, in the form of the example in the README of DCGM's exporter (3.3)."""
+
+
+def of_exporter(query: str, **labels: str) -> Any:
+    """What Prometheus answers, for the two queries about GPUs, of what the exporter showed at one scrape."""
+    sums: dict[str, list[float]] = {}
+    names: set[str] = set()
+    for family in text_string_to_metric_families(RECORDED.read_text()):
+        for sample in family.samples:
+            sums.setdefault(family.name, []).append(sample.value)
+            names.add(sample.labels["Hostname"])
+    used, free = sum(sums["DCGM_FI_DEV_FB_USED"]), sum(sums["DCGM_FI_DEV_FB_FREE"])
+    use = sums["DCGM_FI_DEV_GPU_UTIL"]
+    value = 100 * used / (used + free) if "FB_USED" in query else sum(use) / len(use)
+    (name,) = names
+    return vector(({"instance": "10.1.2.3:9400", "Hostname": name} | labels, NOW, str(value)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "gpu"),
+    [
+        ({}, ("n0", 50.0, 37.5)),
+        ({"Hostname": "elsewhere", "node": "n1"}, ("n1", 50.0, 37.5)),
+        ({"Hostname": "dcgm-exporter-x7k2p", "instance": "10.0.0.1:9400"}, ("n1", 50.0, 37.5)),
+        ({"Hostname": "elsewhere"}, ("", None, None)),
+    ],
+    ids=["by the exporter's label", "by a label of the scrape", "by the node's address", "of no node of ours"],
+)
+async def test_gpus_by_dcgm_count_where_they_are_measured(
+    labels: dict[str, str], gpu: tuple[str, float | None, float | None]
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        query = request.query["query"]
+        cpu = vector(({"instance": "n0"}, NOW, "5"), ({"instance": "n1"}, NOW, "5"))
+        return web.json_response(of_exporter(query, **labels) if "DCGM" in query else cpu)
+
+    async with serving(answer) as address:
+        found = await ask(address, type="prometheus")
+    wanted = {name: NodeUsage(5.0, 5.0, NOW) for name in ("n0", "n1")}
+    if gpu[0]:
+        wanted[gpu[0]] = NodeUsage(5.0, 5.0, NOW, gpu[1], gpu[2])
+    assert found == wanted
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,15 @@ class NodeUsage:
     Attributes:
         cpu, memory: percent of the node's capacity in use, averaged over some minutes.
         time: when it was measured, seconds since the epoch.
+        gpu, gpu_memory: percent in use of the node's GPUs and of their memory; None where that is not measured.
 
     """
 
     cpu: float
     memory: float
     time: float
+    gpu: float | None = None
+    gpu_memory: float | None = None
 
 
 def usage_in(annotations: Mapping[str, str]) -> NodeUsage | None:

@@ -1,7 +1,8 @@
 """usage: prefers nodes that are idle in fact, and keeps off those that are too busy, by measured load.
 
 Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
-whose load has not been measured lately takes pods as if it had none, and gets no points.
+whose load has not been measured lately takes pods as if it had none, and gets no points. For pods that ask for GPUs the
+load of the node's GPUs and of their memory counts as well, where it is measured.
 """
 
 from __future__ import annotations
@@ -32,12 +33,19 @@ if TYPE_CHECKING:
 CPU_HIGH = Reason("the CPU load of the node exceeds the upper limit.", unresolvable=True)
 MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unresolvable=True)
 
+GPU_HIGH = Reason("the GPU load of the node exceeds the upper limit.", unresolvable=True)
+GPU_MEMORY_HIGH = Reason("the GPU memory load of the node exceeds the upper limit.", unresolvable=True)
+
 _WEIGHT = Argument("usage.weight", "int", 5, "multiplies the score; negative means 5")
 _CPU = Argument("cpu.weight", "int", 1, "weight of cpu; negative means 1")
 _MEMORY = Argument("memory.weight", "int", 1, "weight of memory; negative means 1")
 _LIMITS = Argument("thresholds", "map", None, "`cpu` and `mem`: percent of load above which a node takes no pod")
 _CPU_LIMIT = Argument("thresholds.cpu", "int", 80, "percent of cpu load above which a node takes no pod, 0 to 100")
 _MEMORY_LIMIT = Argument("thresholds.mem", "int", 80, "the same for memory")
+_GPU_LIMIT = Argument("thresholds.gpu", "int", 100, "of GPU load, for pods that ask for GPUs; 100 is no limit")
+_GPU_MEMORY_LIMIT = Argument("thresholds.gpumem", "int", 100, "the same for GPU memory")
+_GPU = Argument("gpu.weight", "int", 1, "weight of GPU load, for pods that ask for GPUs; negative means 1")
+_GPU_MEMORY = Argument("gpumem.weight", "int", 1, "the same for GPU memory")
 _REQUEST = Argument("estimator.request_ratio", "float", 0.7, "part of its request that a new pod uses, 0 to 1")
 _BURST = Argument("estimator.burst_ratio", "float", 0.0, "part of what is between request and limit, 0 to 1")
 _RISK = Argument("estimator.risk_threshold", "float", 0.6, "load from which estimates are raised, 0 to 1")
@@ -60,6 +68,10 @@ class UsagePlugin(Plugin):
         _MEMORY,
         _CPU_LIMIT,
         _MEMORY_LIMIT,
+        _GPU_LIMIT,
+        _GPU_MEMORY_LIMIT,
+        _GPU,
+        _GPU_MEMORY,
         _LIMITS,
         _REQUEST,
         _BURST,
@@ -74,6 +86,8 @@ class UsagePlugin(Plugin):
         self.weight = self._within(_WEIGHT, 0, float("inf"))
         self.cpu, self.memory = self._within(_CPU, 0, float("inf")), self._within(_MEMORY, 0, float("inf"))
         self.limits = self._limit(_CPU_LIMIT, "cpu"), self._limit(_MEMORY_LIMIT, "mem")
+        self.gpu = self._within(_GPU, 0, float("inf")), self._within(_GPU_MEMORY, 0, float("inf"))
+        self.gpu_limits = self._limit(_GPU_LIMIT, "gpu"), self._limit(_GPU_MEMORY_LIMIT, "gpumem")
         self.estimator = Estimator(
             self._within(_REQUEST, 0, 1),
             self._within(_BURST, 0, 1),
@@ -109,6 +123,9 @@ class UsagePlugin(Plugin):
         self.known = np.array([usage is not None for usage in loads], dtype=np.bool_)
         load = [(usage.cpu, usage.memory) if usage is not None else (0.0, 0.0) for usage in loads]
         self.load = np.array(load, dtype=np.float64).reshape(nodes.size, 2).T
+        gpus = [(usage.gpu, usage.gpu_memory) if usage is not None else (None, None) for usage in loads]
+        # NaN where it is not measured.
+        self.gpu_load = np.array(gpus, dtype=np.float64).reshape(nodes.size, 2).T
         capacity = np.array(nodes.allocatable[[CPU, MEMORY]], dtype=np.float64)
         self.capacity = np.maximum(capacity, 1.0)
         self.shadow = np.zeros((2, nodes.size), dtype=np.float64)
@@ -143,17 +160,36 @@ class UsagePlugin(Plugin):
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Nodes whose measured load is above a threshold."""
         known, load = self.known[nodes.columns], self.load[:, nodes.columns]
-        return (
+        vetoes = [
             Veto(known & (load[0] > self.limits[0]), CPU_HIGH),
             Veto(known & (load[1] > self.limits[1]), MEMORY_HIGH),
-        )
+        ]
+        if _asks_for_gpus(pod_class):
+            of_gpus = self.gpu_load[:, nodes.columns]  # comparisons with NaN are false
+            vetoes += [
+                Veto(of_gpus[0] > self.gpu_limits[0], GPU_HIGH),
+                Veto(of_gpus[1] > self.gpu_limits[1], GPU_MEMORY_HIGH),
+            ]
+        return vetoes
 
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
-        """100 times the weight on a node without load, whatever the pod asks for; 0 where it has not been measured."""
-        if not self.weight or not self.cpu + self.memory:
+        """100 times the weight on a node without load; 0 where it has not been measured."""
+        gpus = _asks_for_gpus(pod_class) and bool(np.isfinite(self.gpu_load).any())
+        if not self.weight or not (self.cpu + self.memory + (sum(self.gpu) if gpus else 0.0)):
             return None
-        free = 1.0 - self._composite(self._used(nodes.columns))
-        return np.where(self.known[nodes.columns], free * 100.0 * self.weight, 0.0)
+        busy = self._composite(self._used(nodes.columns))
+        if gpus:
+            busy = self._with_gpus(busy, nodes.columns)
+        return np.where(self.known[nodes.columns], (1.0 - busy) * 100.0 * self.weight, 0.0)
+
+    def _with_gpus(self, busy: FloatArray, columns: np.ndarray[tuple[int, ...], np.dtype[np.intp]]) -> FloatArray:
+        """The weighted mean over cpu, memory, GPUs and their memory, of those that are measured."""
+        load = self.gpu_load[:, columns]
+        weights = np.where(np.isfinite(load), np.array(self.gpu)[:, None], 0.0)
+        fractions = np.clip(np.nan_to_num(load) / 100.0, 0.0, 1.0)
+        total = self.cpu + self.memory + weights.sum(axis=0)
+        whole = busy * (self.cpu + self.memory) + (weights * fractions).sum(axis=0)
+        return np.asarray(np.divide(whole, total, out=np.zeros_like(whole), where=total > 0))
 
     # ---- estimates
 
@@ -176,3 +212,7 @@ class UsagePlugin(Plugin):
             amounts = self._taken.get((column, pod_class.id))
             if amounts:
                 self.shadow[:, column] -= amounts.pop()
+
+
+def _asks_for_gpus(pod_class: PodClass) -> bool:
+    return any("gpu" in name.lower() and "/" in name for name in pod_class.requests)
