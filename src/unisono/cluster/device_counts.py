@@ -18,6 +18,12 @@ from unisono.cluster.device_selectors import DeviceFacts, SelectorError, compile
 _Device = tuple[str, str, str]
 """(driver, pool, device)."""
 
+Served = tuple[str, list[str]]
+"""Node of a device, and the resources that it counts for."""
+
+UNITS_PER_DEVICE = 1000
+"""Engine units of one device."""
+
 
 @dataclass(slots=True)
 class DeviceCount:
@@ -40,9 +46,11 @@ class DeviceCounts:
     """What each node has of extended resources that device classes serve, brought up to date when it is asked for."""
 
     def __init__(self) -> None:
+        self._served: Mapping[_Device, Served] = {}
         self._by_node: Mapping[str, DeviceCount] = {}
         self._asked: set[str] = set()
-        self._seen: tuple[int, ...] = ()
+        self._seen_devices: tuple[int, ...] = ()
+        self._seen_claims = -1
 
     def of(self, node: str) -> DeviceCount:
         """What was found out last about a node."""
@@ -53,44 +61,46 @@ class DeviceCounts:
         self._asked.update(name for name in resources if name.startswith(IMPLICIT_PREFIX))
 
     def settle(self, catalogue: Catalogue) -> dict[str, DeviceCount]:
-        """What the nodes have for which it has changed."""
+        """What the nodes have for which it has changed.
+
+        Claims change in every cycle that starts pods, devices and classes hardly ever: devices are looked at again only
+        when one of these has changed.
+        """
         slices, classes, claims = catalogue.device_slices, catalogue.device_classes, catalogue.device_claims
-        seen = (slices.version, classes.version, claims.version, len(self._asked))
-        if seen == self._seen:
+        devices = (slices.version, classes.version, len(self._asked))
+        if devices != self._seen_devices:
+            self._served = served_devices(slices.values(), classes.values(), self._asked)
+        elif claims.version == self._seen_claims or not self._served:
+            self._seen_claims = claims.version
             return {}
-        self._seen, before = seen, self._by_node
-        self._by_node = device_counts(slices.values(), classes.values(), claims.values(), self._asked)
+        self._seen_devices, self._seen_claims, before = devices, claims.version, self._by_node
+        self._by_node = device_counts(self._served, claims.values())
         now = {name: self.of(name) for name in sorted(before.keys() | self._by_node.keys())}
         return {name: count for name, count in now.items() if count != before.get(name, NO_DEVICES)}
 
 
-def device_counts(
-    slices: Iterable[ResourceSlice],
-    classes: Iterable[DeviceClass],
-    claims: Iterable[ResourceClaim] = (),
-    asked: Collection[str] = (),
-) -> dict[str, DeviceCount]:
-    """What each node has of the resources that classes serve.
+def served_devices(
+    slices: Iterable[ResourceSlice], classes: Iterable[DeviceClass], asked: Collection[str] = ()
+) -> dict[_Device, Served]:
+    """The devices of nodes that serve extended resources.
 
     A class whose selectors cannot be read or have no answer serves nothing.
 
     Args:
         slices: all of them; of each pool the newest generation counts, if it is complete.
         classes: all of them.
-        claims: all of them.
         asked: names that every class has by itself and that count.
 
     """
-    served = {
+    by_resource = {
         name: one
         for name, one in classes_by_resource(classes).items()
         if not name.startswith(IMPLICIT_PREFIX) or name in asked
     }
-    found: dict[str, DeviceCount] = {}
-    if not served:
-        return found
-    homes: dict[_Device, tuple[DeviceCount, list[str]]] = {}
-    serves = _Serves(served)
+    if not by_resource:
+        return {}
+    found: dict[_Device, Served] = {}
+    serves = _Serves(by_resource)
     for one in _current(slices):
         for device in one.spec.devices or ():
             node = device.node_name if one.spec.per_device_node_selection else one.spec.node_name
@@ -99,20 +109,35 @@ def device_counts(
             key = msgspec.msgpack.encode((one.spec.driver, device.attributes, device.capacity))
             names = serves.names(key, lambda: facts_of(one.spec.driver, device, key))  # noqa: B023 # asked at once
             if names:
-                count = found.setdefault(node, DeviceCount())
-                homes[one.spec.driver, one.spec.pool.name, device.name] = count, names
-                for name in names:
-                    count.there[name] = count.there.get(name, 0) + 1000
+                found[one.spec.driver, one.spec.pool.name, device.name] = node, names
+    return found
+
+
+def device_counts(served: Mapping[_Device, Served], claims: Iterable[ResourceClaim] = ()) -> dict[str, DeviceCount]:
+    """What each node has of the resources that devices serve.
+
+    Args:
+        served: the devices.
+        claims: all of them.
+
+    """
+    found: dict[str, DeviceCount] = {}
+    for node, names in served.values():
+        _count(found.setdefault(node, DeviceCount()).there, names)
     for claim in claims:
         allocation = claim.status.allocation
         if allocation is None or stands_for_limits(claim):
             continue
         for result in allocation.devices.results or ():
-            home = homes.get((result.driver, result.pool, result.device))
+            home = served.get((result.driver, result.pool, result.device))
             if home is not None and not result.admin_access:
-                for name in home[1]:
-                    home[0].claimed[name] = home[0].claimed.get(name, 0) + 1000
+                _count(found[home[0]].claimed, home[1])
     return found
+
+
+def _count(amounts: dict[str, int], names: Iterable[str]) -> None:
+    for name in names:
+        amounts[name] = amounts.get(name, 0) + UNITS_PER_DEVICE
 
 
 class _Serves:
