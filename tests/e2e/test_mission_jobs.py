@@ -180,7 +180,17 @@ class Scene:
         self.kubectl("annotate", "pods", "--all", "unisono.io/run-seconds=0")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+# For every change: one of each way to a gang; the others differ in what they ask for. Each has a control plane.
+EVERY_CHANGE = {"pytorch-distributed-gang", "hello-volcano-job", "pytorch-distributed", "ray-distributed-compute"}
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(each, id=each.name, marks=() if each.name in EVERY_CHANGE else pytest.mark.more)
+        for each in EXAMPLES
+    ],
+)
 def test_a_job_runs_and_comes_to_its_end(start_plane: Start, example: Example) -> None:
     plane = start_plane("--no-agent", nodes=example.nodes)
     scene = Scene(plane, example)
