@@ -264,6 +264,8 @@ def test_a_gang_too_large_waits_without_pods_until_its_minimum_is_lowered(start_
 
     told = wait_until("the verdict is there", verdict)
     assert told["need"] == {"cpu": 80000}
+    described = wait_until("the PodGroup says it", lambda: "cpu" in (told := plane.kubectl("describe", "pg")) and told)
+    assert "Unschedulable" in described
     wait_until("its phase is told", lambda: scene.job()["status"].get("state", {}).get("phase") == "Pending")
     group = scene.group()
     assert group is not None

@@ -34,9 +34,9 @@ spec:
 """
 
 
-@pytest.fixture
-def plane(start_plane: Callable[..., RunningPlane]) -> RunningPlane:
-    return start_plane("--no-agent", nodes=NODES)
+@pytest.fixture(scope="module")
+def plane(start_shared_plane: Callable[..., RunningPlane]) -> RunningPlane:
+    return start_shared_plane("--no-agent", nodes=NODES)
 
 
 def verb(plane: RunningPlane, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -71,6 +71,7 @@ def test_jobs_queues_and_pods(plane: RunningPlane) -> None:
     wait_until("the job runs again", lambda: phase(plane, "demo") == "Running")
     assert verb(plane, "job", "delete", "demo").stdout == "delete job demo successfully\n"
     assert "not found" in verb(plane, "job", "view", "demo", check=False).stderr
+    wait_until("its pods are gone", lambda: not plane.pods())
 
     verb(plane, "queue", "operate", "-n", "gold", "-a", "update", "-w", "5")
     verb(plane, "queue", "update", "gold", "--deserved", "cpu=2")
@@ -112,6 +113,7 @@ def test_jobs_of_other_kinds_are_suspended_resumed_and_deleted_by_kind_and_name(
     plane.apply(FLOW)
     refused = verb(plane, "job", "suspend", "jobflow/pipeline", check=False).stderr
     assert "suspend the jobs that it is made of" in refused
+    plane.kubectl("delete", "jobflow", "pipeline")
 
 
 def test_flows_from_files_and_the_plug_in_of_kubectl(plane: RunningPlane, tmp_path: Path) -> None:
