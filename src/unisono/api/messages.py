@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 UPDATE_SCOPE = (
@@ -12,6 +13,10 @@ BUDGET_NUMBER = "it must be a positive integer"
 BUDGET_SHARE = "it must be a valid percentage which between 1% ~ 99%"
 TOPOLOGY_EXCLUSIVE = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
 
+MISSING_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found')
+"""Finds the queue in the texts of `queue_not_found` and `pod_group_queue_not_found`."""
+_CLOSED_QUEUE = re.compile(r"with state `Open`, queue `([^`]+)` status is")
+
 
 def queue_not_found(queue: str) -> str:
     """A job names a queue that does not exist."""
@@ -21,6 +26,12 @@ def queue_not_found(queue: str) -> str:
 def queue_not_open(queue: str, state: str, *, what: str = "job") -> str:
     """A job or PodGroup goes to a queue that is closed or closing."""
     return f"can only submit {what} to queue with state `Open`, queue `{queue}` status is `{state}`"
+
+
+def closed_queue_in(text: str) -> str:
+    """The queue that `queue_not_open` names somewhere in a text, ``""`` where it is not there."""
+    found = _CLOSED_QUEUE.search(text)
+    return found[1] if found is not None else ""
 
 
 def queue_is_root() -> str:

@@ -32,9 +32,9 @@ from unisono.sdk.owner_state import (
     scheduler_names,
     scheduler_of,
     state_text,
-    unseen,
+    unseen_by,
 )
-from unisono.sdk.refusal_causes import with_meant, with_names, with_template
+from unisono.sdk.refusal_causes import meant_in, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
@@ -44,6 +44,7 @@ from unisono.sdk.waiting import (
     is_unserved,
     suspended_by,
     unscheduled,
+    unserved,
     waiting_containers,
     without_group,
 )
@@ -94,7 +95,11 @@ async def _without_scheduler(client: HttpClient, told: Explanation, item: Mappin
     else:
         told.verdicts = []
     if not found.pods:
-        told.unseen = unscheduled(unknown[0])
+        _unseen_by(told, unknown[0])
+
+
+def _unseen_by(told: Explanation, scheduler: str) -> None:
+    told.unseen, told.misnamed = unscheduled(scheduler), unserved(scheduler)
 
 
 async def explain_queue(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
@@ -129,10 +134,8 @@ async def explain_workload_group(
         found = verdict_in((ours.get("metadata") or {}).get("annotations"))
         told.verdicts = [found] if found is not None else []
     elif why:
-        told.stalled, told.state = (
-            await with_meant(client, why, meta.namespace),
-            "no PodGroup of volcano.sh is there for it",
-        )
+        told.stalled, told.misnamed = await meant_in(client, why, meta.namespace)
+        told.state = "no PodGroup of volcano.sh is there for it"
     return await _completed(client, told, None, live)
 
 
@@ -204,8 +207,9 @@ async def explain_owner(
         await failed_pods(client, found.pods),
         refused,
         gates_text(found.pods),
-        unseen(item, found),
     )
+    if scheduler := unseen_by(item, found):
+        _unseen_by(told, scheduler)
     told.partly = len(told.pods) < len(found.pods)
     if not (told.verdicts or told.refused or told.suspended or told.pods):
         told.stalled = failed_flow(item, found.parts)
@@ -218,7 +222,7 @@ async def explain_owner(
         if not (told.suspended or told.empty or refused or told.stalled):
             now = await server_time(client)
             stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
-            told.stalled = await with_meant(client, stalled, owner.metadata.namespace)
+            told.stalled, told.misnamed = await meant_in(client, stalled, owner.metadata.namespace)
     if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     return await _completed(client, told, scheduler_of(item, found), item)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unisono.sdk.fixes.fix import Fix
     from unisono.sdk.refusals import Refusal
     from unisono.sdk.running_state import RunningNote
-    from unisono.sdk.waiting import UnboundPod, WaitingContainer
+    from unisono.sdk.waiting import Misnamed, UnboundPod, WaitingContainer
 
 
 class NothingToExplain(UnisonoError):
@@ -39,6 +39,7 @@ class Explanation:
         refused: pods that it wants and that the server does not let be created.
         gates: which of its pods have which scheduling gates.
         unseen: that no scheduler has looked at its PodGroup.
+        misnamed: the name in it that nothing has, where ``unseen`` or ``stalled`` is because of that.
         stalled: why it has neither pods nor PodGroups, where it should have.
         empty: the field by which it wants no pods.
         silent: that no scheduler is alive; ``verdicts`` is empty then, because what stood there may no longer hold.
@@ -71,6 +72,7 @@ class Explanation:
     running: list[RunningNote] = field(default_factory=list)
     fixes: list[Fix] = field(default_factory=list)
     partly: bool = False
+    misnamed: Misnamed | None = None
 
     def __post_init__(self) -> None:
         self.verdicts = telling(self.verdicts, self.refused)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import pod_group_name
-from unisono.api.near_names import did_you_mean
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.errors import ApiError
 from unisono.sdk.dependents import listed
 from unisono.sdk.fixes.workload_groups import read_workload_group, why_unscheduled
-from unisono.sdk.refusal_causes import with_meant
-from unisono.sdk.waiting import UnboundPod, unbound_pods
+from unisono.sdk.refusal_causes import meant_in
+from unisono.sdk.waiting import Misnamed, UnboundPod, unbound_pods
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -37,7 +37,8 @@ async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundP
         pod = named[each.name]
         name, namespace = pod_group_name(pod.metadata.annotations, pod.spec), pod.metadata.namespace or ""
         if not name and each.message:
-            unbound[at] = UnboundPod(each.name, each.reason, await with_meant(client, each.message, namespace))
+            text, wrong = await meant_in(client, each.message, namespace)
+            unbound[at] = UnboundPod(each.name, each.reason, text, wrong or each.misnamed)
         if not name:
             continue
         if namespace not in known:
@@ -49,8 +50,9 @@ async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundP
         if name not in known[namespace]:
             theirs = await _workload_group(client, pod, name)
             if theirs is not None:
-                unbound[at] = UnboundPod(each.name, "PodGroupRefused", await with_meant(client, theirs, namespace))
+                unbound[at] = UnboundPod(each.name, "PodGroupRefused", *await meant_in(client, theirs, namespace))
                 continue
             text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, known[namespace])}"
-            unbound[at] = UnboundPod(each.name, "PodGroupMissing", text)
+            wrong = Misnamed(POD_GROUPS.kind, name, nearest(name, known[namespace]))
+            unbound[at] = UnboundPod(each.name, "PodGroupMissing", text, wrong)
     return unbound

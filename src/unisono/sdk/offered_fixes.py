@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.kinds import QUEUES
+from unisono.api.kinds import POD_GROUPS, QUEUES
+from unisono.api.messages import closed_queue_in
 from unisono.api.verdict import Verdict
 from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
@@ -15,6 +15,7 @@ from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import Reader
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
+from unisono.sdk.waiting import SCHEDULER
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 # Verdicts of a queue for whose jobs fixes are made.
 _MOST_JOBS = 10
-_NO_GROUP = re.compile(r"PodGroup (\S+), which it names, does not exist(?: \(did you mean (\S+)\?\))?")
-_NO_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found(?: \(did you mean (\S+)\?\))?')
-_CLOSED_QUEUE = re.compile(r"with state `Open`, queue `([^`]+)` status is")
-_UNSERVED = re.compile(r"serves its schedulerName \S+; jobs and pods of Unisono say schedulerName: ([\w-]+)")
 
 
 async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -> list[Fix]:
@@ -54,12 +51,12 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
 async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
     """Of a PodGroup or job that the server refuses because its queue is closed."""
     texts = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1]), told.stalled]
-    closed = next((match for text in texts if (match := _CLOSED_QUEUE.search(text))), None)
-    if closed is None:
+    closed = next(filter(None, map(closed_queue_in, texts)), "")
+    if not closed:
         return []
-    queue = await read(client, QUEUES, closed[1], None) or {}
+    queue = await read(client, QUEUES, closed, None) or {}
     uid = (queue.get("metadata") or {}).get("uid", "")
-    return [of_objects.reopened(closed[1], uid, root["metadata"].get("namespace", "default"))]
+    return [of_objects.reopened(closed, uid, root["metadata"].get("namespace", "default"))]
 
 
 def _needs_owner(told: Explanation) -> bool:
@@ -87,13 +84,12 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
         yield from of_objects.allowed(root, refusal.message)
     messages = [*(refusal.message for refusal in told.refused[:1]), *(verdict.message for verdict in told.verdicts[:1])]
     yield from for_fields(root, told.empty, told.stalled, messages)
-    for text in [*(pod.message for pod in told.pods[:1]), told.unseen]:
-        if unserved := _UNSERVED.search(text):
-            yield of_objects.scheduled_by(root, unserved[1])
-            break
-    refused = _NO_QUEUE.search(told.pods[0].message if told.pods else told.stalled)
-    if refused is not None:
-        yield of_objects.in_queue(root, refused[1], refused[2] or "")
-    missing = _NO_GROUP.search(told.pods[0].message) if told.pods else None
-    if missing is not None:
-        yield of_objects.with_group(root, missing[1], missing[2] or "")
+    wrong = told.pods[0].misnamed if told.pods else told.misnamed
+    if wrong is None:
+        return
+    if wrong.kind == SCHEDULER:
+        yield of_objects.scheduled_by(root, wrong.near)
+    elif wrong.kind == QUEUES.kind:
+        yield of_objects.in_queue(root, wrong.name, wrong.near)
+    elif wrong.kind == POD_GROUPS.kind:
+        yield of_objects.with_group(root, wrong.name, wrong.near)

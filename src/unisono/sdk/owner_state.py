@@ -10,7 +10,7 @@ from unisono.sdk.dependents import Dependents
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.followed import workload_view
 from unisono.sdk.job_kinds import job_kind_of
-from unisono.sdk.waiting import pods_text, unscheduled
+from unisono.sdk.waiting import pods_text
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
@@ -39,12 +39,12 @@ def scheduler_names(found: Dependents) -> list[str]:
     return [*dict.fromkeys(pod.spec.scheduler_name or "default-scheduler" for pod in waiting)]
 
 
-def unseen(item: Mapping[str, Any], found: Dependents) -> str:
-    """That no scheduler has looked at a PodGroup of the object; empty where one has, or there is none."""
+def unseen_by(item: Mapping[str, Any], found: Dependents) -> str:
+    """The scheduler that has not looked at a PodGroup of the object; empty where it has, or there is none."""
     waiting = any((group.status.phase or "Pending") == "Pending" for group in found.groups)
     if not waiting or found.pods or is_over(item):
         return ""
-    return unscheduled((item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER)
+    return (item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER
 
 
 def is_over(item: Mapping[str, Any]) -> bool:

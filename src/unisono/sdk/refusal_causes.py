@@ -18,12 +18,14 @@ from unisono.api.kinds import (
     RESOURCE_CLAIM_TEMPLATES,
     SERVICE_ACCOUNTS,
 )
-from unisono.api.near_names import did_you_mean
+from unisono.api.messages import MISSING_QUEUE
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, KUBEFLOW_KINDS, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.refusals import Refusal
+from unisono.sdk.waiting import Misnamed
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
@@ -33,7 +35,7 @@ _QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), 
 _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
     (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
-    (re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found'), QUEUES),
+    (MISSING_QUEUE, QUEUES),
     (re.compile(r"pvc (\S+) is not found"), PERSISTENT_VOLUME_CLAIMS),
     (re.compile(r"ClusterTrainingRuntime (\S+) does not exist"), CLUSTER_TRAINING_RUNTIMES),
     (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
@@ -74,7 +76,12 @@ async def _limit_range(client: HttpClient, name: str, amount: str, namespace: st
 
 
 async def with_meant(client: HttpClient, message: str, namespace: str | None) -> str:
-    """A message of the server, with the name that exists and was probably meant.
+    """A message of the server, with the name that exists and was probably meant."""
+    return (await meant_in(client, message, namespace))[0]
+
+
+async def meant_in(client: HttpClient, message: str, namespace: str | None) -> tuple[str, Misnamed | None]:
+    """A message as of `with_meant`, and the name in it that nothing has.
 
     Users who may not list these kinds get the message as it is.
     """
@@ -85,10 +92,11 @@ async def with_meant(client: HttpClient, message: str, namespace: str | None) ->
         try:
             listing = await client.list(kind, namespace if kind.namespaced else None)
         except ApiError:
-            return message
-        meant = did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
-        return f"{message[: found.end()]}{meant}{message[found.end() :]}"
-    return message
+            return message, Misnamed(kind.kind, found[1])
+        known = sorted(each.metadata.name for each in listing.items)
+        text = f"{message[: found.end()]}{did_you_mean(found[1], known)}{message[found.end() :]}"
+        return text, Misnamed(kind.kind, found[1], nearest(found[1], known))
+    return message, None
 
 
 async def with_template(client: HttpClient, verdict: Verdict) -> Verdict:

@@ -39,12 +39,32 @@ class WaitingContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class Misnamed:
+    """A name in an object that nothing has, and the one that was probably meant.
+
+    Attributes:
+        kind: of what is named, such as ``Queue`` or ``PodGroup``; ``schedulerName`` for schedulers.
+        name: as it is written.
+        near: what was probably meant; empty where nothing is near.
+
+    """
+
+    kind: str
+    name: str
+    near: str = ""
+
+
+SCHEDULER = "schedulerName"
+
+
+@dataclass(frozen=True, slots=True)
 class UnboundPod:
-    """A pod that has no node yet, and what a scheduler says of it."""
+    """A pod that has no node yet, what a scheduler says of it, and which name in it nothing has."""
 
     name: str
     reason: str = ""
     message: str = ""
+    misnamed: Misnamed | None = None
 
     def __str__(self) -> str:
         """``pod/x has no node: 0/3 nodes are available``."""
@@ -57,7 +77,7 @@ class UnboundPod:
 
     def json(self) -> dict[str, str]:
         """For programs."""
-        return asdict(self)
+        return {"name": self.name, "reason": self.reason, "message": self.message}
 
 
 def waiting_containers(pod: Pod) -> list[WaitingContainer]:
@@ -83,31 +103,40 @@ def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
         conditions = pod.status.conditions or ()
         told = next((each for each in conditions if each.type == "PodScheduled" and each.status != "True"), None)
         reason, message = (told.reason or "", told.message or "") if told else ("", "")
+        misnamed = None
         if pod.spec.scheduling_gates:
             names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             reason, message = "SchedulingGated", f"it has the scheduling gates {names}, which their owners take away"
         elif told is None:
-            message = unscheduled(pod.spec.scheduler_name)
-        found.append(UnboundPod(pod.metadata.name, reason, message))
+            message, misnamed = unscheduled(pod.spec.scheduler_name), unserved(pod.spec.scheduler_name)
+        found.append(UnboundPod(pod.metadata.name, reason, message, misnamed))
     return found
 
 
 def unscheduled(scheduler: str | None) -> str:
     """Why no scheduler may have looked at a pod: its ``schedulerName``, or that none runs."""
+    wrong = unserved(scheduler)
+    if wrong is None:
+        return f"{_UNSEEN} (schedulerName {scheduler or SERVED_NAMES[-1]})"
+    return (
+        f"no running scheduler serves its schedulerName {wrong.name}; "
+        f"jobs and pods of Unisono say schedulerName: {wrong.near}"
+    )
+
+
+def unserved(scheduler: str | None) -> Misnamed | None:
+    """A ``schedulerName`` under which nothing is scheduled here, and the one to write; None for those that are."""
     name = scheduler or SERVED_NAMES[-1]
     if name in SERVED_NAMES:
-        return f"{_UNSEEN} (schedulerName {name})"
+        return None
     near = difflib.get_close_matches(name, SERVED_NAMES, 1, cutoff=0.8) or SERVED_NAMES[:1]
-    return (
-        f"no running scheduler serves its schedulerName {name}; jobs and pods of Unisono say schedulerName: {near[0]}"
-    )
+    return Misnamed(SCHEDULER, name, near[0])
 
 
 def is_unserved(pod: Pod) -> bool:
     """Whether a pod without a node names a scheduler that has looked at none of its like."""
-    served = (pod.spec.scheduler_name or SERVED_NAMES[-1]) in SERVED_NAMES
     return (
-        not served
+        unserved(pod.spec.scheduler_name) is not None
         and not pod.spec.node_name
         and not any(each.type == "PodScheduled" for each in pod.status.conditions or ())
     )

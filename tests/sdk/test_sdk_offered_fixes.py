@@ -1,0 +1,77 @@
+"""Which fixes are offered where an object names something that nothing has."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from unisono.api.messages import closed_queue_in, pod_group_queue_not_found, queue_not_found, queue_not_open
+from unisono.errors import ApiError
+from unisono.kube.http import HttpClient
+from unisono.sdk.explanation import Explanation
+from unisono.sdk.offered_fixes import offer_fixes
+from unisono.sdk.refusal_causes import meant_in
+from unisono.sdk.waiting import SCHEDULER, Misnamed, UnboundPod
+
+JOB = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": {"name": "train", "namespace": "ns"},
+    "spec": {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": {"containers": []}}}]},
+}
+
+
+class Named:
+    """A client whose lists have objects of these names; None: it may not list."""
+
+    def __init__(self, *names: str | None) -> None:
+        self.names = names
+
+    async def list(self, kind: Any, namespace: str | None) -> Any:
+        if None in self.names:
+            raise ApiError("no", code=403, reason="Forbidden")
+        metas = [type("Meta", (), {"metadata": type("M", (), {"name": name})})() for name in self.names]
+        return type("Listing", (), {"items": metas})()
+
+
+def offered(**told: Any) -> list[str]:
+    explanation = Explanation("Job", "train", "job/train", "its phase is Pending", **told)
+    fixes = asyncio.run(offer_fixes(cast("HttpClient", None), explanation, dict(JOB)))
+    return [fix.text for fix in fixes]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "part"),
+    [
+        (Misnamed(SCHEDULER, "volcno", "volcano"), "volcano"),
+        (Misnamed("Queue", "reserch", "research"), "research"),
+        (Misnamed("PodGroup", "trian", "train"), "train"),
+    ],
+)
+def test_what_was_meant_is_offered_whatever_the_sentence_says(wrong: Misnamed, part: str) -> None:
+    of_pod = offered(pods=[UnboundPod("train-w-0", "", "some words", wrong)])
+    assert of_pod and part in of_pod[0]
+    assert offered(unseen="other words", misnamed=wrong) == of_pod
+
+
+def test_words_alone_offer_nothing() -> None:
+    says = "no running scheduler serves its schedulerName x; jobs and pods of Unisono say schedulerName: volcano"
+    assert offered(pods=[UnboundPod("train-w-0", "", says)]) == []
+
+
+@pytest.mark.parametrize("text", [queue_not_found("reserch"), pod_group_queue_not_found("reserch")])
+def test_the_missing_queue_of_a_refusal_is_known_with_the_one_that_was_meant(text: str) -> None:
+    def meant(*names: str | None) -> tuple[str, Misnamed | None]:
+        return asyncio.run(meant_in(cast("HttpClient", Named(*names)), text, "ns"))
+
+    assert meant("research", "x") == (f"{text} (did you mean research?)", Misnamed("Queue", "reserch", "research"))
+    assert meant("other") == (text, Misnamed("Queue", "reserch"))
+    assert meant(None) == (text, Misnamed("Queue", "reserch"))
+    assert asyncio.run(meant_in(cast("HttpClient", Named()), "no words", "ns")) == ("no words", None)
+
+
+def test_a_closed_queue_is_found_in_its_refusal() -> None:
+    assert closed_queue_in(f"denied: {queue_not_open('night', 'Closed')}.") == "night"
+    assert closed_queue_in(queue_not_found("night")) == ""
