@@ -216,6 +216,19 @@ class HyperNodeTree:
         owners, starts = self._holders
         return owners[starts[column] : starts[column + 1]]
 
+    def add_to_sums(self, sums: npt.NDArray[np.int64], nodes: Index, changes: npt.NDArray[np.int64]) -> None:
+        """Bring ``sums`` (``[..., H]``) up to date after values of the columns ``nodes`` (``[M]``) have changed.
+
+        ``changes`` (``[..., M]``) says by how much.
+        """
+        owners, starts = self._holders
+        first = starts[nodes]
+        lengths = starts[nodes + 1] - first
+        ends = np.cumsum(lengths)
+        places = np.repeat(first - ends + lengths, lengths) + np.arange(lengths.sum())
+        where = (..., owners[places])
+        np.add.at(sums, where, np.repeat(changes, lengths, axis=-1))  # type: ignore[arg-type]  # any index will do
+
     def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Sum of ``values`` (``[..., N]``) over the nodes of each HyperNode: ``[..., H]``."""
         flat, starts, filled = self._flat

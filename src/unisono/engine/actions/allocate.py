@@ -81,7 +81,7 @@ def _prepare(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
         if refusal is not None:
             cycle.report(job).gate = refusal
             continue
-        if job.record.pending and (job.shape or cycle.pending(job, best_effort=False)):
+        if job.record.pending and (job.shape or cycle.has_pending(job, best_effort=False)):
             by_queue.setdefault(job.queue.name, []).append(job)
     return by_queue, stops
 

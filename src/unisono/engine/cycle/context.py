@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from unisono.cluster.records import Job, Task
@@ -31,6 +31,18 @@ def _strays(session: Session) -> list[Job]:
     keys = sorted(key for key in session.snapshot.active if session.job(key) is None)
     records = (session.snapshot.jobs.get(key) for key in keys)
     return [record for record in records if record is not None and record.known]
+
+
+def _waiting(job: JobState, best_effort: bool | None) -> Iterator[Task]:
+    places = job.places
+    return (
+        task
+        for task in job.record.pending.values()
+        if not task.gated
+        and task.owned
+        and (best_effort is None or task.pod_class.best_effort is best_effort)
+        and task.key not in places
+    )
 
 
 class Cycle:
@@ -118,16 +130,11 @@ class Cycle:
 
     def pending(self, job: JobState, *, best_effort: bool | None = None) -> list[Task]:
         """Ungated pending tasks of a job in task order; only those that request nothing, or only others, if said."""
-        places = job.places
-        tasks = [
-            task
-            for task in job.record.pending.values()
-            if not task.gated
-            and task.owned
-            and (best_effort is None or task.pod_class.best_effort is best_effort)
-            and task.key not in places
-        ]
-        return self.orders.tasks(tasks)
+        return self.orders.tasks(list(_waiting(job, best_effort)))
+
+    def has_pending(self, job: JobState, *, best_effort: bool | None = None) -> bool:
+        """Whether `pending` has any."""
+        return next(_waiting(job, best_effort), None) is not None
 
     def commit(self, since: int, beneficiary: JobState | None) -> None:
         """Let the transaction's placements after a checkpoint become decisions; shuffled pods have no beneficiary."""

@@ -131,7 +131,7 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
             return Advice(text, "", holds, subject.needed, task, tree.names[back[0]], lost=back[1])
         return Advice(text, "", holds, subject.needed, task)
     number, at, chosen = found
-    table = search.session.nodes.table
+    table = search.session.snapshot.nodes
     names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
     suggestion = f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"
     return Advice(text, suggestion, holds, subject.needed, subject.tasks[0], tree.names[at], tuple(chosen))

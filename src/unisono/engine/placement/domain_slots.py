@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from unisono.engine.candidates.static_answers import StaticResult, StaticResults
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.session import Session
+from unisono.engine.session.task_runs import by_class
 
 Counts = npt.NDArray[np.int64]
 _MOST_FOLLOWED = 64
@@ -65,15 +65,6 @@ class DomainSlots:
     def held(self, tasks: Iterable[Task], domains: Sequence[int], *, empty: bool = False) -> Counts:
         """``[len(domains)]`` how many of ``tasks`` each domain could hold at most (classes counted one by one)."""
         total: Counts = np.zeros(len(domains), dtype=np.int64)
-        for pod_class, number in _by_class(tasks):
+        for pod_class, number in by_class(tasks).items():
             total += np.minimum(self._followed(pod_class, empty=empty).sums[list(domains)], number)
         return total
-
-
-def _by_class(tasks: Iterable[Task]) -> list[tuple[PodClass, int]]:
-    classes: dict[int, PodClass] = {}
-    numbers: Counter[int] = Counter()
-    for task in tasks:
-        classes[task.pod_class.id] = task.pod_class
-        numbers[task.pod_class.id] += 1
-    return [(classes[number], count) for number, count in numbers.items()]

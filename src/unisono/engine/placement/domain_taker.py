@@ -24,6 +24,7 @@ class DomainTaker:
         self.group = group
         self.hooks = hooks
         self.guided = group.wants_topology and hooks.has("group_score")
+        self._scores = [method for _, method in hooks.flat["group_score"]] if self.guided else []
         self.all_nodes = len(where) == len(table.total)
 
     @property
@@ -95,10 +96,8 @@ class DomainTaker:
 
     def _parts(self) -> list[FloatArray]:
         """Points of the topology; none where all nodes of the domain are equally near."""
-        if not self.guided:
-            return []
-        parts = [method(self.group, self.where) for _, method in self.hooks.flat["group_score"]]
-        return [part for part in parts if part is not None]
+        group, where = self.group, self.where
+        return [part for score in self._scores if (part := score(group, where)) is not None]
 
     def _normalised(self, candidates: BoolArray) -> FloatArray:
         """Static points of the domain's nodes, over those of them that are candidates."""

@@ -164,9 +164,10 @@ class Solver:
         remaining, points, start = self.given.copy(), 0.0, self.cycle.transaction.checkpoint()
         needed = self.search.needed(self.job) if self.rules.many else set()
         heap: list[tuple[tuple[Any, ...], SubGroup]] = []
+        alone = len(self.groups) == 1
         for key, group in self.groups.items():
             if remaining.by_group[key]:
-                heapq.heappush(heap, (self.search.job_key(group, key in needed), group))
+                heapq.heappush(heap, (() if alone else self.search.job_key(group, key in needed), group))
         while heap:
             group = heapq.heappop(heap)[1]
             found = self._place_group(group, domain, remaining, settled=settled)
@@ -174,7 +175,7 @@ class Solver:
                 continue
             points += found
             if remaining.by_group[group.key]:
-                heapq.heappush(heap, (self.search.job_key(group, group.key in needed), group))
+                heapq.heappush(heap, (() if alone else self.search.job_key(group, group.key in needed), group))
             if self.hooks.ready(self.job):
                 break
         if self.cycle.transaction.checkpoint() == start:
@@ -240,7 +241,7 @@ class Solver:
 
     def _nominated(self, group: SubGroup, top: int, remaining: RemainingTasks) -> int | None:
         """The domain that an earlier cycle made room in, when every waiting task has its node below ``top``."""
-        tree, index = self.search.tree, self.cycle.session.nodes.table.index
+        tree, index = self.search.tree, self.cycle.session.snapshot.nodes.index
         columns = [index.get(task.nominated_node, -1) for task in remaining.left()]
         if not columns or min(columns) < 0:
             return None

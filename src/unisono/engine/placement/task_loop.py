@@ -60,7 +60,7 @@ class TaskGroup(ABC):
 
     def nominated(self, task: Task) -> int:
         """Column of the node that an earlier cycle chose for the task; -1 where there is none."""
-        return self.cycle.session.nodes.table.index.get(task.nominated_node, -1)
+        return self.cycle.session.snapshot.nodes.index.get(task.nominated_node, -1)
 
     @abstractmethod
     def took(self, column: int) -> None:

@@ -58,8 +58,7 @@ class FollowedSums:
         changes = now - self.values[..., fresh]
         self.values[..., fresh] = now
         moved = changes.reshape(-1, len(fresh)).any(axis=0)
-        for at in np.flatnonzero(moved).tolist():
-            self.sums[..., self._tree.holders(int(fresh[at]))] += changes[..., at, None]
+        self._tree.add_to_sums(self.sums, fresh[moved], changes[..., moved])
         if self._exact and now.size:
             self._exact = int(np.abs(now).max()) < CEILING // self.values.shape[-1]
         return self

@@ -22,6 +22,7 @@ from unisono.engine.plugins.network_topology_aware.fewest_domains import FewestD
 from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.sub_groups import groups_of, wants_topology
+from unisono.engine.session.task_runs import requested
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
@@ -128,10 +129,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         pending = [
             task for task in group.tasks if task.key in job.record.pending and job.status(task) is TaskStatus.PENDING
         ]
-        total = np.zeros(self.session.rows, dtype=np.int64)
-        for task in pending:
-            total += fitted(task.pod_class.vector, len(total))
-        return total
+        return requested(pending, self.session.rows)
 
     def _large_enough(self, domains: list[int], minimum: Vector | None, *, evict: bool) -> list[int]:
         if minimum is None:
@@ -171,9 +169,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         The weighted mean over resources of (used + request) / allocatable; the request is that of all tasks of the
         sub-group (Volcano's formula). Equally good HyperNodes with some of its tasks get up to as much again.
         """
-        request = np.zeros(self.session.rows, dtype=np.int64)
-        for task in group.tasks:
-            request += fitted(task.pod_class.vector, len(request))
+        request = requested(group.tasks, self.session.rows)
         share = self._share(request[self.rows])[list(domains)]
         best = np.equal(share, share.max(initial=0.0))
         if best.sum() > 1 and group.tasks:
