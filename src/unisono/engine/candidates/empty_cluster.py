@@ -67,5 +67,5 @@ class EmptyCluster:
             room = np.minimum(room, 1)
         best = int(room.argmax())
         columns = np.flatnonzero(allowed)
-        name = session.nodes.table.names[int(columns[best])] if room[best] > 0 else ""
+        name = session.snapshot.nodes.names[int(columns[best])] if room[best] > 0 else ""
         return EmptyFit(int(room.sum()), name, int(room[best]), int(allowed.sum()), allocatable.max(axis=1))

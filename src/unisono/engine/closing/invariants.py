@@ -122,7 +122,7 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
 def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
     """No queue in the tree is given more than its capability; terminating pods hold theirs until they are gone."""
     registry = cycle.session.registry
-    limits = limits_of(cycle.session.snapshot, registry)
+    limits = limits_of(cycle.session.snapshot, registry) if cycle.bound else None
     if not limits:
         return
     parents = {name: queue.record.parent for name, queue in cycle.session.queues.items()}

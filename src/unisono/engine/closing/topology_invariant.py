@@ -23,10 +23,12 @@ def outside(cycle: Cycle) -> dict[str, str]:
     Where the plug-in that keeps the bounds has
     failed in this cycle they hold all the same: such a job waits for a cycle in which it works.
     """
+    if not cycle.bound:
+        return {}
     if not cycle.hooks.has("domain_gradients") and _KEEPER not in cycle.hooks.failed:
         return {}
     tree = cycle.session.snapshot.hyper_nodes
-    index = cycle.session.nodes.table.index
+    index = cycle.session.snapshot.nodes.index
     places: dict[str, dict[str, int]] = defaultdict(dict)
     records: dict[str, Job] = {}
     for placement in cycle.bound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,19 +40,25 @@ class Argument:
         return key == self.key
 
 
+def _is(*types: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types) and not isinstance(value, bool)
+
+
+_MATCHES: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool) or (isinstance(value, str) and value in _GO_BOOLS),
+    "int": _is(int),
+    "float": _is(int, float),
+    "text": _is(str),
+    "duration": lambda value: isinstance(value, str) and _DURATION.fullmatch(value) is not None,
+    "list": _is(list),
+    "map": _is(dict),
+    "quantity": _is(str, int),
+}
+
+
 def matches_kind(kind: str, value: Any) -> bool:
     """Whether a YAML value can be read as ``kind`` (Volcano's readers: bools also as Go's bool texts)."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return {
-        "bool": isinstance(value, bool) or (isinstance(value, str) and value in _GO_BOOLS),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": is_number,
-        "text": isinstance(value, str),
-        "duration": isinstance(value, str) and _DURATION.fullmatch(value) is not None,
-        "list": isinstance(value, list),
-        "map": isinstance(value, dict),
-        "quantity": isinstance(value, (str, int)) and not isinstance(value, bool),
-    }[kind]
+    return _MATCHES[kind](value)
 
 
 def read_bool(value: Any) -> bool:

@@ -6,7 +6,7 @@ The odd mixture of ``enable`` and ``enabled`` is the wire format of Volcano and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,19 @@ class Flags:
     sub_job_pipelined: bool = True
     sub_job_order: bool = True
     hyper_node_gradient: bool = True
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(tuple(getattr(self, name) for name in _names(type(self)))))
+
+    def __hash__(self) -> int:
+        """Worked out once: each session finds the hooks of its plug-ins by their switches."""
+        return self._hash
 
     @classmethod
     def all_off(cls, switched: Mapping[str, bool]) -> Flags:
         """Every flag off except those of ``switched`` (wire key to value): how recorded cases are meant."""
-        values = dict.fromkeys((field.name for field in fields(cls)), False)
+        values = dict.fromkeys(_names(cls), False)
         values.update({FLAG_KEYS[key].attribute: value for key, value in switched.items()})
         return cls(**values)
 
@@ -55,6 +63,10 @@ class Flags:
     def from_keys(cls, switched: Mapping[str, bool]) -> Flags:
         """The defaults of a configuration file, overridden by ``switched`` (wire key to value)."""
         return cls(**{FLAG_KEYS[key].attribute: value for key, value in switched.items()})
+
+
+def _names(cls: type[Flags]) -> list[str]:
+    return [each.name for each in fields(cls) if each.init]
 
 
 @dataclass(frozen=True, slots=True)

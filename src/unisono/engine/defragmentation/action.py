@@ -112,7 +112,7 @@ def _carry_out(
     worked = solver.solve_in(domain) and cycle.hooks.vote("pipelined", job) is None
     for group, place in places[1]:
         group.restore(place)
-    names = cycle.session.nodes.table.names
+    names = cycle.session.snapshot.nodes.names
     promised = {
         task.key: names[column]
         for placement in transaction.log[mark:]

@@ -52,12 +52,12 @@ def rehearse(
         lambda name: None if name in off else cycle.lookup(name),
         Stopwatch(watch.monotonic, watch.limit),
     )
-    index = trial.session.nodes.table.index
+    index = trial.session.snapshot.nodes.index
     for pod_class, node, sign in edit.moves:
         if node in index:
             trial.session.domains.move(pod_class, [index[node]], sign)
     run_actions(trial)
-    names = trial.session.nodes.table.names
+    names = trial.session.snapshot.nodes.names
     placed = {
         task.key: names[column]
         for placement in trial.bound

@@ -241,6 +241,10 @@ class Guard:
         """Whether the plug-in is asked nothing in this cycle."""
         return plugin in self._dead
 
+    def any_dead(self) -> bool:
+        """Whether any plug-in is asked nothing in this cycle."""
+        return bool(self._dead)
+
     def caught(self, plugin: Plugin, hook: str, pod_class: PodClass, error: BaseException) -> None:
         """Note an error of something that a hook has answered with."""
         policy = POLICIES[hook]

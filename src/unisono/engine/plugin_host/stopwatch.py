@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from unisono.engine.contract.plugin import Plugin
 
 Monotonic = Callable[[], float]
+
+_UNMEASURED = nullcontext()
 
 _MOST_LATE = 4
 """Slow questions per cycle after which a plug-in is asked nothing more."""
@@ -107,17 +109,17 @@ class Stopwatch:
             self._budgets[name] = Budget(self.monotonic, self.limit)
         return self._budgets[name]
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> AbstractContextManager[None]:
         """Measure a part of the cycle."""
-        if self.monotonic is None:
-            yield
-            return
-        started = self.monotonic()
+        return _UNMEASURED if self.monotonic is None else self._measured(name, self.monotonic)
+
+    @contextmanager
+    def _measured(self, name: str, clock: Monotonic) -> Iterator[None]:
+        started = clock()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + self.monotonic() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + clock() - started
 
     def watched(self, plugin: Plugin, hook: str) -> Callable[..., Any]:
         """The plug-in's method, measured where that is worth it."""

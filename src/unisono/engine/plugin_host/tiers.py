@@ -118,21 +118,27 @@ class PluginTiers:
 
     def _resolve(self) -> None:
         """Find the plug-ins that are asked each hook, and those that are asked nothing."""
-        self._where = _places(tuple(tuple(map(_role, tier)) for tier in self.tiers))
+        self._where: Mapping[str, Sequence[tuple[int, int]]] | None = None
         self.flat: Mapping[str, Asked] = _ByHook(self._in_order)
         self.by_tier: Mapping[str, list[Asked]] = _ByHook(self._answering)
         self._shared: dict[tuple[str, ...], bool] = {}
-        self.incomplete = any(self.guard.dead(plugin) for plugin in self.plugins())
-        self.failed = {plugin.config.name for plugin in self.plugins() if self.guard.dead(plugin)}
-        self.failed.update(self.missing_plugins)
+        self.incomplete = self.guard.any_dead()
+        self.failed = set(self.missing_plugins)
+        if self.incomplete:
+            self.failed.update(plugin.config.name for plugin in self.plugins() if self.guard.dead(plugin))
 
     def _in_order(self, hook: str) -> Asked:
         tiers, call = self.tiers, self.guard.call
-        return [(plugin := tiers[at][place], call(plugin, hook)) for at, place in self._where[hook]]
+        return [(plugin := tiers[at][place], call(plugin, hook)) for at, place in self._places_of(hook)]
+
+    def _places_of(self, hook: str) -> Sequence[tuple[int, int]]:
+        if self._where is None:
+            self._where = _places(tuple([tuple(map(_role, tier)) for tier in self.tiers]))
+        return self._where[hook]
 
     def _answering(self, hook: str) -> list[Asked]:
         found: dict[int, Asked] = {}
-        for (at, _), asked in zip(self._where[hook], self.flat[hook], strict=True):
+        for (at, _), asked in zip(self._places_of(hook), self.flat[hook], strict=True):
             found.setdefault(at, []).append(asked)
         return list(found.values())
 
@@ -191,7 +197,8 @@ class PluginTiers:
     def open(self, session: Session) -> None:
         """Open every plug-in; one that fails is asked nothing, and what it would refuse is refused."""
         self.guard.session = session
-        idle = {plugin for plugin in self.plugins() if not self._needed(plugin, session)}
+        choosy = [plugin for plugin in self.plugins() if type(plugin).needed is not Plugin.needed]
+        idle = {plugin for plugin in choosy if not self._needed(plugin, session)}
         if idle:
             self.tiers = [[plugin for plugin in tier if plugin not in idle] for tier in self.tiers]
         if self._lifecycle("open", session) or idle:
@@ -199,7 +206,7 @@ class PluginTiers:
 
     def _needed(self, plugin: Plugin, session: Session) -> bool:
         """Whether a plug-in takes part in the session; one that fails in the answer does."""
-        if type(plugin).needed is Plugin.needed or self.guard.dead(plugin):
+        if self.guard.dead(plugin):
             return True
         try:
             return bool(plugin.needed(session))
@@ -216,6 +223,10 @@ class PluginTiers:
         failed = False
         clock, limit = self.stopwatch.monotonic, self.stopwatch.limit
         for plugin in self.plugins():
+            if getattr(type(plugin), hook) is getattr(Plugin, hook):
+                if clock is not None:
+                    self.stopwatch.watched(plugin, hook)  # it took no time
+                continue
             if self.guard.dead(plugin):
                 continue
             started = clock() if clock is not None else 0.0

@@ -142,7 +142,7 @@ def fresh_code(names: Iterable[str]) -> Iterator[None]:
 
 def lookup_with(extra: Mapping[str, type[Plugin]]) -> Lookup:
     """Plug-ins of ``extra`` before those of the registry."""
-    return lambda name: extra.get(name) or find(name)
+    return (lambda name: extra.get(name) or find(name)) if extra else find
 
 
 def arguments_of(name: str) -> tuple[Argument, ...] | None:

@@ -175,7 +175,7 @@ class TdmPlugin(Plugin):
         return chosen
 
     def _zone_of(self, task: Task) -> str:
-        table = self.session.nodes.table
+        table = self.session.snapshot.nodes
         column = table.index.get(task.node)
         return "" if column is None else table.facts[column].labels.get(REVOCABLE_ZONE, "")
 

@@ -59,9 +59,11 @@ def set_limits(queues: Mapping[str, QueueState], snapshot: Snapshot) -> None:
 
 def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, QueueLimit]:
     """Queues with a capability and what they hold, by name."""
+    found: dict[str, QueueLimit] = {}
+    if not any(record.capability for record in snapshot.queues.values()):
+        return found
     known = {name: record for name, record in snapshot.queues.items() if record.known}
     size = len(registry)
-    found: dict[str, QueueLimit] = {}
     for name, record in known.items():
         given = {registry.find(resource): most for resource, most in (record.capability or {}).items()}
         rows = {row: most for row, most in given.items() if row is not None}

@@ -85,7 +85,6 @@ class Session:
         self.registry: ResourceRegistry = snapshot.registry
         self.rows = len(snapshot.registry)
         self.ports: dict[int, list[PodClass]] = {}
-        self.domains = Domains(snapshot)
         self.touched: list[int] = []
         self.shared = SharedObjects()
         self.queue_shares = QueueShares()
@@ -117,6 +116,11 @@ class Session:
         return promised if gone is None else np.maximum(promised - gone, 0)
 
     # ---- nodes
+
+    @cached_property
+    def domains(self) -> Domains:
+        """See the class; made when first asked for: most pods depend on no others."""
+        return Domains(self.snapshot)
 
     @property
     def columns(self) -> npt.NDArray[np.intp]:

@@ -104,7 +104,7 @@ class SubGroup:
     def locate(self, session: Session) -> None:
         """Find out where its tasks are."""
         self.at, self.on = NOWHERE, {}
-        index = session.nodes.table.index
+        index = session.snapshot.nodes.index
         for task in self.tasks:
             if self.job.status(task) in _HELD:
                 place = self.job.places.get(task.key)

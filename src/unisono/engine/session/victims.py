@@ -119,7 +119,7 @@ class VictimIndex:
 
 def _evictable(session: Session) -> Iterator[tuple[int, Task, JobState]]:
     tasks_on = session.snapshot.tasks_on
-    for column, name in enumerate(session.nodes.table.names):
+    for column, name in enumerate(session.snapshot.nodes.names):
         held = tasks_on.get(name)
         if not held:
             continue

@@ -250,7 +250,7 @@ def _purposeful(trials: Trials, chosen: tuple[list[Change], ...]) -> bool:
     """Whether nodes would be uncordoned, and a taint of one of them tolerated: that was cordoned on purpose."""
     steps = [ladder[0] for ladder in chosen]
     taints = {(one.key, one.effect) for one in steps if isinstance(one, AddToleration)}
-    table = trials.cycle.session.nodes.table
+    table = trials.cycle.session.snapshot.nodes
     names = [name for one in steps if isinstance(one, Uncordon) for name in one.nodes]
     return any(
         (taint.key or "", taint.effect) in taints for name in names for taint in table.facts[table.index[name]].taints

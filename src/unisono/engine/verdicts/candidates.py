@@ -375,7 +375,7 @@ def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change
     held = port_holders(cycle)
     wanted = {(protocol, port) for protocol, _, port in task.pod_class.host_ports}
     found: list[tuple[int, str, tuple[str, ...], int]] = []
-    for name in sorted(held.keys() & session.nodes.table.index.keys()):
+    for name in sorted(held.keys() & session.snapshot.nodes.index.keys()):
         taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
         pods = tuple(sorted(key for key, port in taken.items() if port))
         if any(key in job.record.tasks for key in pods):  # they would take the port again
@@ -480,7 +480,7 @@ def for_gates(job: JobState) -> Ladders:
 
 def for_topology(cycle: Cycle, job: JobState, placeable: int, lost: Iterable[int] = ()) -> Ladders:
     """Cordoned nodes among those (columns) that a domain lacks, then wider domains, the narrowest first."""
-    levels, table = cycle.session.snapshot.hyper_nodes.levels, cycle.session.nodes.table
+    levels, table = cycle.session.snapshot.hyper_nodes.levels, cycle.session.snapshot.nodes
     cordoned = tuple(table.names[at] for at in lost if table.ready[at] and not _own_taints(table.facts[at].taints))
     back: Ladders = [[Uncordon(cordoned)]] if cordoned else []
     return [*back, [AllowTier(tier) for tier in levels[:_TIERS_TRIED]], _smaller(job, placeable)]

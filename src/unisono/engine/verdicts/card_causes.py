@@ -38,7 +38,7 @@ def _asked(book: FamilyBook, part: Part) -> str:
 
 def _too_large(cycle: Cycle, book: FamilyBook, part: Part, *, alone: bool) -> Lack | None:
     """No card is so large, or no node has so many cards."""
-    names, table = cycle.session.nodes.table.names, book.table
+    names, table = cycle.session.snapshot.nodes.names, book.table
     memory = np.where(table.usable, table.memory, 0)
     row, card = np.unravel_index(int(memory.argmax()), memory.shape)
     largest = int(memory[row, card])
@@ -58,7 +58,7 @@ def _too_large(cycle: Cycle, book: FamilyBook, part: Part, *, alone: bool) -> La
 
 def _too_full(cycle: Cycle, book: FamilyBook, part: Part) -> Lack | None:
     """Which card comes nearest, and who uses the cards."""
-    names, table = cycle.session.nodes.table.names, book.table
+    names, table = cycle.session.snapshot.nodes.names, book.table
     if not part.memory:
         return None
     loads = table.loads(np.arange(len(table.nodes)), future=False)

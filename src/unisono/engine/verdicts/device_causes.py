@@ -73,7 +73,7 @@ def _of_allocated(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
 
 def _apart(cycle: Cycle, pod_class: PodClass) -> str:
     """That each claim of a pod finds devices on some nodes, and all of them together on none; else empty."""
-    catalogue, names = cycle.session.snapshot.catalogue, cycle.session.nodes.table.names
+    catalogue, names = cycle.session.snapshot.catalogue, cycle.session.snapshot.nodes.names
     found: list[tuple[str, set[int]]] = []
     for key in pod_class.devices:
         claim = catalogue.device_claims.get(key)
@@ -154,7 +154,7 @@ def _together(cycle: Cycle, claim: ResourceClaim, requests: Sequence[Sequence[Wa
     sharing = {key for key, unit in units.items() if not unit.plain and any(want.matches(unit) for want in wants)}
     there = [at for at in range(cycle.session.nodes.size) if _serves(cycle, requests, at)] if not sharing else []
     if there:
-        which = listed(tuple(cycle.session.nodes.table.names[at] for at in there))
+        which = listed(tuple(cycle.session.snapshot.nodes.names[at] for at in there))
         return f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim)}"
     if not sharing:
         return f"no node has all devices of resource claim {name} free together"
@@ -177,7 +177,7 @@ def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -
         if rules:
             return f"{asks} with {' and '.join(rules)[:_LONGEST_SELECTOR]}, and no device of any node is so"
         return f"{asks}, and no node has any"
-    names = cycle.session.nodes.table.names
+    names = cycle.session.snapshot.nodes.names
     if most < count:
         richest = names[max(range(len(matching)), key=lambda at: len(matching[at]))]
         return f"{asks} on one node, and the most that one has is {most} ({richest})"

@@ -26,7 +26,7 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
     row = registry.find(name)
     held: Counter[tuple[str, str]] = Counter()
     for column in advice.nodes:
-        for task in snapshot.tasks_on.get(cycle.session.nodes.table.names[column], {}).values():
+        for task in snapshot.tasks_on.get(cycle.session.snapshot.nodes.names[column], {}).values():
             if task.job == job.key or not HOLDS[task.status] or row is None:
                 continue
             record = snapshot.jobs.get(task.job) if task.job else None
@@ -43,7 +43,7 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
 
 def _away(cycle: Cycle, columns: tuple[int, ...]) -> str:
     """``n-1 is cordoned, and n-2 and n-3 are not ready``."""
-    table = cycle.session.nodes.table
+    table = cycle.session.snapshot.nodes
     unready = tuple(table.names[at] for at in columns if not table.ready[at])
     cordoned = tuple(table.names[at] for at in columns if table.ready[at])
     parts = [(cordoned, "cordoned"), (unready, "not ready")]

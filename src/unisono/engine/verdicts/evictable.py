@@ -36,7 +36,7 @@ class Evictable:
         found: list[tuple[int, Task, JobState]] = []
         if len(session.snapshot.tasks) > MOST_RUNNING:
             return found
-        index = session.nodes.table.index
+        index = session.snapshot.nodes.index
         for key in sorted(session.snapshot.tasks):
             task = session.snapshot.tasks[key]
             if task.status not in PREEMPTABLE_STATES or not task.preemptable or not task.owned or not task.job:

@@ -53,7 +53,7 @@ class FilterCauses:
 
 def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
     """One sentence about what refuses a pod of ``namespace``, ``""`` where the counts say it all."""
-    table = cycle.session.nodes.table
+    table = cycle.session.snapshot.nodes
     asked: tuple[tuple[tuple[str, ...], Callable[[], Iterator[str]]], ...] = (
         ((AFFINITY.text,), lambda: iter((selector_cause(pod_class, cycle.session.nodes),))),
         ((CORDONED.text,), lambda: _away(cycle, pod_class, table.ready & table.unschedulable, "cordoned")),
@@ -131,7 +131,7 @@ def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     held = port_holders(cycle)
     for protocol, port in sorted(wanted):
         pods: dict[str, list[str]] = {}
-        for node in sorted(held.keys() & cycle.session.nodes.table.index.keys()):
+        for node in sorted(held.keys() & cycle.session.snapshot.nodes.index.keys()):
             for key, other in held[node].items():
                 if any((protocol, port) == (one, number) for one, _, number in other.host_ports):
                     pods.setdefault(key, []).append(node)

@@ -185,7 +185,7 @@ def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
 def _on_nodes(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held | None:
     """Holders on some of the nodes; None where too many pods would have to be looked at."""
     session, row = cycle.session, cycle.session.registry.find(name)
-    names = [session.nodes.table.names[at] for at in np.flatnonzero(nodes).tolist()]
+    names = [session.snapshot.nodes.names[at] for at in np.flatnonzero(nodes).tolist()]
     on = session.snapshot.tasks_on
     if row is None or sum(len(on.get(node, ())) for node in names) > _MOST_PODS_ON_NODES:
         return None
@@ -209,7 +209,7 @@ def _on_nodes(cycle: Cycle, job: JobState, name: str, nodes: BoolArray) -> _Held
 
 def _tasks_on(cycle: Cycle, names: list[str]) -> Iterator[Task]:
     """Pods that hold resources of nodes, those that this cycle has placed there included."""
-    on, table = cycle.session.snapshot.tasks_on, cycle.session.nodes.table
+    on, table = cycle.session.snapshot.tasks_on, cycle.session.snapshot.nodes
     for node in names:
         yield from (task for task in on.get(node, {}).values() if HOLDS[task.status])
     columns = {table.index[node] for node in names}

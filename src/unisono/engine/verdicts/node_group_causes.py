@@ -20,6 +20,6 @@ def node_groups(cycle: Cycle, queue: QueueState, reasons: Mapping[str, int]) -> 
         return ""
     rules = rules_of(queue.record)
     allowed = tuple(dict.fromkeys((*rules.required, *rules.preferred, *rules.avoided)))
-    there = tuple(sorted(group for group in cycle.session.nodes.table.label_values(NODE_GROUP) if group))
+    there = tuple(sorted(group for group in cycle.session.snapshot.nodes.label_values(NODE_GROUP) if group))
     may = f"may use the node groups {listed(allowed)}" if allowed else "names no node group that it may use"
     return f" Queue {queue.name} {may} (spec.affinity); there are {listed(there) if there else 'none'}."

@@ -26,7 +26,7 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     """Pods evicted for the job in this cycle, and those that are ending on the nodes of its pipelined tasks."""
     found = dict(_victims(cycle).get(job.key, {}))
     columns = {column for status, column in job.places.values() if status is TaskStatus.PIPELINED}
-    names, tasks_on = cycle.session.nodes.table.names, cycle.session.snapshot.tasks_on
+    names, tasks_on = cycle.session.snapshot.nodes.names, cycle.session.snapshot.tasks_on
     for column in columns:
         for key, task in tasks_on.get(names[column], {}).items():
             if task.status is TaskStatus.RELEASING:

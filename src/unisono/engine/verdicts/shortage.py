@@ -176,7 +176,7 @@ class Shortages:
     def lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
         """Nodes on which a pod would fit if all their devices were healthy."""
         known = self.cycle.session.shared.of(_Lost, _Lost)
-        table = self.cycle.session.nodes.table
+        table = self.cycle.session.snapshot.nodes
         if known.by_name is None:
             known.by_name = {}
             for column, facts in enumerate(table.facts):

@@ -146,7 +146,7 @@ class Trials:
             lambda name: None if name in off else cycle.lookup(name),
             self.stopwatch,
         )
-        index = trial.session.nodes.table.index
+        index = trial.session.snapshot.nodes.index
         for pod_class, node, sign in edit.moves:
             if node in index:
                 trial.session.domains.move(pod_class, [index[node]], sign)
@@ -187,7 +187,7 @@ def _without_victims(trial: Cycle) -> Edit:
 def after(cycle: Cycle) -> tuple[Snapshot, list[Move]]:
     """The cluster once this cycle's decisions are carried out, and which pods came or left."""
     edit = Edit(cycle.session.snapshot)
-    names = cycle.session.nodes.table.names
+    names = cycle.session.snapshot.nodes.names
     notes = {f"{bind.namespace}/{bind.pod}": bind.annotations for bind in cycle.decisions.binds}
     for placement in cycle.bound:
         for key, column in zip((task.key for task in placement.tasks), placement.columns, strict=True):

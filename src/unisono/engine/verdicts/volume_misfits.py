@@ -57,7 +57,7 @@ def made_elsewhere(cycle: Cycle, claim: PersistentVolumeClaim) -> tuple[str, str
     found = cycle.session.snapshot.catalogue.storage_classes.get(claim.spec.storage_class_name or "")
     if found is None or found.provisioner in ("", NO_PROVISIONER) or not found.allowed_topologies:
         return "", ""
-    facts, names = cycle.session.nodes.facts, cycle.session.nodes.table.names
+    facts, names = cycle.session.nodes.facts, cycle.session.snapshot.nodes.names
     there = tuple(name for name, one in zip(names, facts, strict=True) if _inside(found, one.labels))
     return _places(found), listed(there) if there else ""
 

@@ -81,7 +81,7 @@ class FamilyBook:
     # ---- filling
 
     def _load(self, session: Session) -> None:
-        tasks_on, names = session.snapshot.tasks_on, session.nodes.table.names
+        tasks_on, names = session.snapshot.tasks_on, session.snapshot.nodes.names
         unknown: list[tuple[int, Task]] = []
         for row, column in enumerate(self.columns):
             for task in tasks_on.get(names[column], {}).values():
@@ -310,13 +310,13 @@ class _Layouts(dict[tuple[Hashable, ...], _Layout]):
 
 def is_offered(family: Family, session: Session) -> bool:
     """Whether any node has cards of a family."""
-    nodes = session.nodes.table
+    nodes = session.snapshot.nodes
     row = nodes.registry.find(family.offered)
     return row is not None and bool(nodes.allocatable[row].any()) and bool(_layout(family, session).columns)
 
 
 def _layout(family: Family, session: Session) -> _Layout:
-    nodes = session.nodes.table
+    nodes = session.snapshot.nodes
     key = (family.name, getattr(family, "known", ()))
     layouts = session.snapshot.memo.of(_Layouts, _Layouts)
     kept = layouts.get(key)

@@ -54,6 +54,7 @@ def _ignored(key: str, kind: str, default: object, meaning: str) -> Argument:
     return Argument(f"deviceshare.{key}", kind, default, meaning, effective=False)
 
 
+_SHARED = tuple(kind.offered for kind in (GpuMemory, VirtualGpus, AliyunGpuMemory, QGpu, GpuMilli))
 _POLICIES = {"": None, "binpack": Order.BINPACK, "spread": Order.SPREAD}
 
 
@@ -124,6 +125,8 @@ class DeviceSharePlugin(Plugin):
 
     def _offered(self, session: Session) -> list[Family]:
         """Families of which some node has cards; whole cards of ``volcano.sh/gpu-number`` need no book."""
+        if all(session.registry.find(resource) is None for resource in _SHARED):
+            return []
         families = (
             GpuMemory(),
             VirtualGpus(self._known, self._rules),
@@ -140,7 +143,7 @@ class DeviceSharePlugin(Plugin):
     def open(self, session: Session) -> None:
         """Say which families of resource names are kept by card."""
         self.now = session.now
-        self.names = session.nodes.table.names
+        self.names = session.snapshot.nodes.names
         self.book = DeviceBook.of(session)
         for family in self._offered(session) if self._value(_AUTO) else self._families():
             self.book.use(family, _POLICIES[self.policy])

@@ -192,7 +192,7 @@ class ExtenderPlugin(Plugin):
         if answer.get("errorMessage") and not self.ignorable:
             raise RuntimeError(f"extender could not score: {answer['errorMessage']}")
         for name, value in (answer.get("nodeScore") or {}).items():
-            column = session.nodes.table.index.get(name)
+            column = session.snapshot.nodes.index.get(name)
             if column is not None:
                 points[column] = float(value)
         return points
@@ -283,7 +283,7 @@ class ExtenderPlugin(Plugin):
         for task, column in zip(tasks, nodes, strict=True):
             if wire.requests_any(task.pod_class, self.managed):
                 body = wire.task_of(task, after, self.session.registry)
-                self._try(verb, {"task": body | {"NodeName": self.session.nodes.table.names[column]}})
+                self._try(verb, {"task": body | {"NodeName": self.session.snapshot.nodes.names[column]}})
 
 
 def extender_with(transport: Transport, begin: Begin | None = None) -> type[ExtenderPlugin]:

@@ -133,7 +133,7 @@ class NodeGroupPlugin(Plugin):
         if held is None:
             held = self._held[queue.name] = {}
             for node, tasks in self.session.snapshot.tasks_on.items():
-                column = self.session.nodes.table.index.get(node)
+                column = self.session.snapshot.nodes.index.get(node)
                 for task in tasks.values() if column is not None else ():
                     job = self.session.job(task.job) if task.job else None
                     if column is not None and job is not None and job.queue is queue and task.key not in job.places:
@@ -150,7 +150,7 @@ class NodeGroupPlugin(Plugin):
 
     def _add(self, held: dict[str, Vector], column: int, pod_class: PodClass, sign: int) -> None:
         registry = self.session.registry
-        group = self.session.nodes.table.facts[column].labels.get(NODE_GROUP, "")
+        group = self.session.snapshot.nodes.facts[column].labels.get(NODE_GROUP, "")
         amounts = aligned(held[group], registry) if group in held else registry.zeros()
         held[group] = amounts + sign * aligned(pod_class.vector, registry)
 

@@ -103,7 +103,7 @@ class NumaBook:
         topologies = session.snapshot.catalogue.numa_topologies
         if len(memo) > 2 * len(topologies):
             memo.clear()  # most of it is of nodes that are gone
-        index = session.nodes.table.index
+        index = session.snapshot.nodes.index
         for name, obj in topologies.items():
             column = index.get(name)
             if column is None:
@@ -125,7 +125,7 @@ class NumaBook:
         node = self.nodes[column]
         assert node.topology is not None
         free = node.reported
-        tasks = self.session.snapshot.tasks_on.get(self.session.nodes.table.names[column], {})
+        tasks = self.session.snapshot.tasks_on.get(self.session.snapshot.nodes.names[column], {})
         for _, task in sorted(tasks.items()):
             if _unseen(task, node):
                 free = reserve(node.topology, free, decision_of(task.annotations))

@@ -362,7 +362,7 @@ class VolumeFilter:
             selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
             if selected is not None:
                 rows.append([""] * self._size)
-                only = ledger.session.nodes.table.index.get(selected, -1)
+                only = ledger.session.snapshot.nodes.index.get(selected, -1)
                 mask &= provisions & (np.arange(self._size) == only)
                 small |= ~ledger.map.has_space(claim, storage_class)
                 continue

@@ -36,6 +36,8 @@ def limits_in_families(
 
     """
     limits = {name: list(amounts) for name, amounts in capability.items()}
+    if not any(queue.record.capability for queue in session.queues.values()):
+        return limits
     parents = {name: queue.record.parent for name, queue in session.queues.items()}
     families: dict[str, list[str]] = {}
     heights: dict[str, int] = {}

@@ -8,6 +8,7 @@ the configuration allows it: the first gang of a queue that holds nothing, on re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import lt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,7 @@ class ProportionPlugin(Plugin):
         if name not in self.deserved:
             return None
         share = dominant_share(listed(queue.claimed, self.registry), self.deserved[name])
-        overused = self.overused(queue) is not None
+        overused = self._is_overused(queue)
         return ShareMetrics(self.deserved[name], self.real_capability[name], self.inqueue[name], share, overused)
 
     def _room(self, queue: QueueState) -> Vector | None:
@@ -150,9 +151,9 @@ class ProportionPlugin(Plugin):
         deserved = self.deserved.get(queue.name)
         if deserved is None:
             return None
-        held = listed(queue.claimed, self.registry)
-        if any(mine < share for mine, share in zip(held, deserved, strict=True)):
+        if not self._is_overused(queue):
             return None
+        held = listed(queue.claimed, self.registry)
         rows = [row for row, share in enumerate(deserved) if share > 0]
         return Refusal(
             f"queue {queue.name} holds all of its share ({text(self.registry, deserved, rows) or 'nothing'})",
@@ -160,6 +161,11 @@ class ProportionPlugin(Plugin):
             have=named(self.registry, held, rows),
             limit=named(self.registry, deserved, rows),
         )
+
+    def _is_overused(self, queue: QueueState) -> bool:
+        """Of a queue that has a share."""
+        held = listed(queue.claimed, self.registry)
+        return not any(map(lt, held, self.deserved[queue.name]))
 
     def underused(self, queue: QueueState, pod_class: PodClass) -> int:
         """Until the last resource of which some is left has none left."""

@@ -27,7 +27,7 @@ class Company:
     """Pods by the domains of required anti-affinity: who keeps others away, and who is kept away."""
 
     def __init__(self, session: Session) -> None:
-        self._table = session.nodes.table
+        self._table = session.snapshot.nodes
         self._terms: set[Term] = set()
         tasks = list(on_nodes(session))
         for task in tasks:
@@ -77,7 +77,7 @@ class Crowds:
     """Pods by the domains of spread constraints."""
 
     def __init__(self, session: Session, *, soft: bool) -> None:
-        self._table = session.nodes.table
+        self._table = session.snapshot.nodes
         self._soft = soft
         self._held: dict[Spread, Counter[int]] = {}
         selected: dict[int, list[Spread]] = defaultdict(list)

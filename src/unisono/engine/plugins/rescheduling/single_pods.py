@@ -89,7 +89,7 @@ class SinglePods:
 
     def _names(self, session: Session, task: Task, places: _Places | Company | Crowds) -> bool:
         """Whether the pod should not be where it is."""
-        column = session.nodes.table.index[task.node]
+        column = session.snapshot.nodes.index[task.node]
         if isinstance(places, Company):
             return places.conflicts(task, column)
         if isinstance(places, Crowds):
@@ -99,12 +99,12 @@ class SinglePods:
         if self.name == DUPLICATES:
             return places.alike(task)[column] > 1
         if self.name == NODE_TAINTS:
-            return repels(session.nodes.table.facts[column].taints, task.pod_class.tolerations)
+            return repels(session.snapshot.nodes.facts[column].taints, task.pod_class.tolerations)
         return not match_pod(task.pod_class, session.nodes)[column]
 
     def _besides(self, session: Session, task: Task, places: _Places | Company | Crowds) -> list[int]:
         """Nodes that would be no better: its own, and those where the strategy would name it again."""
-        own = session.nodes.table.index[task.node]
+        own = session.snapshot.nodes.index[task.node]
         if isinstance(places, Company):
             return [own, *(at for at in range(session.nodes.size) if places.conflicts(task, at))]
         if isinstance(places, Crowds):
@@ -117,7 +117,7 @@ class _Places:
     """How many equal pods of each job are on which node."""
 
     def __init__(self, session: Session, tasks: Sequence[Task]) -> None:
-        self._index = session.nodes.table.index
+        self._index = session.snapshot.nodes.index
         self._held: dict[tuple[str, int], Counter[int]] = {}
         for task in tasks:
             self.alike(task)[self.column(task)] += 1

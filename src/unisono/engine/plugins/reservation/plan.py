@@ -136,7 +136,7 @@ class Endings:
 
 def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
     """Pods of which it is known how long they run."""
-    index, end_of = session.nodes.table.index, estimates.end
+    index, end_of = session.snapshot.nodes.index, estimates.end
     for name, held in session.snapshot.tasks_on.items():
         column = index.get(name)
         if column is None:
@@ -157,7 +157,7 @@ def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
 def _staying(session: Session) -> Matrix:
     """``[R, N]`` what pods of others hold, who end when they like."""
     staying = np.zeros_like(session.nodes.used)
-    index = session.nodes.table.index
+    index = session.snapshot.nodes.index
     for name, held in session.snapshot.tasks_on.items():
         column = index.get(name)
         for task in held.values() if column is not None else ():

@@ -56,7 +56,7 @@ class TaskTopologyPlugin(Plugin):
         wishes = read_wishes(job.record.annotations, {task.role for task in tasks})
         if wishes is None:
             return None
-        index = self.session.nodes.table.index
+        index = self.session.snapshot.nodes.index
         held = [task for task in tasks if task.status in ALLOCATED_STATES and task.node in index]
         return Buckets(
             wishes,

@@ -137,7 +137,7 @@ class UsagePlugin(Plugin):
     def _unseen(self, column: int, usage: NodeUsage | None) -> Sequence[PodClass]:
         if usage is None:
             return ()
-        held = self.session.snapshot.tasks_on.get(self.session.nodes.table.names[column], {})
+        held = self.session.snapshot.tasks_on.get(self.session.snapshot.nodes.names[column], {})
         new = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND)
         return [
             task.pod_class

@@ -66,7 +66,7 @@ def _verdict(
 
 def _would_fit(waiting: Waiting) -> int:
     """Pods that would find a place if admission let them try, as far as labels, taints and amounts tell."""
-    tools, usable = waiting.tools, waiting.cycle.session.nodes.table
+    tools, usable = waiting.tools, waiting.cycle.session.snapshot.nodes
     everywhere = usable.ready & ~usable.unschedulable
     masks = [tools.capacity.allowed(kind.pod_class) if kind.pod_class else everywhere for kind in waiting.kinds]
     return tools.shortages.find_room(waiting.job, waiting.kinds, masks)
