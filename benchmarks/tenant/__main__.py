@@ -20,12 +20,29 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.api.load import percentile
 from benchmarks.hostile import plane
-from benchmarks.tenant import expanding, machine, pages, records, rights, scheduling, taking, texts
+from benchmarks.tenant import (
+    commanding,
+    controlling,
+    expanding,
+    machine,
+    pages,
+    records,
+    rights,
+    scheduling,
+    selecting,
+    storms,
+    taking,
+    texts,
+)
 from benchmarks.tenant.table import ATTACKS, ON_THE_MACHINE
 from benchmarks.tenant.world import Bystander, Felt, attacker, bystander
 from unisono.kube.open_files import raise_open_files
 
-_MODULES = (taking, scheduling, rights, records, pages, machine, expanding, texts)
+# In the order of the list: numbers of attacks stay when modules are added at the end.
+_MODULES = (
+    *(expanding, machine, pages, scheduling, records, rights, taking, texts),
+    *(selecting, storms, controlling, commanding),
+)
 _NODES = """
 - {name: node, count: 20, capacity: {cpu: 64, memory: 256Gi}, devices: {cards.example.com: 8}}
 - name: quiet
@@ -77,7 +94,7 @@ async def _run(options: argparse.Namespace) -> list[Row]:
     async with plane.running(options.place, agent=agent, nodes_file=_NODES) as running:
         here = socket.gethostname().lower() if agent else ""
         async with bystander(running, here) as other:
-            for number, what in enumerate(ATTACKS, 1):
+            for number, what in enumerate(_listed(), 1):
                 if not options.start <= number < options.start + options.count:
                     continue
                 if options.only and not any(text in what for text in options.only):
@@ -90,6 +107,12 @@ async def _run(options: argparse.Namespace) -> list[Row]:
                 for fault in row.faults[:10]:
                     print(f"    FAULT: {fault[:1500]}", file=sys.stderr, flush=True)
     return rows
+
+
+def _listed() -> list[str]:
+    """The attacks in a fixed order."""
+    places = {module.__name__: number for number, module in enumerate(_MODULES)}
+    return sorted(ATTACKS, key=lambda what: places[ATTACKS[what].__module__])
 
 
 def _line(row: Row) -> str:
@@ -118,7 +141,6 @@ def _table(rows: list[Row]) -> str:
 
 def main() -> int:
     """Attack, and report; 1 when something was harmed."""
-    assert all(_MODULES)
     parser = argparse.ArgumentParser(prog="benchmarks.tenant", description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="attacks whose description has one of these texts")
     parser.add_argument("--start", type=int, default=1, help="number of the first attack of the list")
@@ -128,9 +150,13 @@ def main() -> int:
     parser.add_argument("--wait", type=float, default=5.0, help="seconds of its own that the control plane may take")
     parser.add_argument("--no-agent", action="store_true", help="simulated nodes only")
     parser.add_argument("--folder", type=Path, help="where the control plane keeps its data")
+    parser.add_argument("--list", action="store_true", help="print the attacks with their numbers, and end")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     options = parser.parse_args()
+    if options.list:
+        print("\n".join(f"{number}. {what}" for number, what in enumerate(_listed(), 1)))
+        return 0
     raise_open_files()
     with tempfile.TemporaryDirectory(prefix="unisono-tenant-") as folder:
         Path(folder).chmod(0o755)
