@@ -196,11 +196,19 @@ async def history(client: HttpClient) -> int:
 
 
 async def told(client: HttpClient, namespace: str, name: str) -> str:
-    """What the control plane says of a job that does not run."""
+    """What the control plane says of a job that does not run, and of its pods."""
     groups = json.loads(
         await checked(client, "GET", f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups")
     )
-    return f"{name}: " + "; ".join(json.dumps(one.get("status", {}))[:1500] for one in groups["items"]) or "no PodGroup"
+    job = json.loads(await checked(client, "GET", _jobs(namespace, name)))
+    pods = json.loads(await checked(client, "GET", f"/api/v1/namespaces/{namespace}/pods"))["items"]
+    where = [
+        f"{one['metadata']['name']}: {one.get('status', {}).get('phase')} on {one['spec'].get('nodeName')}"
+        for one in pods
+        if one["metadata"]["name"].startswith(f"{name}-")
+    ]
+    said = [json.dumps(one.get("status", {}))[:1500] for one in (job, *groups["items"])]
+    return f"{name}: " + "; ".join([*where, *said])
 
 
 async def remove_job(client: HttpClient, namespace: str, name: str) -> None:

@@ -78,9 +78,7 @@ async def _attack(
 
         felt = await other.feels(act, options.patience)
         if not felt.started:
-            world.fault(
-                "the bystander's job did not start: " + await plane.told(running.client, "bystander", f"job-{number}")
-            )
+            world.fault(f"the bystander's job did not start: {felt.said}")
         elif felt.own > options.wait:
             world.fault(f"the bystander's job took {felt.own:.1f} s of the control plane's own time")
     await asyncio.sleep(_SETTLE_SECONDS)

@@ -30,32 +30,33 @@ async def _pods(w: World, specs: list[Body], labels: Body) -> None:
     await asyncio.sleep(3)
 
 
-@attack("60 pods of 1,500 preferred and 300 required affinity terms each")
+@attack("150 pods of 60 affinity terms each, and 10 of 2,000")
 async def many_terms(w: World) -> None:
     def one(number: int) -> Body:
-        own = [_term({"matchLabels": {f"k{number}-{n}": "v"}}, namespaceSelector={}) for n in range(1_500)]
-        away = [_term({"matchLabels": {f"a{number}-{n}": "v"}}) for n in range(300)]
+        count = 2_000 if number % 16 == 15 else 40
+        own = [_term({"matchLabels": {f"k{number}-{n}": "v"}}, namespaceSelector={}) for n in range(count)]
+        away = [_term({"matchLabels": {f"a{number}-{n}": "v"}}) for n in range(10)]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": away}
-        return pod(affinity={"podAffinity": _preferred(own), "podAntiAffinity": {**required, **_preferred(own[:500])}})
+        return pod(affinity={"podAffinity": _preferred(own), "podAntiAffinity": {**required, **_preferred(own[:10])}})
 
-    await _pods(w, [one(n) for n in range(60)], {})
+    await _pods(w, [one(n) for n in range(160)], {})
 
 
-@attack("100 pods of 500 topology spread constraints, each with a selector of its own")
+@attack("200 pods of 60 topology spread constraints, each with a selector of its own")
 async def spreads(w: World) -> None:
     def one(number: int) -> Body:
         each = [
             {
                 "maxSkew": 1,
-                "topologyKey": f"{_HOST}" if n % 2 else f"zone-{n}",
+                "topologyKey": _HOST if n % 2 else f"zone-{n}",
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchExpressions": [{"key": f"k{number}-{n}", "operator": "DoesNotExist"}]},
             }
-            for n in range(500)
+            for n in range(60)
         ]
         return pod(topologySpreadConstraints=each)
 
-    await _pods(w, [one(n) for n in range(100)], {"app": "x"})
+    await _pods(w, [one(n) for n in range(200)], {"app": "x"})
 
 
 @attack("1,000 pods that want each other by two terms, and have labels of their own")
@@ -74,24 +75,23 @@ async def composites(w: World) -> None:
     await asyncio.sleep(3)
 
 
-@attack("affinity terms that name 10,000 namespaces and 20,000 values")
+@attack("affinity terms that name 3,000 namespaces and 5,000 values, and ten times as many")
 async def wide(w: World) -> None:
     def one(number: int) -> Body:
-        values = [f"v{number}-{n}" for n in range(20_000)]
+        times = 10 if number % 10 == 9 else 1
+        values = [f"v{number}-{n}" for n in range(5_000 * times)]
         labels = {"matchExpressions": [{"key": "app", "operator": ("In", "NotIn")[number % 2], "values": values}]}
-        return pod(
-            affinity={
-                "podAffinity": _preferred([_term(labels, namespaces=[f"team-{number}-{n}" for n in range(10_000)])])
-            }
-        )
+        names = [f"team-{number}-{n}" for n in range(3_000 * times)]
+        return pod(affinity={"podAffinity": _preferred([_term(labels, namespaces=names)])})
 
-    await _pods(w, [one(n) for n in range(60)], {"app": "v0-0"})
+    await _pods(w, [one(n) for n in range(100)], {"app": "v0-0"})
 
 
-@attack("100 pods of 3,000 tolerations, 1,000 host ports and 500 volumes of claims")
+@attack("150 pods of 500 tolerations, 1,000 host ports and 500 volumes of claims, and 10 of 5,000 tolerations")
 async def crowded(w: World) -> None:
     def one(number: int) -> Body:
-        spec = pod(tolerations=[{"key": f"k{number}-{n}", "operator": "Exists"} for n in range(3_000)])
+        count = 5_000 if number % 16 == 15 else 500
+        spec = pod(tolerations=[{"key": f"k{number}-{n}", "operator": "Exists"} for n in range(count)])
         ports = [{"containerPort": n + 1, "hostPort": 1 + (n + number * 7) % 60_000} for n in range(1_000)]
         spec["containers"][0]["ports"] = ports
         spec["volumes"] = [
@@ -99,7 +99,7 @@ async def crowded(w: World) -> None:
         ]
         return spec
 
-    await _pods(w, [one(n) for n in range(100)], {})
+    await _pods(w, [one(n) for n in range(160)], {})
 
 
 @attack("60 claims whose devices have 10^20 combinations, with constraints that none meets")

@@ -85,7 +85,7 @@ class World:
         except UnisonoError as error:
             status, answer = 599, str(error).encode()
         self.answers.append(status)
-        if 500 <= status < 599 and status not in (501, 503, 507):
+        if 500 <= status < 599 and status not in (501, 503, 504, 507):
             self.fault(f"{method} {path[:100]}: {status} {answer[:200]!r}")
         return status, answer
 
@@ -186,6 +186,7 @@ class Felt:
     started: bool
     grown: int
     kept: int
+    said: str
 
 
 class Bystander:
@@ -202,12 +203,12 @@ class Bystander:
         probing = asyncio.create_task(self._probe(reads))
         try:
             await attack()
-            waited, own, started = await self._job(processes, patience)
+            waited, own, started, said = await self._job(processes, patience)
             grown = max(resident(pid) - size for pid, size in before.items())
         finally:
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)
-        return Felt(reads, waited, own, started, grown, 0)
+        return Felt(reads, waited, own, started, grown, 0, said)
 
     def memory(self) -> int:
         """Bytes of the control plane's own processes."""
@@ -221,10 +222,10 @@ class Bystander:
             reads.append(time.perf_counter() - sent)
             await asyncio.sleep(0.01)
 
-    async def _job(self, processes: dict[int, str], patience: float) -> tuple[float, float, bool]:
+    async def _job(self, processes: dict[int, str], patience: float) -> tuple[float, float, bool, str]:
         self._number += 1
         name, began, before = f"job-{self._number}", time.perf_counter(), Work.of(processes)
-        started = False
+        started, said = False, ""
         try:
             await plane.start_job(self._client, VICTIM, name)
             while not started and time.perf_counter() - began < patience:
@@ -235,8 +236,9 @@ class Bystander:
         waited = time.perf_counter() - began
         own = Work.of(processes).own_share(waited, before)
         with suppress(UnisonoError):
+            said = "" if started else await plane.told(self._running.client, VICTIM, name)
             await plane.remove_job(self._client, VICTIM, name)
-        return waited, own, started
+        return waited, own, started, said
 
 
 async def _account(admin: HttpClient, namespace: str, name: str) -> HttpClient:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.cli.describing import event_lines
+from unisono.cli.describing import describe_lines, event_lines
 from unisono.cli.printing import columns, table_lines
 
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\b\nFAKE\u2028line"
@@ -17,13 +17,21 @@ SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\x08\nFAKE\u2028line"
         columns(["Name"], [[BAD]]),
         table_lines({"columnDefinitions": [{"name": "Message"}], "rows": [{"cells": [BAD]}]}),
         event_lines([{"message": BAD, "type": "Warning"}]),
+        describe_lines({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "annotations": {"a": BAD}}}),
     ],
-    ids=["columns", "table", "events"],
+    ids=["columns", "table", "events", "annotations"],
 )
 def test_a_terminal_obeys_nothing_in_a_cell(lines: list[str]) -> None:
     text = "".join(lines)
     assert SHOWN in text
     assert text.isprintable()
+
+
+def test_a_terminal_obeys_nothing_of_what_is_described() -> None:
+    item = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "labels": {"l": BAD}}, "spec": {BAD: [BAD]}}
+    lines = describe_lines(item)
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.startswith("FAKE") for line in lines)
 
 
 def test_other_letters_stay_as_they_are() -> None:

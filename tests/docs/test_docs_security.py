@@ -24,6 +24,8 @@ from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.flow_control.depth import DEEPEST
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.operations.writes import LARGEST_OBJECT
+from unisono.apiserver.patches.json_patch import MAX_COPIED
+from unisono.cluster.spec_limits import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
 from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
 
@@ -46,6 +48,9 @@ DEFAULTS = [
     f"| {LIMITS.connections:,}, {LIMITS.connections_of_one:,}, {LIMITS.newcomers:,} |",
     f"| {LIMITS.handshake_seconds:g} s, {LIMITS.head_seconds:g} s |",
     f"| preferences of others that a pod's points heed | {MOST_PREFERENCES} |",
+    f"and values in them | {MOST_TERMS}, {MOST_TERMS}, {MOST_VALUES:,} |",
+    f"| tolerations, host ports, volumes of a pod | {MOST_TOLERATIONS}, {MOST_PORTS:,}, {MOST_VOLUMES} |",
+    f"| what one JSON patch copies | {MAX_COPIED // MIB} MiB |",
     f"| pods of one object | {MOST_PODS:,} |",
     f"{LARGEST // 1024**5}Pi of memory, {LARGEST // 1000:,} CPUs",
     f"| {LONGEST // 1024} KiB, {_MOST // MIB} MiB | fixed, as the kernel's |",

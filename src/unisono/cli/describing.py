@@ -68,6 +68,7 @@ def describe_lines(item: dict[str, Any]) -> list[str]:
     """The object as people read it: metadata as a list, spec and status as YAML."""
     from unisono.api.annotations import VERDICT
     from unisono.api.yaml_writer import dump
+    from unisono.cli.printing import visible
 
     metadata = item["metadata"]
     lines = [f"Name:         {metadata['name']}"]
@@ -86,8 +87,8 @@ def describe_lines(item: dict[str, Any]) -> list[str]:
         if key in ("apiVersion", "kind", "metadata") or not value:
             continue
         lines.append(f"{key[0].upper()}{key[1:]}:")
-        lines += [f"  {line}" for line in dump(value).rstrip().splitlines()]
-    return lines
+        lines += [f"  {line}" for line in dump(value).rstrip().split("\n")]
+    return [visible(line) for line in lines]
 
 
 def _mapping(title: str, values: dict[str, str]) -> list[str]:

@@ -71,7 +71,12 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _OBEYED.sub(_visible, str(value))
+    return visible(str(value))
+
+
+def visible(text: str) -> str:
+    """Text of others on one line, without anything that a terminal obeys."""
+    return _OBEYED.sub(_visible, text)
 
 
 def _visible(found: re.Match[str]) -> str:

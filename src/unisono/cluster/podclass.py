@@ -20,6 +20,7 @@ from unisono.api.qos import qos_class
 from unisono.api.resources import add, effective_requests, maximum, pod_requests, resource_list
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
 from unisono.cluster.selectors import Match
+from unisono.cluster.spec_limits import weight_of
 from unisono.cluster.sums import is_large
 from unisono.cluster.terms import NO_TERMS, PodTerms
 
@@ -98,6 +99,7 @@ class PodClass:
         volumes: keys of the PersistentVolumeClaims that it mounts.
         devices: keys of its ResourceClaims; one that does not exist yet has no name (``namespace/``).
         uses: pods of the class, and classes of which it is the base.
+        weight: number of terms, values, tolerations and ports that filters and scores look at for each node.
 
     """
 
@@ -126,6 +128,7 @@ class PodClass:
         "uses",
         "vector",
         "volumes",
+        "weight",
     )
 
     vector: Vector
@@ -138,6 +141,7 @@ class PodClass:
         self, number: int, spec: PodSpec, registry: ResourceRegistry, notes: Mapping[str, str] | None = None
     ) -> None:
         self.id = number
+        self.weight = weight_of(spec)
         wanted = scheduled(pod_requests(spec))
         self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
         self.best_effort = not self.requests

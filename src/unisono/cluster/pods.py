@@ -18,6 +18,7 @@ from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass, PodRelations
 from unisono.cluster.records import Task
+from unisono.cluster.spec_limits import check_volumes
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 
@@ -125,6 +126,8 @@ def class_of(pod: Pod, classes: PodClasses) -> PodClass:
     """The class of a pod; pods that nothing ties to others have that of their spec."""
     meta, spec = pod.metadata, pod.spec
     selectors, namespace, labels = classes.selectors, meta.namespace or "", meta.labels or _NOTHING
+    if spec.volumes:
+        check_volumes(spec)
     base = classes.intern(spec, meta.annotations, namespace)
     terms = terms_of(spec, namespace, labels, selectors) if has_terms(spec) else NO_TERMS
     if not selectors.all and not spec.volumes and not spec.resource_claims and limit_claim(pod) is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from typing import Any
 
@@ -10,8 +9,9 @@ from unisono.apiserver.failures import bad_request, rejected
 from unisono.errors import ApiError
 
 MAX_OPERATIONS = 10_000
-# ``copy`` can double a document with each operation; the sum of what it copies is bounded instead of the result.
-MAX_COPIED = 1_000_000
+# ``copy`` can double a document with each operation: the sum of what it copies is bounded, in bytes of JSON, as by a
+# kube-apiserver. It is measured before the copy is made.
+MAX_COPIED = 3 << 20
 _ESCAPE = re.compile(r"~(?![01])")
 
 
@@ -31,24 +31,22 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
             code=413,
             reason="RequestEntityTooLarge",
         )
-    document = copy.deepcopy(target)
+    document = _clone(target)
     budget = MAX_COPIED
     for operation in patch:
-        document, copied = _apply(document, operation)
+        document, copied = _apply(document, operation, budget)
         budget -= copied
-        if budget < 0:
-            raise rejected("the patch copies too much")
     return document
 
 
-def _apply(document: Any, operation: dict[str, Any]) -> tuple[Any, int]:
+def _apply(document: Any, operation: dict[str, Any], budget: int) -> tuple[Any, int]:
     name, path = operation.get("op"), _tokens(operation.get("path"))
     match name:
         case "add":
-            return _add(document, path, copy.deepcopy(_value(operation))), 0
+            return _add(document, path, _clone(_value(operation))), 0
         case "replace":
             _get(document, path)
-            return _replace(document, path, copy.deepcopy(_value(operation))), 0
+            return _replace(document, path, _clone(_value(operation))), 0
         case "remove":
             return _remove(document, path), 0
         case "test":
@@ -62,8 +60,10 @@ def _apply(document: Any, operation: dict[str, Any]) -> tuple[Any, int]:
             value = _get(document, source)
             return _add(_remove(document, source), path, value), 0
         case "copy":
-            value = copy.deepcopy(_get(document, _tokens(operation.get("from"))))
-            return _add(document, path, value), _size(value)
+            value = _get(document, _tokens(operation.get("from")))
+            if (size := _size(value)) > budget:
+                raise rejected(f"the patch copies more than {MAX_COPIED} bytes")
+            return _add(document, path, _clone(value)), size
         case _:
             raise rejected(f"unexpected kind: {name}")
 
@@ -147,12 +147,22 @@ def _equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _size(value: Any) -> int:
+def _clone(value: Any) -> Any:
+    """A copy of decoded JSON, several times as fast as ``copy.deepcopy``."""
     if isinstance(value, dict):
-        return 1 + sum(map(_size, value.values()))
+        return {key: _clone(each) for key, each in value.items()}
     if isinstance(value, list):
-        return 1 + sum(map(_size, value))
-    return 1 + len(value) // 8 if isinstance(value, str) else 1
+        return [_clone(each) for each in value]
+    return value
+
+
+def _size(value: Any) -> int:
+    """About the bytes of a value as JSON."""
+    if isinstance(value, dict):
+        return 2 + sum(len(key) + 4 + _size(each) for key, each in value.items())
+    if isinstance(value, list):
+        return 2 + sum(1 + _size(each) for each in value)
+    return 2 + len(value) if isinstance(value, str) else 2
 
 
 def _missing(path: list[str]) -> ApiError:

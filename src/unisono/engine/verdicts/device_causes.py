@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from unisono.engine.changes import UseDeviceClass, counted, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, plan
-from unisono.engine.plugins.predicates.device_inventory import Inventory
+from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.lack import Lack, absent_devices
@@ -27,15 +27,57 @@ class _Devices:
     """The devices of one session, read when a claim is first asked about."""
 
     inventory: Inventory
+    free: list[_Kinds]
+    untaken: frozenset[_Kinds]
+
+    def serves(self, want: Want, column: int) -> bool:
+        """Whether a node has enough free devices for it."""
+        return _number(want, self.free[column]) >= max(want.count, 1)
 
 
-def _inventory(session: Session) -> Inventory:
+def _devices(session: Session) -> _Devices:
     def make() -> _Devices:
         catalogue = session.snapshot.catalogue
         slices, claims = catalogue.device_slices.values(), catalogue.device_claims.values()
-        return _Devices(Inventory(slices, claims, session.nodes))
+        inventory = Inventory(slices, claims, session.nodes)
+        taken = inventory.book.taken
+        return _Devices(
+            inventory,
+            [_kinds(inventory.free(column)) for column in range(session.nodes.size)],
+            frozenset(_kinds(unit for unit in units if unit.name not in taken) for units in inventory.by_node),
+        )
 
-    return session.shared.of(_Devices, make).inventory
+    return session.shared.of(_Devices, make)
+
+
+def _inventory(session: Session) -> Inventory:
+    return _devices(session).inventory
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Equal devices of one node: a claim's rules are asked about one of them."""
+
+    number: int
+    count: int
+    unit: Unit = field(compare=False)
+
+
+_Kinds = tuple[_Kind, ...]
+
+
+def _kinds(units: Iterable[Unit]) -> _Kinds:
+    """The devices by kind; equal for nodes that have the same."""
+    counts: dict[int, int] = {}
+    one: dict[int, Unit] = {}
+    for unit in units:
+        counts[unit.kind] = counts.get(unit.kind, 0) + 1
+        one.setdefault(unit.kind, unit)
+    return tuple(_Kind(kind, counts[kind], one[kind]) for kind in sorted(counts))
+
+
+def _number(want: Want, kinds: _Kinds) -> int:
+    return sum(kind.count for kind in kinds if want.matches(kind.unit))
 
 
 def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -108,8 +150,8 @@ def _asked(claim: ResourceClaim) -> str:
 
 def _serves(cycle: Cycle, requests: Sequence[Sequence[Want]], column: int) -> bool:
     """Whether a node has enough free devices for each request by itself."""
-    free = _inventory(cycle.session).free(column)
-    return all(any(sum(map(want.matches, free)) >= max(want.count, 1) for want in ways) for ways in requests)
+    devices = _devices(cycle.session)
+    return all(any(devices.serves(want, column) for want in ways) for ways in requests)
 
 
 def _of_classes(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
@@ -169,6 +211,8 @@ def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -
     """What one way to meet a request lacks; ``""`` where some node has as many free devices as it asks for."""
     inventory, name = _inventory(cycle.session), claim.metadata.name
     device_class, count = getattr(given, "device_class_name", ""), max(want.count, 1)
+    if any(_number(want, kinds) >= count for kinds in _devices(cycle.session).untaken):
+        return ""
     matching = [[unit for unit in units if want.matches(unit)] for units in inventory.by_node]
     most = max(map(len, matching), default=0)
     asks = f"resource claim {name} asks for {counted(count, 'device')} of class {device_class}"
@@ -182,8 +226,6 @@ def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -
         richest = names[max(range(len(matching)), key=lambda at: len(matching[at]))]
         return f"{asks} on one node, and the most that one has is {most} ({richest})"
     free = [sum(unit.name not in inventory.book.taken for unit in units) for units in matching]
-    if max(free) >= count:
-        return ""
     taken = {unit.name for units in matching for unit in units if inventory.book.in_use(unit.name)}
     total = len({unit.name for units in matching for unit in units})
     holders = listed(_users(cycle, taken))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 
+from unisono.cluster.records import Job
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
@@ -35,9 +36,20 @@ _MOST_AHEAD = 8
 """Jobs without pods before the one in question that are given theirs."""
 _CYCLES = 3
 """Cycles that changes have by which others are evicted in the first one."""
+LIGHT = 32
+"""What a spec may weigh (see `PodClass`) without a price; each class beyond it costs as much as it weighs."""
 CARRY_COST = 40
 """Of each pod that this cycle binds or evicts: the copy has it carried out. After a great many of them nothing is tried
 in this cycle, and the jobs that still wait have their turn in the next one."""
+
+
+def _cost_of_pending(job: Job, *, heavy: bool) -> int:
+    """What a trial costs for the pending pods of a job; ``heavy``: there are specs that cost more than a pod."""
+    cost = 10 * len(job.pending)
+    if heavy:
+        classes = {task.pod_class.id: task.pod_class.weight for task in job.pending.values()}
+        cost += sum(weight for weight in classes.values() if weight > LIGHT)
+    return cost
 
 
 class Trials:
@@ -63,10 +75,11 @@ class Trials:
         self.left = 0 if outside else max(limit - spent, 0)
         watch = cycle.stopwatch
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
-        pending = {job.key: len(job.record.pending) for job in cycle.jobs}
+        heavy = any(each.weight > LIGHT for each in cycle.session.snapshot.classes.all.values())
+        pending = {job.key: _cost_of_pending(job.record, heavy=heavy) for job in cycle.jobs}
         base = FIXED_COST + cycle.session.nodes.size + len(cycle.session.snapshot.tasks) // 20
-        costs = accumulate(10 * pending.get(key, 0) + 5 for key in turns)
-        whole = base + sum(10 * number + 5 for number in pending.values())
+        costs = accumulate(pending.get(key, 0) + 5 for key in turns)
+        whole = base + sum(cost + 5 for cost in pending.values())
         self._whole = whole <= limit // 4
         self._costs = {key: whole if self._whole else base + own for key, own in zip(turns, costs, strict=True)}
         self._turn = {key: at for at, key in enumerate(turns)}

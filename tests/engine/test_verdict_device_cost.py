@@ -1,0 +1,52 @@
+"""What a claim lacks is found out by kinds of devices, not by asking each device of each node for each way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.test_plugins_claims import SETTINGS, claim, device, device_class, slice_of, user, world
+from support.build import node, schedule
+from unisono.engine.plugins.predicates import claim_allocator
+from unisono.engine.plugins.predicates.device_inventory import Unit
+from unisono.engine.verdicts import explain
+
+
+def test_equal_devices_of_many_nodes_are_asked_about_once_for_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"all": 0, "explaining": 0}
+    real_matcher, real_drafts = claim_allocator._matcher, explain.Drafts.of
+
+    def counting(*given: Any) -> Any:
+        matches = real_matcher(*given)
+
+        def counted(unit: Unit) -> bool:
+            asked["all"] += 1
+            return matches(unit)
+
+        return counted
+
+    def drafts(self: Any, *given: Any) -> Any:
+        before = asked["all"]
+        try:
+            return real_drafts(self, *given)
+        finally:
+            asked["explaining"] += asked["all"] - before
+
+    monkeypatch.setattr(claim_allocator, "_matcher", counting)
+    monkeypatch.setattr(explain.Drafts, "of", drafts)
+    ways = [{"name": f"s{n}", "deviceClassName": "gpu", "count": 1 + n % 2} for n in range(8)]
+    requests = [{"name": f"r{n}", "firstAvailable": ways} for n in range(8)]
+    impossible = [{"requests": [], "matchAttribute": "gpu.example.com/nothing"}]
+    hosts = [f"n{n:03}" for n in range(30)]
+    cards = [device(f"g{n}", model="A100") for n in range(8)]
+    state = world(
+        *(node(name, cpu=8) for name in hosts),
+        *(slice_of(name, *cards) for name in hosts),
+        device_class(),
+        claim("c", *requests, constraints=impossible),
+        *user("p", "c"),
+    )
+    (verdict,) = schedule(state, SETTINGS).verdicts.values()
+    assert "30 cannot allocate all claims" in verdict.message
+    assert 0 < asked["explaining"] <= 20 * len(ways) * len(requests)
