@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from unisono.api.job_state import DEADLINE_EXCEEDED, pod_failure
 from unisono.cli.accounting import asking
 from unisono.cli.accounting.tables import (
     SACCT_COLUMNS,
@@ -146,6 +147,26 @@ def test_sacct_has_slurms_columns() -> None:
 def test_states_have_slurms_names(state: str, shown: str) -> None:
     line = sacct_lines(Accounts(START, END, [msgspec.structs.replace(JOB, state=state)]))[1]
     assert shown in line.split()
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "shown"),
+    [
+        ("Terminated", pod_failure("late-rank-0", [143], DEADLINE_EXCEEDED), "TIMEOUT"),
+        ("Failed", pod_failure("late-rank-0", [], DEADLINE_EXCEEDED), "TIMEOUT"),
+        ("Failed", "Job was active longer than specified deadline", "TIMEOUT"),
+        ("Failed", "TrainJob exceeded its active deadline", "TIMEOUT"),
+        ("Failed", "The RayJob has passed its deadline of 60 s; it started at 2026-11-25T18:00:00Z.", "TIMEOUT"),
+        ("Terminated", pod_failure("late-rank-0", [1], None), "FAILED"),
+        ("Aborted", pod_failure("late-rank-0", [], "Evicted"), "FAILED"),
+        ("Terminated", "asked for by command early-terminatejob-g8jnk", "CANCELLED"),
+        ("Completed", pod_failure("late-rank-0", [1], None), "COMPLETED"),
+    ],
+)
+def test_a_stopped_job_has_the_state_of_its_cause(state: str, message: str, shown: str) -> None:
+    job = msgspec.structs.replace(JOB, state=state, message=message)
+    assert shown in sacct_lines(Accounts(START, END, [job]))[1].split()
+    assert len(sacct_lines(Accounts(START, END, [job]), states=sacct_states(shown))) == 2
 
 
 def run(monkeypatch: pytest.MonkeyPatch, answer: Any, *words: str) -> tuple[Result, list[tuple[str, dict[str, str]]]]:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.job_state import is_pod_failure, is_timeout
 from unisono.api.times import rfc3339
 from unisono.cli.durations import clock_text, duration_text
 from unisono.cli.printing import columns
@@ -41,7 +42,14 @@ SACCT_COLUMNS = (
     "exitcode",
 )
 _STATE = SACCT_COLUMNS.index("state")
-_STATE_LETTERS = {"CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "R": "RUNNING", "PD": "PENDING"}
+_STATE_LETTERS = {
+    "CD": "COMPLETED",
+    "F": "FAILED",
+    "TO": "TIMEOUT",
+    "CA": "CANCELLED",
+    "R": "RUNNING",
+    "PD": "PENDING",
+}
 _ALIASES = {
     "jobidraw": "jobid",
     "jobname": "jobid",
@@ -130,7 +138,7 @@ def sacct_states(text: str) -> list[str]:
         ValueError: there is no such state; the message names those that there are.
 
     """
-    known = sorted(set(_STATES.values()))
+    known = sorted(_STATE_LETTERS.values())
     found = []
     for word in (each.strip().upper() for each in text.split(",") if each.strip()):
         name = _STATE_LETTERS.get(word, word)
@@ -175,7 +183,7 @@ def _sacct(job: JobLine) -> list[Any]:
         job.name,
         job.user,
         job.queue,
-        _STATES.get(job.state, job.state.upper()),
+        _state(job),
         _time(job.created),
         _time(job.started) if job.started else "",
         _time(job.ended) if job.ended else "",
@@ -185,6 +193,16 @@ def _sacct(job: JobLine) -> list[Any]:
         f"{job.gpus:g}",
         "" if job.exit_code is None else f"{job.exit_code}:0",
     ]
+
+
+def _state(job: JobLine) -> str:
+    """Slurm's word for the state; a job that its policies stopped because of a failed pod has failed."""
+    stopped = job.state in ("Failed", "Aborted", "Terminated")
+    if stopped and is_timeout(job.message):
+        return "TIMEOUT"
+    if stopped and is_pod_failure(job.message):
+        return "FAILED"
+    return _STATES.get(job.state, job.state.upper())
 
 
 def _cells(report: Report, row: Row) -> list[str]:

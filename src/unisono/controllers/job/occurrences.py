@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from unisono.api.job_state import pod_failure
 from unisono.api.keys import JOB_VERSION
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
@@ -111,7 +112,8 @@ def _of_pod(pod: TaskPod) -> Iterator[Occurrence]:
     if pod.deleting:
         yield _at(pod, POD_EVICTED, pod.deleted, f"pod {pod.name} was deleted")
     if pod.phase == "Failed":
-        yield _at(pod, POD_FAILED, pod.ended_at, _failure(pod), pod.exit_codes)
+        text = pod_failure(pod.name, pod.exit_codes, pod.pod.status.reason)
+        yield _at(pod, POD_FAILED, pod.ended_at, text, pod.exit_codes)
     elif pod.phase == "Pending" and not pod.deleting:
         yield _at(pod, POD_PENDING, pod.created, f"pod {pod.name} is pending")
 
@@ -172,10 +174,3 @@ def _place(view: JobView, pod_name: str) -> tuple[TaskView | None, int]:
 
 def _at(pod: TaskPod, event: str, since: float, text: str, exit_codes: frozenset[int] = frozenset()) -> Occurrence:
     return Occurrence(event, since, text, pod.task, pod.name, pod.partition, exit_codes)
-
-
-def _failure(pod: TaskPod) -> str:
-    if pod.exit_codes:
-        return f"pod {pod.name} failed with exit code {', '.join(map(str, sorted(pod.exit_codes)))}"
-    reason = pod.pod.status.reason
-    return f"pod {pod.name} failed: {reason}" if reason else f"pod {pod.name} failed"
