@@ -12,6 +12,7 @@ import click
 import pytest
 
 from support.plane import REPOSITORY
+from unisono import __version__
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kinds import find
@@ -98,3 +99,8 @@ def test_no_source_file_is_above_600_lines() -> None:
     files = [*(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "tests").rglob("*.py")]
     long = {str(path): count for path in files if (count := len(path.read_text().splitlines())) > 600}
     assert not long
+
+
+def test_the_commands_of_the_installation_name_this_version() -> None:
+    named = re.findall(r"unisono:(\d+\.\d+\.\d+\S*)", (REPOSITORY / "docs" / "install.md").read_text())
+    assert set(named) == {__version__}
