@@ -146,3 +146,61 @@ def test_one_member_too_small_starts_nothing_anywhere(fleet: dict[str, RunningPl
     for where in ("left", "right"):
         assert not [job for job in fleet[where].objects("vcjob") if job["metadata"]["name"].startswith("large")]
     hub.kubectl("delete", "hyperjob", "large")
+
+
+def job(name: str, *command: str) -> str:
+    container = {"name": "c", "image": "python", "command": list(command), "resources": {"requests": {"cpu": "100m"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {
+        "schedulerName": "volcano",
+        "minAvailable": 1,
+        "tasks": [{"name": "w", "replicas": 1, "template": template}],
+    }
+    meta = {"name": name, "namespace": "default"}
+    return yaml.safe_dump({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": meta, "spec": spec})
+
+
+def test_pods_of_members_are_listed_and_entered_through_the_hub(fleet: dict[str, RunningPlane]) -> None:
+    hub = fleet["hub"]
+    wait_until("both members take work", lambda: ready(hub) == {"left", "right"})
+    hub.apply(job("sleeper", sys.executable, "-c", "import time; print('awake', flush=True); time.sleep(600)"))
+    wait_until("it runs", lambda: "Running" in hub.kubectl("get", "pods"))
+    shown = hub.kubectl("get", "pods", "-o", "wide")
+    assert "sleeper-w-0" in shown
+    told = unisono("fleet", "pods", "sleeper", "--data-dir", str(hub.data_dir), "-o", "json")
+    (row,) = json.loads(told.stdout)
+    assert (row["name"], row["job"], row["phase"]) == ("sleeper-w-0", "sleeper", "Running")
+    assert row["cluster"] in ("left", "right")
+    wait_until("it is awake", lambda: "awake" in hub.try_kubectl("logs", "sleeper-w-0").stdout)
+
+    # A command in the pod: output, input, exit code.
+    assert hub.kubectl("exec", "sleeper-w-0", "--", "echo", "hello").strip() == "hello"
+    assert hub.kubectl("exec", "-i", "sleeper-w-0", "--", "cat", text="to and fro\n") == "to and fro\n"
+    failed = hub.try_kubectl("exec", "sleeper-w-0", "--", "sh", "-c", "echo broken >&2; exit 3")
+    assert (failed.returncode, "broken" in failed.stderr) == (3, True)
+    missing = hub.try_kubectl("exec", "sleeper-w-9", "--", "true")
+    assert missing.returncode != 0
+    assert "not found" in missing.stderr
+    hub.kubectl("delete", "vcjob", "sleeper")
+
+
+def test_what_a_member_warns_of_is_told_on_the_hub(fleet: dict[str, RunningPlane]) -> None:
+    hub = fleet["hub"]
+    wait_until("both members take work", lambda: ready(hub) == {"left", "right"})
+    hub.apply(job("broken", "/no/such/program"))
+    wait_until("the warning is there", lambda: ": job/broken: " in hub.kubectl("describe", "vcjob", "broken"))
+    told = unisono("explain", "vcjob/broken", "--data-dir", str(hub.data_dir))
+    assert "in cluster " in told.stdout
+    assert "(JobFailed)" in told.stdout
+    hub.kubectl("delete", "vcjob", "broken")
+
+    # For each member, why a job that waits is not there.
+    hub.apply(job("huge", "true").replace("100m", "1000"))
+    wait_until(
+        "both members are named",
+        lambda: all(
+            f"{name}: is too small" in unisono("explain", "vcjob/huge", "--data-dir", str(hub.data_dir)).stdout
+            for name in ("left", "right")
+        ),
+    )
+    hub.kubectl("delete", "vcjob", "huge")

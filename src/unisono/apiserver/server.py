@@ -210,7 +210,9 @@ class ApiServer:
             objects=ObjectHandlers(self._service, self._clock, self._remote_pods),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock, self._remote_pods),
-            pods=PodAccessHandler(self._service, self._pod_access, authorizer, self._metrics.rejected),
+            pods=PodAccessHandler(
+                self._service, self._pod_access, authorizer, self._metrics.rejected, self._remote_pods
+            ),
             reviews=ReviewHandlers(
                 Reviews(authorizer, authenticator.token_user), accounts, self._service.hooks, self._clock
             ),

@@ -55,6 +55,7 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "warnings": told.warnings,
         "running": [note.json() for note in told.running],
         "fixes": [fix.json(number) for number, fix in enumerate(told.fixes, start=1)],
+        "fleet": told.fleet.json(),
     }
 
 
@@ -73,6 +74,7 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines += [f"  {text}" for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
+    lines += [f"  {note}" for note in told.fleet.lines()]
     lines += [f"  warning: {warning}" for warning in told.warnings]
     lines += [f"  {note}" for note in told.running]
     if told.configuration_error:

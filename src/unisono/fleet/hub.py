@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from unisono.api.core import Event
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
 from unisono.fleet.applications.builtin import BuiltIn, Manifests
@@ -36,6 +37,7 @@ from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
+from unisono.fleet.members.news import beginnings, told
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
@@ -97,7 +99,7 @@ class Hub(Scheduler):
     def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
         self.members_state = HubState(self.feed)
         self._members = MembersController(
-            self.members_state, self.events, self._placements, self._connect, self._member_changed
+            self.members_state, self.events, self._placements, self._connect, self._member_changed, self._told_by_member
         )
         self._hyper_gangs = GangController(self.members_state, self.events)
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
@@ -172,6 +174,21 @@ class Hub(Scheduler):
         for controller in self._dispatch:
             found.update(controller.placements())
         return found
+
+    def _told_by_member(self, cluster: str, event: Event) -> None:
+        """A member warns of something; what is about a copy, or made by one, is told on the hub's object."""
+        about = event.involved_object
+        for name in beginnings(about.name or ""):
+            key = f"{about.namespace}/{name}"
+            controllers: list[DispatchController | DivisionController] = [*self._dispatch, *self._division]
+            for controller in controllers:
+                obj = controller.job(key)
+                if obj is None:
+                    continue
+                copies = self.members_state.copies(controller.kind, key)
+                if any((copy.cluster, copy.origin) == (cluster, obj.metadata.uid) for copy, _ in copies):
+                    self.events.event(obj, "Warning", *told(cluster, event))
+                    return
 
     def _rules_changed(self) -> None:
         for controller in self._dispatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, MutableSequence, Sequence
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
 from unisono.kube.write_pace import WritePace
 from unisono.lazy_logs import LazyLogger
+
+if TYPE_CHECKING:
+    import aiohttp
 
 T = TypeVar("T", bound=Object)
 D = TypeVar("D")
@@ -93,6 +96,12 @@ class HttpClient:
     def stream(self, path: str, params: Params | None = None, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         """A raw GET as it comes (logs, Table watches); see ``Transport.stream``."""
         return self.transport.stream(path, params, accept=accept)
+
+    async def web_socket(
+        self, path: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """See `Transport.web_socket`."""
+        return await self.transport.web_socket(path, params, protocols)
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""

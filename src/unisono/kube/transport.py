@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ipaddress
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,8 @@ Observer = Callable[[str, str, int, float | None], None]
 _CHUNK = 1 << 16
 # A larger body is written piece by piece, with turns of the event loop in between.
 _LARGE_BODY = 1 << 20
+# Of a WebSocket.
+_LARGE_MESSAGE = 4 << 20
 # Answers that say "not now" and promise that nothing was done.
 _BUSY = frozenset({429, 503})
 # Requests that never wait for others of this client: a leader that cannot renew its lease is none any more.
@@ -197,6 +199,34 @@ class Transport:
                 raise error_of(response.status, response.headers, await self._body(response))
             async for chunk in response.content.iter_chunked(_CHUNK):
                 yield chunk
+
+    async def web_socket(
+        self, path: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket to the server, which has chosen one of the protocols or none; the caller closes it.
+
+        Raises:
+            ApiError: the server refused.
+            Unavailable: it cannot be reached.
+
+        """
+        import aiohttp
+        from yarl import URL
+
+        headers = await self._headers("*/*", None)
+        try:
+            return await self._open().ws_connect(
+                URL(self.config.server + path).with_query(list(params)),
+                protocols=protocols,
+                headers=headers,
+                proxy=self.config.proxy,
+                server_hostname=self.config.tls_server_name,
+                max_msg_size=_LARGE_MESSAGE,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise error_of(error.status, error.headers or {}, b"") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:
         """Close all connections, and return when they are; later requests get ``Unavailable``."""

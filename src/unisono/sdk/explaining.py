@@ -20,6 +20,7 @@ from unisono.sdk.failed_flows import failed_flow
 from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
+from unisono.sdk.fleet_notes import fleet_notes
 from unisono.sdk.group_verdicts import MISSING_PODS, gates_in_template, group_verdicts, verdicts_beside, verdicts_of
 from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
@@ -211,6 +212,7 @@ async def explain_owner(
     if scheduler := unseen_by(item, found):
         _unseen_by(told, scheduler)
     told.partly = len(told.pods) < len(found.pods)
+    told.fleet = await fleet_notes(client, owner, found.groups)
     if not (told.verdicts or told.refused or told.suspended or told.pods):
         told.stalled = failed_flow(item, found.parts)
     await _without_scheduler(client, told, item, found)

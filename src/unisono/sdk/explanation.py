@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unisono.errors import UnisonoError
+from unisono.sdk.fleet_notes import FleetNotes
 from unisono.sdk.group_verdicts import telling
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Explanation:
         warnings: fields of a queue that the scheduler's configuration does not enforce.
         running: what is worth knowing of its pods that run.
         fixes: ways out, the first one first, with the requests that carry them out.
+        fleet: what a hub knows of its members about it.
 
     """
 
@@ -73,6 +75,7 @@ class Explanation:
     fixes: list[Fix] = field(default_factory=list)
     partly: bool = False
     misnamed: Misnamed | None = None
+    fleet: FleetNotes = field(default_factory=FleetNotes)
 
     def __post_init__(self) -> None:
         self.verdicts = telling(self.verdicts, self.refused)

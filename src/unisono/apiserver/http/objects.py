@@ -79,6 +79,11 @@ class ObjectHandlers:
             resource_version=query.get("resourceVersion", ""),
             exact=exact_version(query),
         )
+        if kind is PODS and self._remote is not None and exchange.form.transform == "Table" and not page.continue_token:
+            # People see pods that run elsewhere; programs that keep a list up to date by a watch would not.
+            elsewhere, silent = await self._remote.listed(path.namespace, query)
+            page = replace(page, items=[*page.items, *elsewhere])
+            exchange.notes = (*exchange.notes, *silent)
         return await self._page(exchange, kind, page)
 
     async def create(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:

@@ -24,9 +24,10 @@ from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, rel
 from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
-from unisono.apiserver.nodes.remote import PodAccess, Ports, Session, Target, Wanted
+from unisono.apiserver.nodes.remote import PodAccess, PodCommands, Ports, Session, Target, Wanted
+from unisono.apiserver.nodes.remote_pods import RemotePods
 from unisono.apiserver.tables.values import get
-from unisono.errors import ApiError, UnisonoError
+from unisono.errors import ApiError, NotFound, UnisonoError
 
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
@@ -50,6 +51,7 @@ class PodAccessHandler:
     Args:
         service: knows the pods.
         access: reaches into them; None when no node agent runs with this server.
+        remote: pods that run elsewhere, in which commands can be run; None where there are none.
         authorizer: an upgraded GET needs the right to create, too.
         refused: hears the cause of each connection to a port that is refused.
     """
@@ -60,7 +62,9 @@ class PodAccessHandler:
         access: PodAccess | None,
         authorizer: Authorizer,
         refused: Callable[[str], None],
+        remote: RemotePods | None = None,
     ) -> None:
+        self._remote = remote
         self._service, self._access, self._authorizer = service, access, authorizer
         self._forwarded = None if access is None else Forwarded(access, refused)
 
@@ -70,7 +74,14 @@ class PodAccessHandler:
         action = Action("create", "", "", "pods", path.subresource, path.namespace, str(path.name))
         self._authorizer.require(exchange.user, action)
         options = await self._admitted(exchange, path)
-        pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
+        commands: PodCommands | None = self._access
+        try:
+            pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
+        except NotFound:
+            elsewhere = await self._elsewhere(path)
+            if elsewhere is None:
+                raise
+            pod, commands = elsewhere
         container = ""
         if path.subresource != "portforward":
             container = choose_container(pod, str(options.get("container") or ""))
@@ -83,11 +94,18 @@ class PodAccessHandler:
         )
         if not target.node:
             raise bad_request(f"pod {target.pod} does not have a host assigned")
-        if self._access is None or self._forwarded is None:
+        if container and commands is not None:
+            return await self._command(exchange, commands, path.subresource, target, options)
+        if self._forwarded is None:
             raise ApiError("no node agent runs commands here", code=503, reason="ServiceUnavailable")
-        if not container:
-            return await self._forward(exchange, self._forwarded.session(exchange.limits), target, options)
-        return await self._command(exchange, self._access, path.subresource, target, options)
+        return await self._forward(exchange, self._forwarded.session(exchange.limits), target, options)
+
+    async def _elsewhere(self, path: ResourcePath) -> tuple[Document, PodCommands] | None:
+        """The pod of another cluster, and what runs commands there; ports of it are not reached."""
+        if self._remote is None or path.subresource == "portforward":
+            return None
+        found = await self._remote.reach(str(path.namespace), str(path.name))
+        return (msgspec.json.decode(found[0]), found[1]) if found is not None else None
 
     async def _admitted(self, exchange: Exchange, path: ResourcePath) -> Document:
         """What is asked for, as users' webhooks let it pass."""
@@ -116,7 +134,7 @@ class PodAccessHandler:
         return changed
 
     async def _command(
-        self, exchange: Exchange, access: PodAccess, subresource: str, target: Target, options: Document
+        self, exchange: Exchange, access: PodCommands, subresource: str, target: Target, options: Document
     ) -> web.StreamResponse:
         wanted = _wanted(options)
         command = [str(word) for word in options.get("command") or ()]

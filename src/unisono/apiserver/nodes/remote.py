@@ -120,8 +120,8 @@ class Ports(Protocol):
         ...
 
 
-class PodAccess(Ports, Protocol):
-    """Reaches into the pods of this machine.
+class PodCommands(Protocol):
+    """Runs commands in containers.
 
     Every call raises ``unisono.errors.UnisonoError`` where it cannot be done; the message is shown to the user.
     """
@@ -133,3 +133,7 @@ class PodAccess(Ports, Protocol):
     async def attach(self, target: Target, wanted: Wanted) -> Session:
         """Join the streams of a running container."""
         ...
+
+
+class PodAccess(Ports, PodCommands, Protocol):
+    """Reaches into the pods of this machine."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
+
+from unisono.apiserver.nodes.remote import PodCommands
 
 
 class RemotePods(Protocol):
@@ -11,6 +13,25 @@ class RemotePods(Protocol):
 
     async def find(self, namespace: str, name: str) -> bytes | None:
         """The pod as JSON; None where no job of the namespace has such a pod anywhere.
+
+        Raises:
+            ApiError: the cluster that has it does not answer.
+
+        """
+        ...
+
+    async def listed(self, namespace: str | None, query: Mapping[str, str]) -> tuple[Sequence[bytes], Sequence[str]]:
+        """Pods of the jobs of a namespace, None for all, and one sentence for each cluster that does not tell.
+
+        Args:
+            namespace: of the jobs.
+            query: ``labelSelector`` and ``fieldSelector``.
+
+        """
+        ...
+
+    async def reach(self, namespace: str, name: str) -> tuple[bytes, PodCommands] | None:
+        """The pod as JSON and what runs commands in it; None where no job of the namespace has such a pod anywhere.
 
         Raises:
             ApiError: the cluster that has it does not answer.

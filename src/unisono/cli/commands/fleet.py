@@ -136,6 +136,19 @@ def explain(where: Where, what: str, output: str) -> None:
     run_async(run(where, what, where.namespace or "default", output))
 
 
+@command.command("pods")
+@click.argument("what", metavar="[JOB|KIND/NAME]", required=False, default="")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the jobs.")
+@output_option("text", "json")
+@cluster_options
+def pods(where: Where, what: str, output: str) -> None:
+    """List the pods of jobs, and the member that runs each."""
+    from unisono.cli.connection import run_async
+    from unisono.cli.fleet.pods import show_pods as run
+
+    run_async(run(where, what, where.namespace or "default", output))
+
+
 @command.command("logs")
 @click.argument("what", metavar="JOB|KIND/NAME")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the job.")

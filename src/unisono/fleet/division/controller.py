@@ -107,9 +107,13 @@ class DivisionController(Controller):
             if resource == self.kind.resource:
                 self._context.enqueue(key)
 
+    def job(self, key: str) -> Any | None:
+        """The newest state of a workload."""
+        return self._written.newest(key, self._objects.get(key))
+
     async def reconcile(self, key: str) -> float | None:
         """Divide one workload and bring its copies to where they belong."""
-        obj = self._written.newest(key, self._objects.get(key))
+        obj = self.job(key)
         if obj is not None and obj.metadata.deletion_timestamp:
             obj = None
         copies = self._copies(key)

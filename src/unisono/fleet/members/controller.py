@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from unisono.api.annotations import DRAINED, PRICES
-from unisono.api.core import Secret
+from unisono.api.core import Event, Secret
 from unisono.api.fleet import (
     ALL_READY,
     PARTLY,
@@ -89,10 +89,21 @@ class MembersController(Controller):
         placements: Placements,
         connect: Connect = connect,
         listener: Callable[[str], None] = lambda _name: None,
+        news: Callable[[str, Event], None] | None = None,
     ) -> None:
-        """``placements`` answers where the hub's jobs are, by uid; ``listener`` hears of each change of a member."""
+        """Make a controller.
+
+        Args:
+            state: the members' part of the hub's state.
+            recorder: records events.
+            placements: answers where the hub's jobs are, by uid.
+            connect: opens the connection to a member.
+            listener: hears of each change of a member.
+            news: hears of each warning of a member.
+
+        """
         self._state, self._recorder, self._connect = state, recorder, connect
-        self._placements, self._listener = placements, listener
+        self._placements, self._listener, self._news = placements, listener, news
         self._joined: dict[str, _Joined] = {}
         self._keys: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
@@ -185,7 +196,7 @@ class MembersController(Controller):
         if known is not None:
             await self._leave(name, forget=False)
         client, probe = self._connect(config)
-        member = Member(name, client, probe, self._state, (*KINDS, *DIVIDED), self._clock, self._changed)
+        member = Member(name, client, probe, self._state, (*KINDS, *DIVIDED), self._clock, self._changed, self._news)
         task = asyncio.get_running_loop().create_task(self._run(member), name=f"member {name}")
         if known is not None:
             member.follow(known.member)

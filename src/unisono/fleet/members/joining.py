@@ -13,7 +13,7 @@ from unisono.api.annotations import PRICES
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
-from unisono.api.kinds import COMMANDS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
+from unisono.api.kinds import COMMANDS, EVENTS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
 from unisono.errors import ConfigError
 from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
@@ -30,8 +30,10 @@ TOKEN_SECONDS = 365 * 24 * 3600
 def rules() -> list[dict[str, Any]]:
     """What a hub may do in a member: read nodes, networks and pods; write queues, its jobs, and orders to jobs."""
     return [
-        _rule("get list watch", NODES, HYPER_NODES, PODS),
+        _rule("get list watch", NODES, HYPER_NODES, PODS, EVENTS),
         _rule("get", PODS, sub="log"),
+        _rule("create get", PODS, sub="exec"),
+        _rule("create get", PODS, sub="attach"),
         _rule("get create", NAMESPACES),
         _rule("get list watch create patch delete", QUEUES, *KINDS),
         *(_rule("get list watch create patch delete", kind) for kind in DIVIDED),

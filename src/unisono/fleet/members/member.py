@@ -11,13 +11,14 @@ import structlog
 
 from unisono.api.annotations import HUB, ORIGIN_UID
 from unisono.api.base import ObjectMeta
-from unisono.api.core import Node, Pod
+from unisono.api.core import Event, Node, Pod
 from unisono.api.kind import Kind
-from unisono.api.kinds import HYPER_NODES, NODES, PODS
+from unisono.api.kinds import EVENTS, HYPER_NODES, NODES, PODS
 from unisono.api.topology import HyperNode
 from unisono.errors import ApiError, Unavailable
 from unisono.fleet.hub_state import HubState, lean_node
 from unisono.fleet.jobs.decide import MemberView
+from unisono.fleet.members.news import WARNINGS, NewsSink
 from unisono.fleet.members.sinks import MemberSink
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
@@ -60,8 +61,12 @@ class Member:
         kinds: tuple[Kind[Any], ...],
         clock: Clock,
         changed: Callable[[str], None],
+        news: Callable[[str, Event], None] | None = None,
     ) -> None:
-        """``changed`` is called with the member's name when it becomes reachable, synced or lost."""
+        """``changed`` is called with the member's name when it becomes reachable, synced or lost.
+
+        ``news`` hears of each Event of type Warning.
+        """
         self.name, self.client, self._probe_now = name, client, probe
         self._state, self._clock, self._changed = state, clock, changed
         self.version = self.error = ""
@@ -79,12 +84,27 @@ class Member:
             self._reflector(PODS, self._pod, slim=_slim_pod),
             *(self._copies_of(kind, ours) for kind in kinds),
         ]
+        # The member takes work whether its Events can be read or not.
+        self._news = (
+            Reflector(
+                client,
+                EVENTS,
+                NewsSink(lambda event: news(name, event)),
+                clock=clock,
+                field_selector=WARNINGS,
+                absent_seconds=60.0,
+            )
+            if news is not None
+            else None
+        )
 
     async def run(self) -> None:
         """Watch and probe until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
                 group.create_task(reflector.run())
+            if self._news is not None:
+                group.create_task(self._news.run())
             group.create_task(self._probe())
 
     @property
