@@ -7,7 +7,14 @@ import json
 import pytest
 from fleet_world import fleet, node
 
-from unisono.api.annotations import MEMBER_REASONS, RESERVE_TIMEOUT, RESTART_POLICY, START_TIMEOUT, WORKER_LOST_TIMEOUT
+from unisono.api.annotations import (
+    BIND_TIMEOUT,
+    MEMBER_REASONS,
+    RESERVE_TIMEOUT,
+    RESTART_POLICY,
+    START_TIMEOUT,
+    WORKER_LOST_TIMEOUT,
+)
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kinds import JOBS, NODES
 from unisono.errors import Unavailable
@@ -129,7 +136,7 @@ async def test_a_part_that_does_not_start_in_its_member_releases_the_others():
         for name in ("a", "b"):
             world.join(name, [node("n1", 4)])
         world.start()
-        await world.hyper("llm", STAGE, marks={START_TIMEOUT: "5m"})
+        await world.hyper("llm", STAGE, marks={START_TIMEOUT: "5m", BIND_TIMEOUT: "1h"})
         await world.run(30)
         status = {"state": {"phase": "Running"}, "running": 4}
         one = next(name for name, cluster in world.where().items() if cluster == "a")
@@ -146,7 +153,7 @@ async def test_a_lost_part_follows_the_restart_policy(policy, moved):
         for name in ("a", "b", "c"):
             world.join(name, [node("n1", 4)])
         world.start()
-        await world.hyper("llm", STAGE, marks={RESTART_POLICY: policy, WORKER_LOST_TIMEOUT: "1m"})
+        await world.hyper("llm", STAGE, marks={RESTART_POLICY: policy, WORKER_LOST_TIMEOUT: "1m", BIND_TIMEOUT: "1h"})
         await world.run(30)
         await world.tell_running()
         await world.run(5)

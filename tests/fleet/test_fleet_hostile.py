@@ -163,11 +163,14 @@ async def test_a_member_that_keeps_its_old_copy_is_waited_for_and_named():
         await world.job("j", 2)
         await world.run()
         first = world.where()["j"]
-        world.refuse(first, "delete", "jobs.batch.volcano.sh")
+        world.refuse(first, "delete", "jobs")
         await world.run(1)
         taken = {"metadata": {"annotations": placement_of(job(world)).back().patch("")["metadata"]["annotations"]}}
         await world.hub_client.patch(JOBS, "j", taken, namespace="default")
         await world.run(30)
+        assert world.where()["j"], "it has a place again"
+        assert any(f"waits until {first} has removed" in text for text in told(world, "CopyKept"))
+        assert world.copies()[first] == ["j"]
         assert sum(len(names) for names in world.copies().values()) == 1, "never twice where the hub knows it"
 
 
@@ -219,7 +222,7 @@ async def test_only_the_member_that_has_a_job_can_end_it():
         first = world.where()["j"]
         other = "b" if first == "a" else "a"
         found = world.members[first].find(JOBS, "default/j")
-        world.refuse(other, "delete", "jobs.batch.volcano.sh")
+        world.refuse(other, "delete", "jobs")
         world.members[other].put(JOBS, msgspec.structs.replace(found))
         world.say(other, "j", {"state": {"phase": "Completed"}})
         await world.run()

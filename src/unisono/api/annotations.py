@@ -171,6 +171,13 @@ START_TIMEOUT: Final = "unisono.io/start-timeout"
 WORKER_LOST_TIMEOUT: Final = "unisono.io/worker-lost-timeout"
 """On a job of a hub: how long its member may be lost before another one gets it, such as ``5m``."""
 
+REBALANCE: Final = "unisono.io/rebalance"
+"""On a job of a hub: ``true`` where it may be stopped in its member and started in another one: when that is drained or
+gives it no node, or a cluster of an earlier group of its policy has room again."""
+
+BIND_TIMEOUT: Final = "unisono.io/bind-timeout"
+"""On a HyperJob of a hub: how long its parts may wait for nodes once all of them were opened, such as ``2m``."""
+
 DRAINED: Final = "unisono.io/drained"
 """On an AttachedCluster: ``true`` while it is to get no more work; what runs there goes on."""
 

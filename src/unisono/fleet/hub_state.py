@@ -15,6 +15,7 @@ from unisono.api.core import Node, Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, NODES, PODS
 from unisono.api.topology import HyperNode
+from unisono.cluster.interning import PodClasses
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of
 from unisono.fleet.jobs.decide import MemberView
@@ -193,6 +194,20 @@ class HubState:
     def unstand(self, uid: str) -> None:
         """A job asks for nothing any more."""
         self.show(self.stand_ins.remove(uid))
+
+    def is_crowded(self, uid: str) -> bool:
+        """Whether pods of others have taken room on nodes that were chosen for a job's pods."""
+        table = self.feed.state.nodes
+        classes = PodClasses(table.registry)
+        for name, pod in self.stand_ins.places(uid):
+            column = table.index.get(name)
+            if column is None:
+                continue
+            rows = classes.intern(pod.spec, pod.metadata.annotations).rows
+            rows = rows[rows < len(table.allocatable)]
+            if (table.used[rows, column] > table.allocatable[rows, column]).any():
+                return True
+        return False
 
     def show(self, changes: Iterable[Change]) -> None:
         """Bring changes of pods to the state."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -42,6 +43,8 @@ _log = structlog.get_logger(__name__)
 
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0
+# What it does not delete is deleted again after so long.
+_KEPT_SECONDS = 30.0
 
 Members = Callable[[str], Member | None]
 
@@ -136,13 +139,24 @@ class DispatchController(Controller):
             return 0.0
         await self._carry_out(job, steps, work, dict_of(copies), view.placement)
         if steps.mirror is not None and work is not None and not steps.mirror.deleting:
-            again = await self._look_whether_it_starts(job, view.placement)
+            again = await self._look_whether_it_moves(job, work, view.placement)
+            again = _sooner(again, await self._look_whether_it_starts(job, view.placement) if again != 0.0 else None)
         if view.ended and (left := expires_in(job, self._clock.time())) is not None and self.kind is not JOBS:
             if left <= 0:
                 await delete_seen(self._client, self.kind, job)
                 return None
             again = _sooner(again, left)
         return _sooner(steps.again, again)
+
+    async def _look_whether_it_moves(self, job: Any, work: Work, placement: Placement) -> float | None:
+        """What has no node in its member, and what may be moved, goes where it had better be; 0.0 where it does."""
+        why, again = self._guide.moves(self.kind, job, work, placement)
+        if not why:
+            return again
+        if not self._state.stand_ins.has_started(job.metadata.uid or ""):
+            self._guide.failed(job.metadata.uid or "", placement.cluster)
+        await self.place(job, replace(placement.back(), last=""), why)
+        return 0.0
 
     async def _look_whether_it_starts(self, job: Any, placement: Placement) -> float | None:
         """A member that does not start the job in time loses it, and is not asked again for a while."""
@@ -280,7 +294,7 @@ class DispatchController(Controller):
         if not placement.cluster and placement.generation and not has_ended(self.kind, job):
             await self.write_status(job, waiting_patch(self.kind, job))
         if steps.mirror is not None:
-            copied = copies[steps.mirror.uid]
+            copied = copies[steps.mirror.cluster]
             await self._follow(job, steps.mirror, copied, held=held)
             await self._mirror(job, copied, held=held)
 
@@ -369,6 +383,11 @@ class DispatchController(Controller):
                 continue  # it is gone, or another has its name
             except Busy:
                 self._context.enqueue(f"{copy.namespace}/{copy.name}", _BUSY_SECONDS)
+            except ApiError as error:
+                if not is_refusal(error):
+                    raise
+                _log.warning("copy.kept", member=copy.cluster, copy=f"{copy.namespace}/{copy.name}", error=str(error))
+                self._context.enqueue(f"{copy.namespace}/{copy.name}", _KEPT_SECONDS)
 
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""
@@ -411,8 +430,8 @@ def _sooner(one: float | None, other: float | None) -> float | None:
 
 
 def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:
-    """Copies by their uid."""
-    return {copy.uid: obj for copy, obj in copies}
+    """Copies by member: it has one of a name, and uids are what each member says they are."""
+    return {copy.cluster: obj for copy, obj in copies}
 
 
 def _timeout(job: Object) -> float:

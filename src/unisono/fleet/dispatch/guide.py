@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from unisono.api.annotations import START_TIMEOUT
+from unisono.api.annotations import REBALANCE, START_TIMEOUT
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.times import duration_or_none, parse_time
+from unisono.fleet.dispatch.moving import LOOK_SECONDS, Seat, why_move, with_room
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.bounds import guided
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.work import Work
 from unisono.fleet.policies.book import PolicyBook
+from unisono.fleet.policies.rules import TIER
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
 
@@ -95,6 +98,39 @@ class Guide:
         again = [each for each in (rules.again, _LOOK_AGAIN if lacking else None) if each is not None]
         return guided_work, min(again, default=None)
 
+    def moves(self, kind: Kind[Any], job: Object, work: Work, placement: Placement) -> tuple[str, float | None]:
+        """Why a job had better leave its member, and after how many seconds to look again."""
+        uid = job.metadata.uid or ""
+        if (job.metadata.annotations or {}).get(REBALANCE) != "true":
+            return "", None
+        started = self._state.stand_ins.has_started(uid)
+        here = placement.cluster
+        rules = self._book.rules(kind, job, work.pods, math.inf, {})
+        clusters = {each.name: each for each in self._book.clusters()}
+        seat = Seat(
+            here,
+            started,
+            self._seconds_there(uid, placement),
+            may_move=True,
+            drained=here in clusters and clusters[here].gone,
+            points=rules.points.get(TIER, {}),
+        )
+        trip = self._trips.setdefault(uid, _Trip())
+        now = self._clock.monotonic()
+        avoided = {name for name, (_, until) in trip.failures.items() if until > now}
+        room = {
+            name
+            for name in with_room(self._state.feed.state.nodes, work.pods)
+            if name != here and name not in rules.outside and name not in avoided and self._state.is_open(name)
+        }
+        return why_move(seat, room), LOOK_SECONDS
+
+    def _seconds_there(self, uid: str, placement: Placement) -> float:
+        trip, now = self._trips.setdefault(uid, _Trip()), self._clock.monotonic()
+        if trip.sent is None or trip.sent[0] != placement.generation:
+            trip.sent = placement.generation, now
+        return now - trip.sent[1]
+
     def stalls(self, job: Object, placement: Placement) -> float | None:
         """Seconds that the member has left to start the job: 0.0 when time is up, None where it has started."""
         uid = job.metadata.uid or ""
@@ -102,7 +138,4 @@ class Guide:
         limit = START_SECONDS if limit is None else limit
         if limit <= 0 or not placement.cluster or self._state.stand_ins.has_started(uid):
             return None
-        trip, now = self._trips.setdefault(uid, _Trip()), self._clock.monotonic()
-        if trip.sent is None or trip.sent[0] != placement.generation:
-            trip.sent = placement.generation, now
-        return max(0.0, trip.sent[1] + limit - now)
+        return max(0.0, limit - self._seconds_there(uid, placement))

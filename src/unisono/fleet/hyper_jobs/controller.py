@@ -9,7 +9,14 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import RESERVE_TIMEOUT, RESTART_POLICY, SPLIT, START_TIMEOUT, WORKER_LOST_TIMEOUT
+from unisono.api.annotations import (
+    BIND_TIMEOUT,
+    RESERVE_TIMEOUT,
+    RESTART_POLICY,
+    SPLIT,
+    START_TIMEOUT,
+    WORKER_LOST_TIMEOUT,
+)
 from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.flow_kinds import HYPER_JOBS
@@ -32,6 +39,7 @@ from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, Conflict, NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.decide import (
+    BIND_SECONDS,
     RESERVE_SECONDS,
     START_SECONDS,
     GangSteps,
@@ -281,6 +289,7 @@ class GangController(Controller):
             _seconds(marks.get(WORKER_LOST_TIMEOUT), DEFAULT_TIMEOUT),
             _seconds(marks.get(RESERVE_TIMEOUT), RESERVE_SECONDS),
             _seconds(marks.get(START_TIMEOUT), START_SECONDS),
+            _seconds(marks.get(BIND_TIMEOUT), BIND_SECONDS),
         )
 
     def _part_view(self, record: GangRecord, job: Job) -> PartView:
@@ -290,7 +299,16 @@ class GangController(Controller):
         # A number that only a member has written says nothing.
         own = [(copy, obj) for copy, obj in own if copy.sealed or copy.generation <= record.number]
         runs = any(_is_at(copy, placement) and _runs(obj) for copy, obj in own)
-        return PartView(uid, placement_of(job), [copy for copy, _ in own], runs, late=not can_be_held(job))
+        least = max(1, JobView(job).min_available)
+        return PartView(
+            uid,
+            placement_of(job),
+            [copy for copy, _ in own],
+            runs,
+            late=not can_be_held(job),
+            crowded=self._state.is_crowded(uid),
+            bound=runs or self._state.stand_ins.bound(uid) >= least,
+        )
 
     async def _carry_out(self, hyper_job: HyperJob, live: Mapping[str, Job], steps: GangSteps) -> None:
         for name in steps.fail:

@@ -20,6 +20,8 @@ RESERVE_SECONDS: Final = 300.0
 """Seconds in which every member must have accepted its part."""
 START_SECONDS: Final = 1800.0
 """Seconds from the opening in which every part must run."""
+BIND_SECONDS: Final = 120.0
+"""Seconds from the opening in which every part must have its nodes."""
 _LOOK_AGAIN: Final = 10.0
 _GONE: Final = MemberView(False, float("inf"))
 
@@ -45,6 +47,8 @@ class PartView:
         copies: its copies in members, of whatever generation.
         runs: its copy says that its gang runs.
         late: it cannot be held back; its copy is made when the gang opens.
+        crowded: others have taken the room in its member that was reserved for it.
+        bound: enough of its pods have a node.
 
     """
 
@@ -53,6 +57,8 @@ class PartView:
     copies: Sequence[Copy] = ()
     runs: bool = False
     late: bool = False
+    crowded: bool = False
+    bound: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class GangView:
         parts: parts that have not ended, by the name of their job.
         complete: every part that there should be is in ``parts`` or has ended.
         policy: what follows the loss of a member.
-        lost_timeout, reserve_timeout, start_timeout: in seconds.
+        lost_timeout, reserve_timeout, start_timeout, bind_timeout: in seconds.
 
     """
 
@@ -75,6 +81,7 @@ class GangView:
     lost_timeout: float = WORKER_LOST_TIMEOUT
     reserve_timeout: float = RESERVE_SECONDS
     start_timeout: float = START_SECONDS
+    bind_timeout: float = BIND_SECONDS
 
 
 @dataclass(slots=True)
@@ -168,6 +175,9 @@ class _Decision:
         held = [name for name in self.placed if self.record.is_held(name)]
         if not held:
             return None
+        crowded = [name for name in held if self.gang.parts[name].crowded]
+        if crowded:
+            return self._drop(held, f"others have taken the room: {self._where(crowded)}", only=True)
         missing = [name for name in self.placed if not self._accepted(name)]
         waiting = self.gang.parts.keys() - self.placed.keys()
         if not missing and not waiting and self.gang.complete:
@@ -187,9 +197,16 @@ class _Decision:
         waiting = [name for name in opened if not self.gang.parts[name].runs]
         if not waiting:
             return GangSteps(self.record.start())
-        left = self.record.since + self.gang.start_timeout - self.now
+        seconds = self.now - self.record.since
+        unbound = [name for name in waiting if not self.gang.parts[name].bound]
+        reachable = all(self._view(self.placed[name]).reachable for name in unbound)
+        if unbound and reachable and seconds >= self.gang.bind_timeout:
+            # The others run and wait for it: all of them start again where there is room for all.
+            return self._drop(unbound, f"no nodes within {self.gang.bind_timeout:g} s: {self._where(unbound)}")
+        left = self.gang.start_timeout - seconds
         if left > 0:
-            return GangSteps(again=min(left, self._until_lost() or left))
+            soon = self.gang.bind_timeout - seconds if unbound else left
+            return GangSteps(again=max(1.0, min(left, soon, self._until_lost() or left)))
         if not all(self._view(self.placed[name]).reachable for name in waiting):
             return GangSteps(again=self._until_lost() or _LOOK_AGAIN)
         return self._drop(waiting, f"not running within {self.gang.start_timeout:g} s: {self._where(waiting)}")

@@ -86,6 +86,21 @@ class StandIns:
         stand = self._jobs.get(uid)
         return stand is not None and any(pod.spec.node_name for here in stand.real.values() for _, pod in here.values())
 
+    def bound(self, uid: str) -> int:
+        """How many pods of the job's present dispatch have a node in its member."""
+        stand = self._jobs.get(uid)
+        if stand is None:
+            return 0
+        pods = (each for here in stand.real.values() for each in here.values())
+        return sum(bool(pod.spec.node_name) and _is_current(stand.placement, origin, pod) for origin, pod in pods)
+
+    def places(self, uid: str) -> list[tuple[str, Pod]]:
+        """Nodes that were chosen for pods of the job, with the pods, as long as no pod of it has a node."""
+        stand = self._jobs.get(uid)
+        if stand is None or self.bound(uid):
+            return []
+        return [(node, stand.made[name]) for name, node in stand.places.items() if name in stand.made]
+
     def remove(self, uid: str) -> list[Change]:
         """The job is gone; pods that members still have of it only occupy their nodes from now on."""
         stand = self._jobs.get(uid)
