@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.controllers.elastic.decide import Elastic, plan
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
 
@@ -148,7 +149,7 @@ class World:
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(1, 4)), max_size=4),
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 25)), max_size=6),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_limits_hold_nothing_swings_and_everything_comes_to_rest(
     nodes: int, jobs: list[tuple[int, int, int]], gangs: list[tuple[int, int, int]]
 ) -> None:

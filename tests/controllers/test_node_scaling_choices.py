@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_node_scaling_controller import SPOT, deployment, pod, pool
 
+from support.examples import examples
 from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from unisono.api.machine import MachineDeployment
 from unisono.api.times import rfc3339
@@ -357,7 +358,7 @@ shapes = st.tuples(st.integers(0, 1), st.integers(1, 5), st.integers(1, 8), st.i
 equal_gangs = st.tuples(st.integers(1, 4), st.integers(1, 8), st.integers(1, 6), st.integers(0, 1))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(shapes, min_size=1, max_size=3), st.lists(equal_gangs, max_size=5))
 def test_bounds_hold_nothing_flaps_all_are_served_and_everything_ends(
     kinds: list[tuple[int, int, int, int, bool]], equal: list[tuple[int, int, int, int]]

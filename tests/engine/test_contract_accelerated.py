@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine import run
@@ -81,7 +82,7 @@ def compared(config: SchedulerConfig) -> Callable[..., Decisions]:
     return both
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 100_000), configs())
 def test_short_cuts_change_no_decision(seed: int, config: SchedulerConfig) -> None:
     made = world.World(seed)

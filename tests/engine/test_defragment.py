@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from topology_world import hyper, wish
 
 from support.build import START, cluster, config, confirm, gang, group, node, pod, schedule
+from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import CHECKPOINT_TIME
 from unisono.api.base import OwnerReference
@@ -202,7 +203,7 @@ def test_the_gang_starts_and_the_moved_pods_run_again() -> None:
     assert len(life.moved) == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     held=st.lists(st.lists(st.integers(1, 4), max_size=3), min_size=2, max_size=7),
     wanted=st.lists(st.tuples(st.integers(1, 3), st.sampled_from([2, 4, 8])), min_size=1, max_size=3),

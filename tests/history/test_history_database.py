@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from support.examples import examples
 from support.histories import KIND_OF, ZERO, Story, a_job, a_pod, uid_of
 from support.pod_lives import LIVES, Life, counted, events_of
 from unisono.api.base import Object
@@ -106,7 +107,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(tmp_path: Path) -> N
 
 
 @given(lives=LIVES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
 def test_sums_of_old_records_are_those_of_their_intervals(tmp_path: Path, lives: list[Life]) -> None:
     path = tmp_path / "history.db"
     for end in ("", "-wal", "-shm"):
