@@ -59,6 +59,7 @@ def test_the_sdk_shows_the_working_directory_to_the_pods(
         assert client.wait("hello").phase == "Completed"
 
 
+@pytest.mark.more
 @pytest.mark.skipif(
     shutil.which("mpirun") is None
     or shutil.which("sshd", path="/usr/sbin:/usr/bin") is None

@@ -142,6 +142,7 @@ def test_running_processes_outlive_a_crash_and_are_found_again(start_plane: Star
     assert plane.kubectl("logs", "long-t-1").endswith("finished\n")
 
 
+@pytest.mark.more
 def test_two_jobs_with_one_fixed_port_both_run(start_plane: Start) -> None:
     port = free_port()
     server = f"import socket, time; s = socket.create_server(('0.0.0.0', {port})); print('listening', flush=True)"

@@ -61,6 +61,11 @@ def plane(start_plane: Callable[..., RunningPlane]) -> RunningPlane:
     return start_plane()
 
 
+@pytest.fixture(scope="module")
+def shared(start_shared_plane: Callable[..., RunningPlane]) -> RunningPlane:
+    return start_shared_plane()
+
+
 @pytest.fixture
 def run(project: Path, plane: RunningPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """``unisono`` on a terminal, in the project, with its virtual environment."""
@@ -146,8 +151,8 @@ def test_the_first_hour(run: Run, project: Path) -> None:
     assert "Stopped job/hanging" in "\n".join(stopped.lines())
 
 
-def test_what_is_not_on_a_terminal_is_told_instead_of_asked(project: Path, plane: RunningPlane) -> None:
-    words = ("--data-dir", str(plane.data_dir), "--name", "once", "--", "sh", "-c", "exit 0")
+def test_what_is_not_on_a_terminal_is_told_instead_of_asked(project: Path, shared: RunningPlane) -> None:
+    words = ("--data-dir", str(shared.data_dir), "--name", "again", "--", "sh", "-c", "exit 0")
     assert unisono("run", *words, cwd=project).returncode == 0
     again = unisono("run", *words, cwd=project, check=False)
     assert again.returncode == 1
@@ -155,8 +160,8 @@ def test_what_is_not_on_a_terminal_is_told_instead_of_asked(project: Path, plane
     assert unisono("run", "--replace", *words, cwd=project).returncode == 0
 
 
-def test_jobs_without_a_name_of_their_own_are_numbered(project: Path, plane: RunningPlane) -> None:
-    words = ("--data-dir", str(plane.data_dir), "--", "sh", "-c", "exit 0")
+def test_jobs_without_a_name_of_their_own_are_numbered(project: Path, shared: RunningPlane) -> None:
+    words = ("--data-dir", str(shared.data_dir), "--", "sh", "-c", "exit 0")
     told = [unisono("run", *words, cwd=project).stdout.splitlines()[-1] for _ in range(3)]
     assert [line.partition(" ")[0] for line in told] == ["job/sh", "job/sh-2", "job/sh-3"]
 
@@ -179,9 +184,9 @@ def test_down_names_the_pods_that_go_on_and_stops_jobs_where_it_is_asked_to(
     assert "running" not in told
 
 
-def test_habits_of_slurm(project: Path, plane: RunningPlane) -> None:
+def test_habits_of_slurm(project: Path, shared: RunningPlane) -> None:
     def slurm(command: str, *words: str) -> str:
-        return unisono(command, "--data-dir", str(plane.data_dir), *words, cwd=project).stdout.strip()
+        return unisono(command, "--data-dir", str(shared.data_dir), *words, cwd=project).stdout.strip()
 
     array = slurm("sbatch", "--parsable", "-a", "1-2", "-J", "sweep", "-A", "lab", "--wrap", "sleep 600")
     assert array == "sweep-1:sweep-2"

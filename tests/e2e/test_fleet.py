@@ -125,6 +125,7 @@ def test_three_queues_over_two_clusters(fleet: dict[str, RunningPlane]) -> None:
     wait_until("nothing is left", lambda: not fleet["gpu1"].objects("vcjob") and not fleet["gpu2"].objects("vcjob"))
 
 
+@pytest.mark.more
 def test_hardware_is_found_and_moved_away_from(fleet: dict[str, RunningPlane]) -> None:
     hub = fleet["hub"]
     hub.apply(gang("on-a100", "default", 4, 600, nodeSelector={"gpu": "nvidia-a100"}))
@@ -155,6 +156,7 @@ def test_a_short_job_ends_on_the_hub(fleet: dict[str, RunningPlane]) -> None:
     assert job["status"]["succeeded"] == 2
 
 
+@pytest.mark.more
 def test_a_policy_a_fleet_and_a_region_choose_the_member(fleet: dict[str, RunningPlane], tmp_path: Path) -> None:
     hub = fleet["hub"]
     for number, name in enumerate(("gpu1", "gpu2")):

@@ -14,7 +14,7 @@ import yaml
 
 from support.plane import RunningPlane, unisono, wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.kubectl, pytest.mark.xdist_group("fleet-gang")]
+pytestmark = [pytest.mark.more, pytest.mark.processes, pytest.mark.kubectl, pytest.mark.xdist_group("fleet-gang")]
 
 # Rank 0 adds up what all ranks send, and sends them the sum. On one machine the networks are joined by loopback.
 ALL_REDUCE = """

@@ -13,7 +13,7 @@ import pytest
 
 from support.plane import MANIFESTS, RunningPlane, wait_until
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
+pytestmark = [pytest.mark.more, pytest.mark.kubectl, pytest.mark.processes]
 
 NODES = """
 - {name: gpu, count: 4, capacity: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 8}}

@@ -125,6 +125,7 @@ def _checked(plane: RunningPlane, source: str, *, patient: bool = True) -> dict[
     return found if good else ({} if patient else {"notes": ["not yet"]})
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "namespace", "volume", "pods"),
     [

@@ -54,6 +54,7 @@ def test_jobs_run_as_processes_of_this_machine(start_plane: Start) -> None:
     wait_until("the pods are gone", lambda: not plane.pods())
 
 
+@pytest.mark.more
 def test_the_articles_pytorch_jobs_are_placed_scaled_and_suspended(start_plane: Start, manifests: Path) -> None:
     nodes = "- {name: gpu, count: 6, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}"
     plane = start_plane("--no-agent", nodes=nodes)

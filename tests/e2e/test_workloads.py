@@ -8,7 +8,7 @@ import pytest
 
 from support.plane import RunningPlane
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
+pytestmark = [pytest.mark.more, pytest.mark.kubectl, pytest.mark.processes]
 
 
 def test_a_service_and_a_job_outlive_a_restart(start_plane: Callable[..., RunningPlane]) -> None:
