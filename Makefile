@@ -99,13 +99,13 @@ tools: $(VENV)/.dev-ready
 	$(here)
 
 COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	--no-annotate --upgrade --quiet pyproject.toml --extra fast
+	--no-annotate --upgrade --quiet pyproject.toml --extra fast --extra postgres
 
 lock:
 	$(COMPILE) --group build -o requirements/run.lock
 	$(COMPILE) --group dev -o requirements/dev.lock
 	$(COMPILE) --group frameworks --group browser --group dev -o requirements/frameworks.lock
-	$(subst pyproject.toml --extra fast,,$(COMPILE)) --group page -o requirements/dashboard.lock
+	$(subst pyproject.toml --extra fast --extra postgres,,$(COMPILE)) --group page -o requirements/dashboard.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

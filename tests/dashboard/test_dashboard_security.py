@@ -36,7 +36,7 @@ ACTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/api/whatif", {"changes": ""}),
 )
 HISTORY = ("/api/history/report", "/api/history/jobs", "/api/history/shares")
-READS = (*VIEWS, *HISTORY, f"/api/logs?{POD}", f"/api/object?{POD}", "/api/session")
+READS = (*VIEWS, *HISTORY, "/api/configuration", f"/api/logs?{POD}", f"/api/object?{POD}", "/api/session")
 HOST = "127.0.0.1:8000"
 
 

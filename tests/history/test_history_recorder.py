@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, suppress
@@ -30,6 +29,8 @@ from unisono.history.reading import Filter, Reader
 from unisono.history.recorder import Recorder
 from unisono.history.records import Changes
 from unisono.history.report import Window
+from unisono.history.sqlite import SqliteFile
+from unisono.history.storage import NotStored
 from unisono.kube.client import Client
 
 MILLIS = round(NOW * 1000)
@@ -50,7 +51,7 @@ class AtOnce(Executor):
 @asynccontextmanager
 async def recording(backend: Backend, path: Path, clock: VirtualClock) -> AsyncIterator[None]:
     """A recorder that has taken up its work; at the end it stores what it has heard."""
-    recorder = Recorder(backend.client(), path, clock=clock, executor=AtOnce)
+    recorder = Recorder(backend.client(), SqliteFile(path), clock=clock, executor=AtOnce)
     task = asyncio.create_task(recorder.run())
     ready = asyncio.create_task(recorder.ready.wait())
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +97,7 @@ async def goes(client: Client, name: str) -> None:
 def lines(path: Path, clock: VirtualClock) -> dict[str, JobLine]:
     now = round(clock.time() * 1000)
     window = Window(MILLIS - 1000, now + 1000, now)
-    return {job.name: job for job in Reader(path).jobs(window, Filter(), [("default", JOBS.resource)]).jobs}
+    return {job.name: job for job in Reader(SqliteFile(path)).jobs(window, Filter(), [("default", JOBS.resource)]).jobs}
 
 
 async def test_a_job_is_remembered_when_it_is_gone(tmp_path: Path) -> None:
@@ -187,11 +188,11 @@ async def test_a_kind_that_is_not_served_holds_nothing_up(tmp_path: Path) -> Non
     assert set(lines(path, clock)) == {"j"}
 
 
-@pytest.mark.parametrize("trouble", [asyncio.CancelledError(), sqlite3.OperationalError("disk full")])
+@pytest.mark.parametrize("trouble", [asyncio.CancelledError(), NotStored("disk full")])
 async def test_what_was_not_stored_is_stored_later(tmp_path: Path, trouble: BaseException) -> None:
     """Also where the write was cancelled before it began."""
     async with opened(clock=Wall()) as backend:
-        recorder = Recorder(backend.client(), tmp_path / "history.db", clock=VirtualClock(NOW))
+        recorder = Recorder(backend.client(), SqliteFile(tmp_path / "history.db"), clock=VirtualClock(NOW))
         story = Story()
         story.tell(0, a_job("j"))
 

@@ -16,7 +16,8 @@ from unisono.api.training_kinds import RAY_JOBS
 from unisono.apiserver.backend import Backend
 from unisono.history.database import Database
 from unisono.history.records import Changes, Interval, JobRecord, Share
-from unisono.history.source import FileHistory
+from unisono.history.source import StoredHistory
+from unisono.history.sqlite import SqliteFile
 
 REPORT, LINES = "/unisono/v1/history/report", "/unisono/v1/history/jobs"
 GROUP = "rbac.authorization.k8s.io"
@@ -31,7 +32,7 @@ JOBS_OF = {
 
 def filled(path: Path) -> None:
     """Each job of the table ran one hour on one card."""
-    database, changes = Database(path), Changes()
+    database, changes = Database(SqliteFile(path)), Changes()
     database.open()
     for name, (namespace, resource) in JOBS_OF.items():
         changes.jobs[name] = JobRecord(
@@ -111,7 +112,7 @@ SEEN = {
 @pytest.mark.parametrize("user", SEEN)
 async def test_rows_of_each_user(tmp_path: Path, user: str) -> None:
     filled(tmp_path / "history.db")
-    source = FileHistory(tmp_path / "history.db", VirtualClock(NOW))
+    source = StoredHistory(SqliteFile(tmp_path / "history.db"), VirtualClock(NOW))
     async with opened() as backend:
         await people(backend)
         async with serving(backend.service, tmp_path, history=source) as web:
@@ -131,7 +132,7 @@ async def test_rows_of_each_user(tmp_path: Path, user: str) -> None:
 
 async def test_a_right_that_is_taken_away_is_gone_at_once(tmp_path: Path) -> None:
     filled(tmp_path / "history.db")
-    source = FileHistory(tmp_path / "history.db", VirtualClock(NOW))
+    source = StoredHistory(SqliteFile(tmp_path / "history.db"), VirtualClock(NOW))
     async with opened() as backend:
         await people(backend)
         async with serving(backend.service, tmp_path, history=source) as web:
@@ -157,7 +158,9 @@ async def test_wrong_questions(tmp_path: Path, path: str, headers: dict[str, Any
     filled(tmp_path / "history.db")
     async with (
         opened() as backend,
-        serving(backend.service, tmp_path, history=FileHistory(tmp_path / "history.db", VirtualClock(NOW))) as web,
+        serving(
+            backend.service, tmp_path, history=StoredHistory(SqliteFile(tmp_path / "history.db"), VirtualClock(NOW))
+        ) as web,
     ):
         reply = await web.get(path, headers=headers)
         assert (reply.status, message in reply.body.decode()) == (status, True), reply.body
@@ -167,7 +170,7 @@ async def test_wrong_questions(tmp_path: Path, path: str, headers: dict[str, Any
     ("keeps", "message"), [(False, "no history is kept here"), (True, "no history has been written yet")]
 )
 async def test_nothing_to_report(tmp_path: Path, keeps: bool, message: str) -> None:
-    source = FileHistory(tmp_path / "history.db") if keeps else None
+    source = StoredHistory(SqliteFile(tmp_path / "history.db")) if keeps else None
     async with opened() as backend, serving(backend.service, tmp_path, history=source) as web:
         reply = await web.get(REPORT)
         assert reply.status == 404

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,8 @@ from unisono.history.reading import Reader
 from unisono.history.records import CLUSTER, Changes, Share
 from unisono.history.report import Window
 from unisono.history.series import MOST_POINTS, line, steps
-from unisono.history.source import FileHistory
+from unisono.history.source import StoredHistory
+from unisono.history.storage import Storage
 
 GPU = "nvidia.com/gpu"
 
@@ -83,8 +83,8 @@ def test_points_are_bounded_and_end_now(window: Window, points: int, number: int
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    database = Database(tmp_path / "history.db")
+def filled(storage: Storage) -> Storage:
+    database = Database(storage)
     database.open()
     changes = Changes()
     changes.shares += [
@@ -97,11 +97,11 @@ def path(tmp_path: Path) -> Path:
     ]
     database.store(changes)
     database.close()
-    return tmp_path / "history.db"
+    return storage
 
 
-def test_what_a_file_holds_is_read_by_queue_and_resource(path: Path) -> None:
-    found = Reader(path).shares(seconds(0, 40), "", GPU, 2, capacity=True)
+def test_what_is_stored_is_read_by_queue_and_resource(filled: Storage) -> None:
+    found = Reader(filled).shares(seconds(0, 40), "", GPU, 2, capacity=True)
     assert found.times == [(ZERO + each) / 1000 for each in (20_000, 40_000)]
     by_queue = {each.queue: each for each in found.lines}
     assert set(by_queue) == {"q", "other", CLUSTER}
@@ -111,24 +111,24 @@ def test_what_a_file_holds_is_read_by_queue_and_resource(path: Path) -> None:
         [0, 9000],
     )
     assert by_queue[CLUSTER].capacity == [16_000, 16_000]
-    assert {each.resource for each in Reader(path).shares(seconds(0, 40), "q", "", 2, capacity=True).lines} == {
+    assert {each.resource for each in Reader(filled).shares(seconds(0, 40), "q", "", 2, capacity=True).lines} == {
         GPU,
         "cpu",
     }
 
 
-def test_who_may_not_list_nodes_does_not_see_how_large_the_cluster_is(path: Path) -> None:
-    found = Reader(path).shares(seconds(0, 40), "", "", 2, capacity=False)
+def test_who_may_not_list_nodes_does_not_see_how_large_the_cluster_is(filled: Storage) -> None:
+    found = Reader(filled).shares(seconds(0, 40), "", "", 2, capacity=False)
     assert CLUSTER not in {each.queue for each in found.lines}
 
 
 @pytest.mark.parametrize("points", ["0", "-1", "many", "1e3", "9" * 30, "١"])
-async def test_points_that_are_no_number_are_refused(path: Path, points: str) -> None:
+async def test_points_that_are_no_number_are_refused(filled: Storage, points: str) -> None:
     with pytest.raises(ApiError, match="points must be"):
-        await FileHistory(path).answer("shares", {"points": points}, [], capacity=True, queues=True)
+        await StoredHistory(filled).answer("shares", {"points": points}, [], capacity=True, queues=True)
 
 
-async def test_who_may_not_list_queues_sees_no_shares(path: Path) -> None:
+async def test_who_may_not_list_queues_sees_no_shares(filled: Storage) -> None:
     with pytest.raises(ApiError, match="that can list queues"):
-        await FileHistory(path).answer("shares", {}, [], capacity=True, queues=False)
-    assert b'"lines"' in (await FileHistory(path).answer("shares", {}, [], capacity=True, queues=True) or b"")
+        await StoredHistory(filled).answer("shares", {}, [], capacity=True, queues=False)
+    assert b'"lines"' in (await StoredHistory(filled).answer("shares", {}, [], capacity=True, queues=True) or b"")

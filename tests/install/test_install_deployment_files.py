@@ -92,14 +92,19 @@ def test_pods_have_no_privileges_and_are_looked_after() -> None:
 
 
 def test_every_command_line_is_one_that_the_program_accepts() -> None:
-    named = {"dashboard": True, "dashboard_names": ("d.example.com",), "dashboard_token_header": "Authorization"}
+    named = {
+        "dashboard": True,
+        "dashboard_names": ("d.example.com",),
+        "dashboard_token_header": "Authorization",
+        "history_secret": "history",
+    }
     for (kind, _), one in everything(**named).items():
         if kind != "Deployment":
             continue
         name, *arguments = one["spec"]["template"]["spec"]["containers"][0]["args"]
         found = cli.get_command(click.Context(cli), name)
         assert found is not None
-        given = [text for text in arguments if not text.startswith(("--config=", "--certificate-"))]
+        given = [text for text in arguments if not text.startswith(("--config=", "--certificate-", "--history-dsn"))]
         context = found.make_context(name, given)
         assert context.params["listen"].startswith(":")
 
@@ -126,6 +131,21 @@ def test_the_dashboard_has_an_account_without_rights_and_without_a_token() -> No
     bound = [one for (kind, _), one in made.items() if kind.endswith("RoleBinding")]
     assert bound
     assert "unisono-dashboard" not in str(bound)
+
+
+def test_only_who_writes_history_and_who_shows_it_get_the_secret() -> None:
+    made = everything(dashboard=True, history_secret="history", history_reader_secret="readers")
+    secrets = {
+        name: [each["secret"]["secretName"] for each in one["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+        for (kind, name), one in made.items()
+        if kind == "Deployment"
+    }
+    assert {name: each for name, each in secrets.items() if each} == {
+        "unisono-controllers": ["history"],
+        "unisono-dashboard": ["readers"],
+    }
+    # The password is in the Secret alone: nothing may read it but those pods, through their volumes.
+    assert not [one for (kind, _), one in made.items() if kind == "Secret"]
 
 
 def test_the_command_prints_what_is_asked_for(tmp_path: Path) -> None:
@@ -183,9 +203,11 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("simulate", [0, 100_000])
-def test_the_chart_makes_what_the_command_makes(simulate: int) -> None:
+@pytest.mark.parametrize("history", [("", ""), ("history", ""), ("history", "readers"), ("", "readers")])
+def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[str, str]) -> None:
     page = {"enabled": True, "names": ["d.example.com", "e.example.com:8443"], "tokenHeader": "Authorization"}
-    chart = rendered(monitoring={"enabled": True}, agent={"simulate": simulate}, dashboard=page)
+    kept = {"secret": history[0], "readerSecret": history[1], "days": 30}
+    chart = rendered(monitoring={"enabled": True}, agent={"simulate": simulate}, dashboard=page, history=kept)
     ours = everything(
         crds=False,
         monitoring=True,
@@ -193,6 +215,9 @@ def test_the_chart_makes_what_the_command_makes(simulate: int) -> None:
         dashboard=True,
         dashboard_names=("d.example.com", "e.example.com:8443"),
         dashboard_token_header="Authorization",
+        history_secret=history[0],
+        history_reader_secret=history[1],
+        history_days=30,
     )
     elsewhere = {("Namespace", NAMESPACE), ("Queue", "root"), ("Queue", "default")}
     assert set(chart) == set(ours) - elsewhere

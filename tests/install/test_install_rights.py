@@ -26,6 +26,9 @@ from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, RUN_KINDS
 from unisono.api.yaml import load_all
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
+from unisono.history.database import Bounds
+from unisono.history.reading import Reader
+from unisono.history.sqlite import SqliteFile
 from unisono.install.options import InstallOptions
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
 from unisono.kube.controller import Context, Informers
@@ -33,7 +36,13 @@ from unisono.kube.http import HttpClient
 from unisono.scheduler import feed
 from unisono.scheduler.settings import FixedConfig
 from unisono.standalone.component import Component, ComponentOptions, MakePart
-from unisono.standalone.component_processes import controllers_part, scheduler_part, simulated_part, webhook_part
+from unisono.standalone.component_processes import (
+    Recording,
+    controllers_part,
+    scheduler_part,
+    simulated_part,
+    webhook_part,
+)
 
 OPTIONS = InstallOptions(namespace=f"rights-test-{secrets.token_hex(3)}")
 PATIENCE = 900.0
@@ -219,7 +228,9 @@ async def started(accounts: Accounts, client: HttpClient, component: str, make: 
 WORKLOADS = (Path(__file__).parent / "workloads.yaml").read_text()
 
 
-async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_needed(admin: HttpClient) -> None:
+async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_needed(
+    admin: HttpClient, tmp_path: Path
+) -> None:
     name = OPTIONS.namespace
     await ensure(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     specs = parse_specs([{"name": name, "count": 4, "capacity": {"cpu": 8, "memory": "64Gi"}}])
@@ -229,10 +240,11 @@ async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_nee
     there = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": next(iter(specs[0].node_names()))}}
     assert (await send(admin, "POST", kinds.NODES.path(None), there))[0] == 201
     names = ("volcano", "unisono")
+    history = SqliteFile(tmp_path / "history.db")
     parts = {
         "agent": simulated_part(specs, 300.0),
         "scheduler": scheduler_part(EVICTING, names, "default", heartbeat_lease=f"{name}/unisono-scheduler-cycles"),
-        "controllers": controllers_part(names, "default"),
+        "controllers": controllers_part(names, "default", history=Recording(history, Bounds())),
         "webhook": webhook_part("127.0.0.1:0", name, "unisono"),
     }
     accounts = Accounts(admin, name)
@@ -265,6 +277,8 @@ async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_nee
         idle = {part: sorted(map(str, granted(part) - one.used)) for part, one in running.items()}
         unexplained = {part: [text for text in found if not reason(part, text)] for part, found in idle.items()}
         assert not any(unexplained.values()), f"rights that nothing needs: {unexplained}"
+        written = {resource for namespace, resource in Reader(history).places() if namespace == name}
+        assert {"jobs.batch.volcano.sh", "jobflows.flow.volcano.sh", "rayjobs.ray.io"} <= written
     except TimeoutError:
         states = {path: (await send(admin, "GET", path))[1].get("status") for path in expected}
         refusals = {part: one.refusals for part, one in running.items()}

@@ -110,6 +110,16 @@ def _run(name: str, chosen: _Chosen, part: MakePart) -> None:
     loop.run(until_signal(Component(name, config, part, ComponentOptions(listen=chosen.listen.strip(), lease=lease))))
 
 
+def history_option(whose: str) -> Callable[[Command], Command]:
+    """``--history-dsn-file``; ``whose`` is what is done with the database, after "A database of PostgreSQL"."""
+    return click.option(
+        "--history-dsn-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar="UNISONO_HISTORY_DSN_FILE",
+        help=f"File with the connection string of a database of PostgreSQL{whose}.",
+    )
+
+
 def scheduling_options(function: Command) -> Command:
     """``--scheduler-name`` and ``--default-queue``."""
 

@@ -57,6 +57,7 @@ class Activation:
     Args:
         data: of the control plane.
         log: where the process writes; None for standard error.
+        scheduler: file of the scheduler's configuration; None for the default.
         clock: of this process.
 
     Attributes:
@@ -64,8 +65,10 @@ class Activation:
 
     """
 
-    def __init__(self, data: DataDir, log: Path | None, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._data, self._log, self._clock = data, log, clock
+    def __init__(
+        self, data: DataDir, log: Path | None, *, scheduler: Path | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._data, self._log, self._scheduler, self._clock = data, log, scheduler, clock
         self._socket: socket.socket | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -122,6 +125,7 @@ class Activation:
                 [
                     sys.executable, "-m", "unisono.dashboard.process", str(listening.fileno()),
                     str(self._data.kubeconfig), str(codes_of(self._data)),
+                    *([str(self._scheduler.absolute())] if self._scheduler is not None else []),
                 ],
                 stdin=subprocess.PIPE,  # its end tells the process that this one is gone
                 stdout=output,

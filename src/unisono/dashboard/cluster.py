@@ -7,8 +7,11 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.server import DashboardServer
 from unisono.errors import ConfigError
+from unisono.history.storage import Storage
+from unisono.install.options import NAMESPACE
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.reflector import ReflectorStatistics
 
@@ -53,6 +56,8 @@ class DashboardPart:
         names: under which browsers reach it.
         secure: browsers reach it over HTTPS.
         token_header: in which an authenticating proxy sends tokens; empty for none.
+        namespace: of the installation, with the scheduler's configuration.
+        history: a database with the cluster's history; None for none.
 
     Attributes:
         ready: it listens.
@@ -61,10 +66,27 @@ class DashboardPart:
     """
 
     def __init__(
-        self, config: ClusterConfig, serve: str, names: Collection[str], *, secure: bool, token_header: str
+        self,
+        config: ClusterConfig,
+        serve: str,
+        names: Collection[str],
+        *,
+        secure: bool,
+        token_header: str,
+        namespace: str = NAMESPACE,
+        history: Storage | None = None,
     ) -> None:
         host, port = address(serve)
-        self._server = DashboardServer(config, host, port, names=names, secure=secure, token_header=token_header)
+        self._server = DashboardServer(
+            config,
+            host,
+            port,
+            names=names,
+            secure=secure,
+            token_header=token_header,
+            places=ConfigurationPlaces(namespace),
+            history=history,
+        )
         self.ready = asyncio.Event()
         self.url = ""
 

@@ -9,6 +9,7 @@ import socket
 import sys
 from pathlib import Path
 
+from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.server import DashboardServer
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.kubeconfig import load
@@ -19,14 +20,14 @@ _IDLE_SECONDS = 1800.0
 _LOOK_SECONDS = 30.0
 
 
-async def serve(bound: socket.socket, kubeconfig: Path, codes: Path) -> None:
+async def serve(bound: socket.socket, kubeconfig: Path, codes: Path, scheduler: Path | None) -> None:
     """Serve until a signal, the end of the process that started this one, or a long time without a viewer."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stopped.set)
     loop.add_reader(0, stopped.set)  # nothing is ever written there: it is readable when it was closed
-    server = DashboardServer(load(kubeconfig), bound=bound, codes=codes)
+    server = DashboardServer(load(kubeconfig), bound=bound, codes=codes, places=ConfigurationPlaces(file=scheduler))
     await server.start()
     try:
         while not stopped.is_set():
@@ -42,11 +43,15 @@ async def serve(bound: socket.socket, kubeconfig: Path, codes: Path) -> None:
 
 
 def main(words: list[str]) -> None:
-    """``FD KUBECONFIG CODES``."""
-    number, kubeconfig, codes = words
+    """``FD KUBECONFIG CODES [CONFIGURATION]``."""
+    number, kubeconfig, codes, *scheduler = words
     os.set_inheritable(int(number), False)
     configure_logs(None)
-    asyncio.run(serve(socket.socket(fileno=int(number)), Path(kubeconfig), Path(codes)))
+    asyncio.run(
+        serve(
+            socket.socket(fileno=int(number)), Path(kubeconfig), Path(codes), Path(scheduler[0]) if scheduler else None
+        )
+    )
 
 
 if __name__ == "__main__":

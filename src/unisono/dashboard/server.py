@@ -12,10 +12,14 @@ from unisono.dashboard.http.app import Dashboard
 from unisono.dashboard.http.files import BUILT, read_files
 from unisono.dashboard.http.guard import hosts_of
 from unisono.dashboard.http.sessions import Sessions
+from unisono.dashboard.live.configuration import ConfigurationPlaces
+from unisono.dashboard.live.past import Past
 from unisono.errors import ConfigError, system_reason
+from unisono.history.source import StoredHistory
 from unisono.kube.listening import AppListener
 
 if TYPE_CHECKING:
+    from unisono.history.storage import Storage
     from unisono.kube.kubeconfig import ClusterConfig
 
 # Requests are streams that end with the server.
@@ -35,6 +39,8 @@ class DashboardServer:
         bound: a socket to listen on, and not host and port.
         codes: folder of one-time codes that others than this process have made (`unisono.dashboard.http.codes`).
         token_header: in which an authenticating proxy sends the user's token; empty for none.
+        places: where the scheduler's configuration is looked for.
+        history: a database with the history that the API server does not keep; None for none.
 
     Attributes:
         url: of the page.
@@ -54,13 +60,16 @@ class DashboardServer:
         bound: socket | None = None,
         codes: Path | None = None,
         token_header: str = "",
+        places: ConfigurationPlaces | None = None,
+        history: Storage | None = None,
     ) -> None:
+        self._past = None if history is None else Past(StoredHistory(history))
         self._bound, self._token_header = bound, token_header
         self._page = page
         self._config, self._host, self._port = config, host, port
         self._names, self._secure = names, secure
         self._listener: AppListener | None = None
-        self.sessions = Sessions(config, codes=codes)
+        self.sessions = Sessions(config, codes=codes, places=places)
         self.url = ""
 
     async def start(self) -> None:
@@ -78,6 +87,7 @@ class DashboardServer:
             server=self._config.server,
             secure=self._secure,
             token_header=self._token_header,
+            past=self._past,
         )
         dashboard.cookie = f"unisono-{secrets.token_hex(4)}"
         try:

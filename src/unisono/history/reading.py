@@ -1,15 +1,12 @@
-"""Reports from the file, by connections of their own that cannot write; the caller says whose rows are shown."""
+"""Reports, by connections of their own that cannot write; the caller says whose rows are shown."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import sqlite3
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
-from urllib.parse import quote
 
 from unisono.errors import NotFound
 from unisono.history import schema
@@ -18,14 +15,13 @@ from unisono.history.hours import HOUR
 from unisono.history.records import CLUSTER, Hour, Interval, JobRecord
 from unisono.history.report import MOST_ROWS, Counting, Window, accounts
 from unisono.history.series import Series, series, steps
+from unisono.history.storage import Connection, NotStored, Storage
 
 Place = tuple[str, str]
 """A namespace, and the resource of a kind of job (``plural.group``): rights are asked for by it."""
 
-# Rows of places that the viewer may not see are left out by SQLite, beside the interpreter: they cost others nothing.
-_SHOWN = "IN (SELECT value FROM json_each(:places))"
-_JOB_SHOWN = f"j.namespace || '/' || j.resource {_SHOWN}"
-_JOBS = ", ".join(f"j.{name}" for name in schema.JOB_FIELDS)
+# Jobs whose pods are read at a time.
+_CHUNK = 500
 _THERE = 'i.start < :end AND (i."end" = 0 OR i."end" > :start)'
 # Ended jobs whose last pod went later have intervals beyond their own end.
 _JOB_THERE = "j.created < :end AND (j.ended = 0 OR j.ended >= :start)"
@@ -35,7 +31,7 @@ _SHARES = (
     "SELECT s.* FROM samples s LEFT JOIN begun b ON b.queue = s.queue AND b.resource = s.resource "
     "WHERE s.at < :end AND s.at >= coalesce(b.at, :start)"
 )
-_INTERVALS = f"SELECT {schema.INTERVAL_COLUMNS}, {_JOBS} FROM intervals i JOIN jobs j ON j.uid = i.job"  # noqa: S608  # nosec B608 # names
+_INTERVALS = f"SELECT {schema.INTERVAL_COLUMNS}, {schema.JOB_COLUMNS} FROM intervals i JOIN jobs j ON j.uid = i.job"  # noqa: S608  # nosec B608 # names
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +53,16 @@ class Filter:
 
 
 class Reader:
-    """Reads the file at ``path``; each call opens it for itself, so that calls may be in any thread."""
+    """Reads a storage; each call connects for itself, so that calls may be in any thread."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        # Rows of places that the viewer may not see are left out there: they cost others nothing.
+        self._jobs_of = (
+            f"SELECT {schema.JOB_COLUMNS} FROM jobs j WHERE j.namespace || '/' || j.resource {storage.in_texts}"  # noqa: S608  # nosec B608 # names
+        )
+        self._intervals_of = f"{_INTERVALS} WHERE j.namespace || '/' || j.resource {storage.in_texts}"
+        self._hours_of = f"SELECT * FROM hours WHERE namespace || '/' || resource {storage.in_texts}"  # noqa: S608  # nosec B608 # names
 
     def places(self) -> list[Place]:
         """Where there is anything: namespaces, with the kinds of jobs in each.
@@ -70,9 +72,8 @@ class Reader:
 
         """
         with self._open() as connection:
-            return connection.execute(
-                "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
-            ).fetchall()
+            told = "SELECT DISTINCT namespace, resource FROM jobs UNION SELECT DISTINCT namespace, resource FROM hours"
+            return [(str(namespace), str(resource)) for namespace, resource in connection.rows(told)]
 
     def report(self, window: Window, by: By, wanted: Filter, shown: Collection[Place], *, capacity: bool) -> Report:
         """A report.
@@ -92,27 +93,25 @@ class Reader:
         counting = Counting(window, by)
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
         with self._open() as connection:
-            for row in connection.execute(f"{_INTERVALS} WHERE {_JOB_SHOWN} AND {_THERE}", times):
+            for row in connection.rows(f"{self._intervals_of} AND {_THERE}", times):
                 job = schema.job_of(row[14:])
                 if _fits(wanted, shown, job, row[5]):
                     counting.interval(schema.interval_of(row[:14]), job)
             moved = "(ended BETWEEN :start AND :end OR started BETWEEN :start AND :end)"
-            jobs = f"SELECT {_JOBS} FROM jobs j WHERE {_JOB_SHOWN} AND {moved}"  # noqa: S608  # nosec B608 # names
-            for row in connection.execute(jobs, times):
+            for row in connection.rows(f"{self._jobs_of} AND {moved}", times):
                 job = schema.job_of(row)
                 if _fits(wanted, shown, job, job.queue):
                     counting.job(job)
             if not wanted.name:
-                of_places = f"namespace || '/' || resource {_SHOWN}"
-                hours = f"SELECT * FROM hours WHERE hour > :start - :hour AND hour < :end AND {of_places}"  # noqa: S608  # nosec B608 # names
-                for *key, amount in connection.execute(hours, {**times, "hour": HOUR}):
+                hours = f"{self._hours_of} AND hour > :begin AND hour < :end"
+                for *key, amount in connection.rows(hours, {**times, "begin": window.start - HOUR}):
                     hour = Hour(*key)
                     place = hour.namespace, hour.resource
                     if place in shown and _matches(wanted, hour.namespace, hour.queue, hour.user):
                         counting.hour(hour, amount)
             if capacity:
                 samples = "SELECT * FROM samples WHERE queue = ? AND at < ? ORDER BY resource, at"
-                rows = map(schema.share_of, connection.execute(samples, (CLUSTER, window.end)))
+                rows = map(schema.share_of, connection.rows(samples, (CLUSTER, window.end)))
                 for _, shares in groupby(rows, key=lambda share: share.resource):
                     counting.capacity(list(shares))
             return counting.report(self._since(connection))
@@ -145,7 +144,7 @@ class Reader:
             "cluster": CLUSTER,
         }
         with self._open() as connection:
-            rows = map(schema.share_of, connection.execute(query, times))
+            rows = map(schema.share_of, connection.rows(query, times))
             groups = (list(each) for _, each in groupby(rows, key=lambda share: (share.queue, share.resource)))
             shown = (each for each in groups if capacity or each[0].queue != CLUSTER)
             wanted = (each for each in shown if resource in ("", each[0].resource))
@@ -162,8 +161,7 @@ class Reader:
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
         found: list[JobRecord] = []
         with self._open() as connection:
-            newest = f"SELECT {_JOBS} FROM jobs j WHERE {_JOB_SHOWN} AND {_JOB_THERE} ORDER BY created DESC, uid"  # noqa: S608  # nosec B608 # names
-            for row in connection.execute(newest, times):
+            for row in connection.rows(f"{self._jobs_of} AND {_JOB_THERE} ORDER BY created DESC, uid", times):
                 job = schema.job_of(row)
                 if not _fits(wanted, shown, job, job.queue):
                     continue
@@ -172,33 +170,40 @@ class Reader:
                 found.append(job)
             return accounts(window, self._with_intervals(connection, found))
 
-    @staticmethod
     def _with_intervals(
-        connection: sqlite3.Connection, jobs: list[JobRecord]
+        self, connection: Connection, jobs: list[JobRecord]
     ) -> Iterator[tuple[JobRecord, list[Interval]]]:
-        mine = f"SELECT {schema.INTERVAL_COLUMNS} FROM intervals i WHERE job = ?"  # noqa: S608  # nosec B608 # names
-        for job in reversed(jobs):
-            yield job, [schema.interval_of(row) for row in connection.execute(mine, (job.uid,))]
+        """Jobs, the oldest first, with their pods."""
+        mine = f"SELECT {schema.INTERVAL_COLUMNS} FROM intervals i WHERE i.job {self._storage.in_texts}"  # noqa: S608  # nosec B608 # names
+        for at in range(len(jobs), 0, -_CHUNK):
+            chunk = jobs[max(0, at - _CHUNK) : at][::-1]
+            of: dict[str, list[Interval]] = {job.uid: [] for job in chunk}
+            for row in connection.rows(mine, {"places": json.dumps(list(of))}):
+                interval = schema.interval_of(row)
+                of[interval.job].append(interval)
+            yield from ((job, of[job.uid]) for job in chunk)
 
     @staticmethod
-    def _since(connection: sqlite3.Connection) -> int:
-        query = "SELECT min(x) FROM (SELECT min(hour) AS x FROM hours UNION ALL SELECT min(created) FROM jobs)"
-        (found,) = connection.execute(query).fetchone()
-        return found or 0
+    def _since(connection: Connection) -> int:
+        query = "SELECT min(x) FROM (SELECT min(hour) AS x FROM hours UNION ALL SELECT min(created) FROM jobs) AS t"
+        found = connection.one(query)
+        return int(found[0] or 0) if found else 0
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """One state of the file, whatever is written meanwhile."""
+    def _open(self) -> Iterator[Connection]:
+        """One state of the history, whatever is written meanwhile."""
         try:
-            connection = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None)
-        except sqlite3.OperationalError:
+            connection = self._storage.reader()
+        except self._storage.failures as error:
+            if self._storage.shared:
+                raise NotStored(f"{error}".strip()) from error
             raise _nothing() from None
         try:
-            connection.execute("BEGIN")
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version != schema.VERSION:
+            if connection.version() != len(schema.MIGRATIONS):
                 raise _nothing()
             yield connection
+        except self._storage.failures as error:
+            raise NotStored(f"{error}".strip()) from error
         finally:
             connection.close()
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 
 from unisono.api.base import Object
@@ -17,6 +15,7 @@ from unisono.errors import ApiError
 from unisono.history.database import Bounds, Database
 from unisono.history.ledger import KINDS, SHARED_KINDS, Ledger
 from unisono.history.records import Changes, Memory
+from unisono.history.storage import HistoryError, NotStored, Storage
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.reflector import Reflector
@@ -33,6 +32,8 @@ _COMPACT_SECONDS = 3600.0
 _ABSENT_SECONDS = 60.0
 # A watch from too long ago is refused sooner than this.
 _REFUSED_SECONDS = 10.0
+# Records that wait in memory for a storage that fails.
+_MOST_WAITING = 300_000
 # The namespace whose UID tells clusters apart.
 _IDENTITY = "kube-system"
 
@@ -43,21 +44,21 @@ def one_thread() -> Executor:
 
 
 class Recorder:
-    """Keeps the history of one cluster in one file.
+    """Keeps the history of one cluster in one storage.
 
     Args:
         client: reads jobs, what is between them and their pods, PodGroups, pods, queues and nodes.
-        path: the file.
+        storage: where.
         bounds: how much is kept.
         clock: the time.
-        executor: makes what runs SQLite's calls, one at a time.
+        executor: makes what runs the storage's calls, one at a time.
 
     """
 
     def __init__(
         self,
         client: Client,
-        path: Path,
+        storage: Storage,
         *,
         bounds: Bounds | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -65,7 +66,7 @@ class Recorder:
     ) -> None:
         self._client, self._clock, self._bounds = client, clock, bounds or Bounds()
         self._executor = executor
-        self._database = Database(path)
+        self._database = Database(storage)
         self._waiting: Changes | None = None
         self._told = ""
         self.ready = asyncio.Event()
@@ -74,7 +75,7 @@ class Recorder:
         """Record until cancelled; then store what is left.
 
         Raises:
-            HistoryError: the file cannot be used.
+            HistoryError: the storage cannot be used, or another process has taken it over.
             ApiError: the server cannot be asked which cluster it is.
 
         """
@@ -91,8 +92,8 @@ class Recorder:
             return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
         memory = await within(self._database.open)
-        if self._database.damaged_now:
-            _log.error("history.damaged", kept=str(self._database.damaged))
+        if self._database.damaged:
+            _log.error("history.damaged", kept=self._database.damaged)
         if not await self._continues(memory, within):
             _log.info("history.listed_again")
             memory.versions = {}
@@ -108,7 +109,7 @@ class Recorder:
             finally:
                 for task in tasks:
                     task.cancel()
-                with contextlib.suppress(sqlite3.Error):
+                with contextlib.suppress(NotStored, HistoryError):
                     await within(self._database.store, self._due(ledger))
 
     async def _keep(self, ledger: Ledger, reflectors: Sequence[Reflector[Any]], within: Any) -> None:
@@ -137,8 +138,13 @@ class Recorder:
             return
         try:
             await within(self._database.store, changes)
-        except sqlite3.Error as error:
+        except NotStored as error:
             self._tell(f"{error}")
+            if changes.number > _MOST_WAITING:
+                raise HistoryError(
+                    f"{self._database.storage.name} has not stored anything for long: what happened since then is "
+                    "asked of the API server again"
+                ) from error
             return
         self._waiting = None
         self._tell("")
@@ -151,7 +157,7 @@ class Recorder:
     async def _compact(self, within: Any) -> None:
         try:
             await within(self._database.compact, self._now(), self._bounds)
-        except sqlite3.Error as error:
+        except NotStored as error:
             _log.warning("history.not_compacted", error=str(error))
 
     async def _continues(self, memory: Memory, within: Any) -> bool:

@@ -237,9 +237,14 @@ class Changes(msgspec.Struct):
         )
 
     @property
+    def number(self) -> int:
+        """Of records."""
+        return len(self.links) + len(self.jobs) + len(self.intervals) + len(self.shares)
+
+    @property
     def empty(self) -> bool:
         """Nothing but how far the server was followed."""
-        return not (self.links or self.jobs or self.intervals or self.shares)
+        return not self.number
 
 
 class Memory(msgspec.Struct):

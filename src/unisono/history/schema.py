@@ -1,75 +1,86 @@
-"""Tables of the history's file, and records as their rows."""
+"""Tables of the history, and records as their rows."""
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from unisono.history.records import Interval, JobRecord, Link, Share
 
-VERSION: Final = 1
-"""Of the tables; a file of a later version is left alone."""
+if TYPE_CHECKING:
+    from unisono.history.storage import Connection
 
 _TABLES = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    "CREATE TABLE versions (resource TEXT PRIMARY KEY, version TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT)",
+    "CREATE TABLE versions (resource TEXT PRIMARY KEY, version TEXT NOT NULL)",
     """CREATE TABLE links (uid TEXT PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    parent TEXT NOT NULL, queue TEXT NOT NULL, gone INTEGER NOT NULL) WITHOUT ROWID""",
+    parent TEXT NOT NULL, queue TEXT NOT NULL, gone BIGINT NOT NULL)""",
     """CREATE TABLE jobs (uid TEXT PRIMARY KEY, api_version TEXT NOT NULL, kind TEXT NOT NULL, resource TEXT NOT NULL,
-    namespace TEXT NOT NULL, name TEXT NOT NULL, queue TEXT NOT NULL, user TEXT NOT NULL, created INTEGER NOT NULL,
-    started INTEGER NOT NULL, ended INTEGER NOT NULL, outcome TEXT NOT NULL, message TEXT NOT NULL, exit_code INTEGER,
-    gpus INTEGER NOT NULL, cpus INTEGER NOT NULL, pods INTEGER NOT NULL, live INTEGER NOT NULL, seen INTEGER NOT NULL)
-    WITHOUT ROWID""",
+    namespace TEXT NOT NULL, name TEXT NOT NULL, queue TEXT NOT NULL, "user" TEXT NOT NULL, created BIGINT NOT NULL,
+    started BIGINT NOT NULL, ended BIGINT NOT NULL, outcome TEXT NOT NULL, message TEXT NOT NULL, exit_code BIGINT,
+    gpus BIGINT NOT NULL, cpus BIGINT NOT NULL, pods BIGINT NOT NULL, live BOOLEAN NOT NULL, seen BOOLEAN NOT NULL)""",
     "CREATE INDEX jobs_live ON jobs (uid) WHERE live",
     "CREATE INDEX jobs_ended ON jobs (ended)",
-    """CREATE TABLE intervals (pod TEXT NOT NULL, start INTEGER NOT NULL, job TEXT NOT NULL, name TEXT NOT NULL,
-    node TEXT NOT NULL, queue TEXT NOT NULL, resources TEXT NOT NULL, "end" INTEGER NOT NULL, outcome TEXT NOT NULL,
-    exit_code INTEGER, restarts INTEGER NOT NULL, present INTEGER NOT NULL, parent TEXT NOT NULL,
-    "group" TEXT NOT NULL, PRIMARY KEY (pod, start)) WITHOUT ROWID""",
+    """CREATE TABLE intervals (pod TEXT NOT NULL, start BIGINT NOT NULL, job TEXT NOT NULL, name TEXT NOT NULL,
+    node TEXT NOT NULL, queue TEXT NOT NULL, resources TEXT NOT NULL, "end" BIGINT NOT NULL, outcome TEXT NOT NULL,
+    exit_code BIGINT, restarts BIGINT NOT NULL, present BOOLEAN NOT NULL, parent TEXT NOT NULL,
+    "group" TEXT NOT NULL, PRIMARY KEY (pod, start))""",
     "CREATE INDEX intervals_present ON intervals (pod) WHERE present",
     'CREATE INDEX intervals_end ON intervals ("end")',
     "CREATE INDEX intervals_job ON intervals (job)",
-    """CREATE TABLE samples (queue TEXT NOT NULL, resource TEXT NOT NULL, at INTEGER NOT NULL, used INTEGER NOT NULL,
-    deserved INTEGER NOT NULL, capability INTEGER NOT NULL, capacity INTEGER NOT NULL,
-    PRIMARY KEY (queue, resource, at)) WITHOUT ROWID""",
-    """CREATE TABLE hours (hour INTEGER NOT NULL, queue TEXT NOT NULL, namespace TEXT NOT NULL, resource TEXT NOT NULL,
-    user TEXT NOT NULL, measure TEXT NOT NULL, amount REAL NOT NULL,
-    PRIMARY KEY (hour, queue, namespace, resource, user, measure)) WITHOUT ROWID""",
+    """CREATE TABLE samples (queue TEXT NOT NULL, resource TEXT NOT NULL, at BIGINT NOT NULL, used BIGINT NOT NULL,
+    deserved BIGINT NOT NULL, capability BIGINT NOT NULL, capacity BIGINT NOT NULL,
+    PRIMARY KEY (queue, resource, at))""",
+    """CREATE TABLE hours (hour BIGINT NOT NULL, queue TEXT NOT NULL, namespace TEXT NOT NULL, resource TEXT NOT NULL,
+    "user" TEXT NOT NULL, measure TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (hour, queue, namespace, resource, "user", measure))""",
 )
+MIGRATIONS: Sequence[Sequence[str]] = (_TABLES,)
+"""What makes each version of the tables of the one before; the first of nothing."""
 
-PUT_META: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-PUT_VERSION: Final = "INSERT OR REPLACE INTO versions VALUES (?, ?)"
-PUT_LINK: Final = "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+def _put(table: str, *columns: str, keys: int = 1) -> str:
+    """A statement that adds a row, or takes the place of the one with its key, which the first columns are."""
+    news = ", ".join(f'"{name}" = excluded."{name}"' for name in columns[keys:])
+    key = ", ".join(f'"{name}"' for name in columns[:keys])
+    return f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))}) ON CONFLICT ({key}) DO UPDATE SET {news}"  # noqa: S608  # nosec B608 # names of this module
+
+
 JOB_FIELDS: Final = [field.name for field in msgspec.structs.fields(JobRecord)]
 """Columns of ``jobs``, in their order."""
-_JOB_NEWS = ", ".join(f"{name} = excluded.{name}" for name in JOB_FIELDS[1:])
+_INTERVAL_FIELDS: Final = [field.name for field in msgspec.structs.fields(Interval)]
+PUT_META: Final = _put("meta", "key", "value")
+PUT_VERSION: Final = _put("versions", "resource", "version")
+PUT_LINK: Final = _put("links", *(field.name for field in msgspec.structs.fields(Link)))
 # A record that a pod alone told of takes no place of one that was seen.
-PUT_JOB: Final = (
-    f"INSERT INTO jobs VALUES ({', '.join('?' * len(JOB_FIELDS))}) "  # noqa: S608  # nosec B608 # names of fields
-    f"ON CONFLICT (uid) DO UPDATE SET {_JOB_NEWS} WHERE excluded.seen OR NOT jobs.seen"
-)
-PUT_INTERVAL: Final = "INSERT OR REPLACE INTO intervals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-PUT_SHARE: Final = "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?)"
+PUT_JOB: Final = f"{_put('jobs', *JOB_FIELDS)} WHERE excluded.seen OR NOT jobs.seen"
+PUT_INTERVAL: Final = _put("intervals", *_INTERVAL_FIELDS, keys=2)
+PUT_SHARE: Final = _put("samples", "queue", "resource", "at", "used", "deserved", "capability", "capacity", keys=3)
 ADD_HOUR: Final = (
-    "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"
+    "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?) "
+    'ON CONFLICT (hour, queue, namespace, resource, "user", measure) '
+    "DO UPDATE SET amount = hours.amount + excluded.amount"
 )
-INTERVAL_COLUMNS: Final = (
-    'i.pod, i.start, i.job, i.name, i.node, i.queue, i.resources, i."end", i.outcome, i.exit_code, i.restarts, '
-    'i.present, i.parent, i."group"'
-)
+JOB_COLUMNS: Final = ", ".join(f'j."{name}"' for name in JOB_FIELDS)
+INTERVAL_COLUMNS: Final = ", ".join(f'i."{name}"' for name in _INTERVAL_FIELDS)
 
 
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables, in one transaction."""
-    # Pages that compaction empties go back to the disk.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
+def migrate(connection: Connection, version: int, table_end: str) -> None:
+    """Bring tables of a version up to the present one, all steps or none.
+
+    Args:
+        connection: writes.
+        version: of the tables that are there; 0 for none.
+        table_end: behind the columns of a table.
+
+    """
+    with connection.transaction():
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(f"{statement}{table_end if statement.startswith('CREATE TABLE') else ''}")
+        connection.set_version(len(MIGRATIONS))
 
 
 def job_row(job: JobRecord) -> tuple[Any, ...]:
@@ -78,8 +89,14 @@ def job_row(job: JobRecord) -> tuple[Any, ...]:
 
 
 def _fitted(value: Any) -> Any:
-    """Numbers as SQLite takes them: the sums of what many pods ask for may be larger, and say so no less."""
-    return min(value, _LARGEST) if isinstance(value, int) else value
+    """Values as databases take them: no text with NUL, and no number of more than 64 bits.
+
+    Sums of what many pods ask for may be larger, and say so no less.
+    """
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    # A truth value stays one: to PostgreSQL it is no number.
+    return min(value, _LARGEST) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def job_of(row: tuple[Any, ...]) -> JobRecord:
@@ -91,7 +108,7 @@ def interval_row(interval: Interval) -> tuple[Any, ...]:
     """For ``PUT_INTERVAL``."""
     row = list(msgspec.structs.astuple(interval))
     row[6] = msgspec.json.encode(interval.resources).decode()
-    return tuple(row)
+    return tuple(map(_fitted, row))
 
 
 def interval_of(row: tuple[Any, ...]) -> Interval:
@@ -100,6 +117,11 @@ def interval_of(row: tuple[Any, ...]) -> Interval:
     values[6] = _resources.decode(values[6])
     values[11] = bool(values[11])
     return Interval(*values)
+
+
+def link_row(link: Link) -> tuple[Any, ...]:
+    """For ``PUT_LINK``."""
+    return tuple(map(_fitted, msgspec.structs.astuple(link)))
 
 
 def link_of(row: tuple[Any, ...]) -> Link:

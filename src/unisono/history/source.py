@@ -1,11 +1,9 @@
-"""Answers about the history for the API server, which says whose rows a user may see."""
+"""Answers about the history for servers, which say whose rows a user may see."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +12,7 @@ from unisono.errors import ApiError, Unavailable
 from unisono.history.answers import BY
 from unisono.history.reading import Filter, Place, Reader
 from unisono.history.report import Window
+from unisono.history.storage import NotStored, Storage
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 T = TypeVar("T")
@@ -21,11 +20,11 @@ T = TypeVar("T")
 _WEEK_SECONDS = 7 * 86400.0
 
 
-class FileHistory:
-    """Reads the file that a recorder writes, one question at a time and beside the event loop."""
+class StoredHistory:
+    """Reads what a recorder writes, one question at a time and beside the event loop."""
 
-    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._reader, self._clock = Reader(path), clock
+    def __init__(self, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._reader, self._clock = Reader(storage), clock
         self._turn = asyncio.Lock()
 
     async def places(self) -> Sequence[Place]:
@@ -80,7 +79,7 @@ class FileHistory:
         async with self._turn:
             try:
                 return await asyncio.to_thread(question)
-            except sqlite3.Error as error:
+            except NotStored as error:
                 raise Unavailable(f"the history cannot be read now ({error}): try again") from error
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.install.options import InstallOptions, labels, selector
-from unisono.install.workloads import HARDENED, POD_SECURITY, probe
+from unisono.install.workloads import (
+    HARDENED,
+    HISTORY_FILE,
+    HISTORY_MOUNT,
+    POD_SECURITY,
+    history_volume,
+    probe,
+)
 
 NAME = "unisono-dashboard"
 COMPONENT = "dashboard"
@@ -41,9 +48,11 @@ def arguments(options: InstallOptions) -> list[str]:
         f"--listen=:{STATUS_PORT}",
         f"--serve=:{PAGE_PORT}",
         f"--certificate-authority={_TRUST}/ca.crt",
+        f"--system-namespace={options.namespace}",
         *(f"--name={name}" for name in options.dashboard_names),
         *(["--behind-https"] if options.dashboard_names else []),
         *([f"--token-header={options.dashboard_token_header}"] if options.dashboard_token_header else []),
+        *([f"--history-dsn-file={HISTORY_FILE}"] if options.history_readers else []),
     ]
 
 
@@ -78,11 +87,13 @@ def _pod(options: InstallOptions) -> dict[str, Any]:
                 "volumeMounts": [
                     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  # nosec B108 # the pod's own volume
                     {"name": "trust", "mountPath": _TRUST, "readOnly": True},
+                    *([HISTORY_MOUNT] if options.history_readers else []),
                 ],
             }
         ],
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             {"name": "trust", "configMap": {"name": _AUTHORITY, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            *([history_volume(options.history_readers)] if options.history_readers else []),
         ],
     }

@@ -28,6 +28,9 @@ class InstallOptions:
         dashboard: include the dashboard, which has no rights.
         dashboard_names: under which browsers reach it over HTTPS, through an Ingress or a Gateway.
         dashboard_token_header: in which an authenticating proxy sends tokens; empty for none.
+        history_secret: Secret in the namespace whose key ``dsn`` names the database of the history; empty for none.
+        history_reader_secret: the same for who only reads it; empty where that is the same one.
+        history_days: jobs that ended are kept there one by one for so long.
 
     """
 
@@ -44,6 +47,14 @@ class InstallOptions:
     dashboard: bool = False
     dashboard_names: tuple[str, ...] = ()
     dashboard_token_header: str = ""
+    history_secret: str = ""
+    history_reader_secret: str = ""
+    history_days: int = 90
+
+    @property
+    def history_readers(self) -> str:
+        """The Secret for who only reads the history."""
+        return self.history_reader_secret or self.history_secret
 
 
 def labels(component: str) -> dict[str, str]:

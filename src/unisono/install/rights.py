@@ -109,7 +109,11 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
     # A pod group takes over annotations of what owns its pods.
-    *_on("get", DAEMON_SETS, BATCH_JOBS),
+    *_on("get", DAEMON_SETS),
+    # Whose pods they are is written down in the history.
+    *_on("get list watch", BATCH_JOBS),
+    # Its UID tells clusters apart.
+    *_on("get", k.NAMESPACES, names=("kube-system",)),
     *_on("get list watch", REPLICA_SETS, STATEFUL_SETS),
     # Of elastic PyTorchJobs with metrics.
     *_on("get list watch create patch delete", HORIZONTAL_POD_AUTOSCALERS),

@@ -12,6 +12,8 @@ from unisono.install.options import InstallOptions, labels, selector
 from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
 
 _CONFIG_DIR = "/etc/unisono"
+HISTORY_DIR = "/etc/unisono-history"
+HISTORY_FILE = f"{HISTORY_DIR}/dsn"
 WEBHOOK_PORT = 8443
 POD_SECURITY = {
     "runAsNonRoot": True,
@@ -76,7 +78,22 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
         case "webhook":
             return [*common, f"--serve=:{WEBHOOK_PORT}", f"--service-namespace={options.namespace}"]
         case _:
-            return [*common, *named]
+            return [*common, *named, *history_arguments(options)]
+
+
+def history_arguments(options: InstallOptions) -> list[str]:
+    """Of the one that writes the history; a password stands in no command line and in no object but the Secret."""
+    if not options.history_secret:
+        return []
+    return [f"--history-dsn-file={HISTORY_FILE}", f"--history-days={options.history_days}"]
+
+
+def history_volume(secret: str) -> dict[str, Any]:
+    """The Secret's keys as files: ``dsn``, and what that names, such as an authority's certificate."""
+    return {"name": "history", "secret": {"secretName": secret, "defaultMode": 0o444}}
+
+
+HISTORY_MOUNT = {"name": "history", "mountPath": HISTORY_DIR, "readOnly": True}
 
 
 def config_map(options: InstallOptions) -> dict[str, Any]:
@@ -130,6 +147,8 @@ def _pod(component: Component, options: InstallOptions) -> dict[str, Any]:
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
     if component is SCHEDULER:
         volumes.append({"name": "config", "configMap": {"name": INSTALLED_NAME}})
+    if component is CONTROLLERS and options.history_secret:
+        volumes.append(history_volume(options.history_secret))
     return {
         "serviceAccountName": f"unisono-{component.name}",
         "priorityClassName": "system-cluster-critical",
@@ -154,6 +173,8 @@ def _container(component: Component, options: InstallOptions) -> dict[str, Any]:
         ports.append({"name": "webhook", "containerPort": WEBHOOK_PORT})
     if component is SCHEDULER:
         mounts.append({"name": "config", "mountPath": _CONFIG_DIR, "readOnly": True})
+    if component is CONTROLLERS and options.history_secret:
+        mounts.append(HISTORY_MOUNT)
     return {
         "name": component.name,
         "image": options.image,

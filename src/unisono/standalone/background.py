@@ -16,6 +16,7 @@ from unisono.controllers.metrics import MetricError
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.history.database import Bounds
 from unisono.history.recorder import Recorder
+from unisono.history.sqlite import SqliteFile
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
@@ -130,7 +131,7 @@ class Work:
         client = self._client_of("unisono-history")
         try:
             bounds = Bounds(detail_days=self._history_days, days=max(Bounds().days, self._history_days))
-            await Recorder(client, self._history, bounds=bounds).run()
+            await Recorder(client, SqliteFile(self._history), bounds=bounds).run()
         finally:
             await client.close()
 

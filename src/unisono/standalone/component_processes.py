@@ -7,19 +7,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
 from unisono.api.pod_limit import MOST_PODS
+from unisono.errors import ConfigError
+from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.standalone.component import MakePart, Part
+from unisono.standalone.supervision import PartEnded, keep_running
 
 if TYPE_CHECKING:
     from unisono.agent.simulated.specs import NodeSpec
+    from unisono.history.database import Bounds
+    from unisono.history.storage import Storage
     from unisono.scheduler.settings import ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A history that is kept beside the controllers.
+
+    Attributes:
+        storage: where.
+        bounds: how much of it.
+
+    """
+
+    storage: Storage
+    bounds: Bounds
 
 
 class _Controllers:
@@ -33,6 +54,7 @@ class _Controllers:
         default_queue: str,
         foreign_kinds: Sequence[str],
         most_pods: int,
+        history: Recording | None,
     ) -> None:
         from unisono.controllers.keeper import ObjectKeeper
         from unisono.controllers.registry import COMPONENT, all_controllers
@@ -52,13 +74,39 @@ class _Controllers:
             registry=registry,
         )
         self.ready: asyncio.Event = self._manager.ready
+        self._client, self._history = client, history
 
     async def run(self) -> None:
-        """Reconcile until cancelled."""
+        """Reconcile until cancelled, and beside that write down what ran."""
+        recording = None
+        if self._history is not None:
+            recording = asyncio.create_task(
+                keep_running("history", self._record, SYSTEM_CLOCK, Backoff(base=1.0, cap=60.0), lambda: False)
+            )
         try:
             await self._manager.run(self._controllers)
         finally:
+            if recording is not None:
+                # It stores what it knows before another leader takes over.
+                recording.cancel()
+                await asyncio.gather(recording, return_exceptions=True)
             await self._recorder.close()
+
+    async def _record(self) -> None:
+        """One time of the history; jobs never wait for it.
+
+        Raises:
+            PartEnded: the database cannot be used now.
+
+        """
+        from unisono.history.recorder import Recorder
+        from unisono.history.storage import HistoryError, NotStored
+
+        assert self._history is not None
+        try:
+            await Recorder(self._client, self._history.storage, bounds=self._history.bounds).run()
+        except (HistoryError, NotStored, ConfigError) as error:
+            raise PartEnded(str(error)) from error
 
     def unready(self) -> list[str]:
         """It has nothing to say beyond its watches."""
@@ -104,6 +152,7 @@ def controllers_part(
     default_queue: str,
     foreign_kinds: Sequence[str] = (),
     most_pods: int = MOST_PODS,
+    history: Recording | None = None,
 ) -> MakePart:
     """Runs every controller but those of ``foreign_kinds``; raises ConfigError when one of these is unknown.
 
@@ -113,7 +162,7 @@ def controllers_part(
 
     check_kinds(foreign_kinds)
     return lambda client, registry: _Controllers(
-        client, registry, scheduler_names, default_queue, foreign_kinds, most_pods
+        client, registry, scheduler_names, default_queue, foreign_kinds, most_pods, history
     )
 
 

@@ -104,7 +104,9 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         stream = cast("TextIO", LogFile(file))
     readable = file is None and sys.stderr.isatty()
-    renderer: Any = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
+    # Values of variables stay out of tracebacks: there are tokens and passwords among them.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: Any = console if readable else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

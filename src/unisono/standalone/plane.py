@@ -249,7 +249,8 @@ class Plane:
         from unisono.agent.machine.facts import hostname
         from unisono.agent.metering import FileMeter
         from unisono.apiserver.server import ApiServer
-        from unisono.history.source import FileHistory
+        from unisono.history.source import StoredHistory
+        from unisono.history.sqlite import SqliteFile
 
         server = ApiServer(
             backend.service,
@@ -267,7 +268,7 @@ class Plane:
             own_socket=None if self._worker is None else self.socket,
             limits=self._options.limits,
             more_metrics=None if self._worker is None else self._worker.metrics,
-            history=None if self._history is None else FileHistory(self._history),
+            history=None if self._history is None else StoredHistory(SqliteFile(self._history)),
         )
         await server.start()
         return server

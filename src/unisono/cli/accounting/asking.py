@@ -10,12 +10,16 @@ from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from unisono.cli.options import Command, Where
 
 T = TypeVar("T")
 
-_NONE = "'unisono up' keeps one, and Unisono on a cluster does not yet."
+_NONE = (
+    "'unisono up' keeps one. On a cluster the controllers write one into a database that you name "
+    "('unisono install --history-dsn-secret NAME'): read it with --history-dsn-file, or in the dashboard."
+)
 
 
 class NoHistory(UnisonoError):
@@ -67,15 +71,26 @@ def window_of(since: str, until: str, now: float) -> tuple[float, float]:
     return found[0], found[1]
 
 
-async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type[T]) -> T:
-    """An answer of the server.
+async def ask(
+    where: Where, what: str, parameters: Mapping[str, str], kind: type[T], *, dsn_file: Path | None = None
+) -> T:
+    """An answer of the server, or of a database, which shows all to who has its password.
 
     Raises:
         NoHistory: the server keeps none.
-        ApiError: the server refuses.
+        ApiError: the server refuses, or the database cannot be read.
+        ConfigError: the file has no connection string.
 
     """
     import msgspec
+
+    if dsn_file is not None:
+        from unisono.history.postgres import Postgres
+        from unisono.history.source import StoredHistory
+
+        source = StoredHistory(Postgres.of_file(dsn_file))
+        told = await source.answer(what, parameters, await source.places(), capacity=True, queues=True)
+        return msgspec.json.decode(told or b"", type=kind)
 
     from unisono.cli.connection import connect
     from unisono.history.answers import PATH

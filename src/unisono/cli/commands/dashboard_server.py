@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from unisono.cli.components import log_level_option
+from unisono.cli.components import history_option, log_level_option
 
 
 @click.command("dashboard-server")
@@ -43,6 +43,13 @@ from unisono.cli.components import log_level_option
     show_default=True,
     help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
 )
+@click.option(
+    "--system-namespace",
+    default="unisono-system",
+    show_default=True,
+    help="Namespace of the installation: the scheduler's configuration is read there, with the viewer's rights.",
+)
+@history_option(" with the cluster's history, which viewers are shown as far as their rights go")
 @log_level_option
 def command(
     kubeconfig: Path | None,
@@ -53,6 +60,8 @@ def command(
     behind_https: bool,
     token_header: str,
     listen: str,
+    system_namespace: str,
+    history_dsn_file: Path | None,
     log_level: str,
 ) -> None:
     """Serve the dashboard on a cluster, for all who have a token of its API server.
@@ -76,6 +85,19 @@ def command(
         config = cluster_without_account(certificate_authority)
     else:
         config = without_credentials(load(kubeconfig, context=context))
-    part = DashboardPart(config, serve, names, secure=behind_https, token_header=token_header)
+    history = None
+    if history_dsn_file is not None:
+        from unisono.history.postgres import Postgres
+
+        history = Postgres.of_file(history_dsn_file)
+    part = DashboardPart(
+        config,
+        serve,
+        names,
+        secure=behind_https,
+        token_header=token_header,
+        namespace=system_namespace,
+        history=history,
+    )
     options = ComponentOptions(listen=listen.strip())
     asyncio.run(until_signal(Component("unisono-dashboard", config, lambda *_: part, options)))

@@ -58,6 +58,26 @@ from unisono.cli.options import Where, where_options
     metavar="HEADER",
     help="Header in which an authenticating proxy before the dashboard sends the user's token.",
 )
+@click.option(
+    "--history-dsn-secret",
+    "history_secret",
+    default="",
+    metavar="NAME",
+    help="Secret of the namespace whose key dsn names a database of PostgreSQL in which the controllers write history.",
+)
+@click.option(
+    "--history-reader-secret",
+    default="",
+    metavar="NAME",
+    help="The same for the dashboard, which only reads it.  [default: that of --history-dsn-secret]",
+)
+@click.option(
+    "--history-days",
+    type=click.IntRange(1, 36_500),
+    default=90,
+    show_default=True,
+    help="Jobs that ended are kept there one by one for so long, then as sums of hours.",
+)
 @click.option("--uninstall", is_flag=True, help="Take the installation away again; queues and jobs are kept.")
 @click.option(
     "--with-data",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from unisono.cli.accounting.asking import time_options
+from unisono.cli.components import history_option
 from unisono.cli.options import Where, control_plane_options, output_option
 
 
@@ -21,18 +24,23 @@ from unisono.cli.options import Where, control_plane_options, output_option
 @click.option("-u", "--user", default="", help="Only of jobs that this user submitted.")
 @click.option("-n", "--namespace", default="", help="Only of this namespace.")
 @output_option("table", "csv", "json", default="table")
+@history_option(", to read in place of asking the API server")
 @control_plane_options
-def command(where: Where, since: str, until: str, by: str, queue: str, user: str, output: str) -> None:
+def command(
+    where: Where, since: str, until: str, by: str, queue: str, user: str, output: str, history_dsn_file: Path | None
+) -> None:
     """Report who used how much: GPU-hours, CPU-hours, waiting times, ends, evictions and failures of a time.
 
     Jobs that are gone count, too. You see those of namespaces in which you may list jobs.
     """
     from unisono.cli.connection import run_async
 
-    run_async(_report(where, (since, until), {"by": by, "queue": queue, "user": user}, output))
+    run_async(_report(where, (since, until), {"by": by, "queue": queue, "user": user}, output, history_dsn_file))
 
 
-async def _report(where: Where, times: tuple[str, str], asked: dict[str, str], output: str) -> None:
+async def _report(
+    where: Where, times: tuple[str, str], asked: dict[str, str], output: str, dsn_file: Path | None
+) -> None:
     import time
 
     import msgspec
@@ -44,7 +52,7 @@ async def _report(where: Where, times: tuple[str, str], asked: dict[str, str], o
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
-    found = await ask(where, "report", asked, Report)
+    found = await ask(where, "report", asked, Report, dsn_file=dsn_file)
     if output == "json":
         print_json(msgspec.to_builtins(found))
     elif output == "csv":

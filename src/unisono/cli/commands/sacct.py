@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from unisono.cli.accounting.asking import time_options
+from unisono.cli.components import history_option
 from unisono.cli.options import Where, control_plane_options, output_option
 
 
@@ -18,6 +21,7 @@ from unisono.cli.options import Where, control_plane_options, output_option
 @click.option("-s", "--state", default="", metavar="STATE,...", help="Only jobs in these states, such as F or FAILED.")
 @click.option("-X", "--allocations", is_flag=True, help="Accepted: there is always one line for each job.")
 @output_option("table", "csv", "json", default="table")
+@history_option(", to read in place of asking the API server")
 @control_plane_options
 def command(
     where: Where,
@@ -29,6 +33,7 @@ def command(
     columns: str,
     state: str,
     output: str,
+    history_dsn_file: Path | None,
     *,
     allocations: bool,
 ) -> None:
@@ -43,11 +48,16 @@ def command(
     if (columns or state) and output != "table":
         raise click.UsageError("--format and --state are for the table: csv and json have all.")
     asked = {"name": name, "queue": partition, "user": user}
-    run_async(_sacct(where, (since, until), asked, output, (shown, states)))
+    run_async(_sacct(where, (since, until), asked, output, (shown, states), history_dsn_file))
 
 
 async def _sacct(
-    where: Where, times: tuple[str, str], asked: dict[str, str], output: str, table: tuple[list[str], list[str]]
+    where: Where,
+    times: tuple[str, str],
+    asked: dict[str, str],
+    output: str,
+    table: tuple[list[str], list[str]],
+    dsn_file: Path | None,
 ) -> None:
     import time
 
@@ -60,7 +70,7 @@ async def _sacct(
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
-    found = await ask(where, "jobs", asked, Accounts)
+    found = await ask(where, "jobs", asked, Accounts, dsn_file=dsn_file)
     if output == "json":
         print_json(msgspec.to_builtins(found))
     elif output == "csv":

@@ -213,7 +213,7 @@ async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> No
     from unisono.standalone.store import with_ways_out
 
     plane = Plane(data, options)
-    page = Activation(data, options.log_file) if dashboard and is_built() else None
+    page = Activation(data, options.log_file, scheduler=options.scheduler_config) if dashboard and is_built() else None
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):

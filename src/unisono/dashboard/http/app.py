@@ -18,7 +18,9 @@ from unisono.dashboard.http.log_batches import batches
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
 from unisono.dashboard.http.streams import Events, follow, has_left
 from unisono.dashboard.http.views import UnknownView, page_of
+from unisono.dashboard.live.configuration import configuration_of
 from unisono.dashboard.live.futures import Turns, futures
+from unisono.dashboard.live.past import Past
 from unisono.dashboard.live.rights import namespaces_of
 from unisono.dashboard.live.samples import shares
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
@@ -62,6 +64,7 @@ class Dashboard:
         server: the API server's address, as people are told it.
         secure: the page is reached over HTTPS.
         token_header: in which an authenticating proxy sends the user's token; empty for none.
+        past: where the history is that the API server does not keep; None for nowhere.
 
     """
 
@@ -74,7 +77,9 @@ class Dashboard:
         server: str = "",
         secure: bool = False,
         token_header: str = "",
+        past: Past | None = None,
     ) -> None:
+        self._past = past
         self._sessions, self._files, self._hosts = sessions, files, hosts
         self._server, self._secure, self._token_header = server, secure, token_header
         self._turns = Turns()
@@ -90,6 +95,7 @@ class Dashboard:
         app.router.add_get("/api/logs", self._signed(self._logs))
         app.router.add_get("/api/object", self._signed(self._object))
         app.router.add_get("/api/history/{what:[a-z]+}", self._signed(self._history))
+        app.router.add_get("/api/configuration", self._signed(self._configuration))
         app.router.add_post("/api/fix", self._action(actions.ApplyFix, actions.apply))
         app.router.add_post("/api/job", self._action(actions.ChangeJob, actions.change_job))
         app.router.add_post("/api/queue", self._action(actions.ChangeQueue, actions.change_queue))
@@ -230,14 +236,26 @@ class Dashboard:
         asked = msgspec.json.decode(await request.read(), type=actions.WhatIf)
         async with self._turns.taken(session.user):
             with self._sessions.looking(session) as world:
-                return _json(await futures(world.client, asked.changes))
+                configuration = await configuration_of(world.client, world.places)
+                return _json(await futures(world.client, asked.changes, configuration))
+
+    async def _configuration(self, _: web.Request, session: Session) -> web.StreamResponse:
+        with self._sessions.looking(session) as world:
+            return _json(await configuration_of(world.client, world.places))
 
     async def _history(self, request: web.Request, session: Session) -> web.StreamResponse:
         """What the API server knows of the past, and shows to this viewer."""
-        path = f"{history_answers.PATH}/{request.match_info['what']}"
+        what = request.match_info["what"]
+        path = f"{history_answers.PATH}/{what}"
+        with self._sessions.looking(session) as world:
+            if self._past is not None:
+                told_by_it = await self._past.answer(world, what, dict(request.query))
+                if told_by_it is None:
+                    return _refused("There is no such view.", 404)
+                return web.Response(body=told_by_it, content_type="application/json")
         with self._sessions.looking(session) as world:
             status, _, body = await world.client.request("GET", path, params=dict(request.query))
-            if status == 404 and request.match_info["what"] == "shares":
+            if status == 404 and what == "shares":
                 return _json(shares(world.samples, request.query, round(1000 * world.now)))
         if status >= 400:
             told = _status(body)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unisono.dashboard.http.codes import CODE_SECONDS, new_code, take_code
+from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.rights import MOST_NAMESPACES, who
 from unisono.dashboard.live.world import World
 from unisono.errors import ApiError, UnisonoError
@@ -108,6 +109,7 @@ class Sessions:
         codes: folder of one-time codes for the credentials in ``base``; None for none.
         clock: of this process.
         client_of: makes the client for a viewer's configuration.
+        places: where the scheduler's configuration is looked for.
 
     Attributes:
         base: the same without credentials.
@@ -121,7 +123,9 @@ class Sessions:
         codes: Path | None = None,
         clock: Clock = SYSTEM_CLOCK,
         client_of: Callable[[ClusterConfig], HttpClient] = HttpClient,
+        places: ConfigurationPlaces | None = None,
     ) -> None:
+        self._places = places or ConfigurationPlaces()
         self._own, self._folder = base, codes
         self.base = without_credentials(base)
         self._clock, self._client_of = clock, client_of
@@ -276,7 +280,13 @@ class Sessions:
         watched = self._worlds.get(identity)
         if watched is None or watched.world.refused is not None or watched.task.done():
             self._make_room_for_world(session.user)
-            world = World(self._client_of(session.config), session.user, session.namespaces, clock=self._clock)
+            world = World(
+                self._client_of(session.config),
+                session.user,
+                session.namespaces,
+                clock=self._clock,
+                places=self._places,
+            )
             watched = self._worlds[identity] = Watched(world, asyncio.create_task(self._run(world)))
         if self._keeping is None or self._keeping.done():
             self._keeping = asyncio.create_task(self._keep())

@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import resource
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ import msgspec
 
 from unisono.api.verdict import job_name
 from unisono.api.yaml import load_all
-from unisono.dashboard.views.wire import Futures, Moved
+from unisono.dashboard.views.wire import ConfigurationView, Futures, Moved
+from unisono.engine.plugins.registry import is_code
 from unisono.errors import ApiError, ConfigError, UnisonoError
 from unisono.simulator.forecast.listing import list_objects
 
@@ -73,12 +74,13 @@ def _busy(message: str) -> ApiError:
     return ApiError(message, code=429, reason="TooManyRequests")
 
 
-async def futures(client: HttpClient, text: str) -> Futures:
+async def futures(client: HttpClient, text: str, configuration: ConfigurationView) -> Futures:
     """When waiting jobs start, as the cluster is and with changes.
 
     Args:
         client: with the viewer's credentials: what the viewer may not list, nothing can be said about.
         text: changes as ``unisono whatif`` takes them; empty for none.
+        configuration: the scheduler's, with which both sides begin.
 
     Raises:
         ConfigError: the text is no YAML.
@@ -87,7 +89,7 @@ async def futures(client: HttpClient, text: str) -> Futures:
 
     """
     documents = await asyncio.to_thread(_documents, text)
-    told = await _elsewhere(await list_objects(client), documents)
+    told = await _elsewhere(await list_objects(client), documents, configuration)
     if isinstance(told, str):
         raise CannotTell(told)
     return told
@@ -98,15 +100,41 @@ def _documents(text: str) -> list[tuple[dict[str, Any], str]]:
     for document in load_all(text, "changes"):
         if not isinstance(document.value, dict):
             raise ConfigError("give objects, nodes, or a scheduler configuration", file="changes", line=document.line)
+        if _names_code(document.value):
+            raise CannotTell(
+                "Plug-ins of modules (module:Class) are code, and are not taken from this page: ask 'unisono whatif'."
+            )
         found.append((document.value, f"changes:{document.line}"))
     return found
 
 
-async def _elsewhere(objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]]) -> Futures | str:
+def _names_code(value: dict[str, Any]) -> bool:
+    """Whether a configuration names a plug-in of a module, which would be imported into the dashboard's process."""
+    return "kind" not in value and any(is_code(text.strip()) for text in _names(value))
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Texts that may be names: in lists, and of keys ``name``."""
+    todo, seen = [value], set[int]()
+    while todo:
+        at = todo.pop()
+        if not isinstance(at, dict | list) or id(at) in seen:
+            continue
+        seen.add(id(at))
+        within = at.items() if isinstance(at, dict) else (("name", each) for each in at)
+        for key, each in within:
+            if isinstance(each, str) and str(key).lower() == "name":
+                yield each
+            todo.append(each)
+
+
+async def _elsewhere(
+    objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], configuration: ConfigurationView
+) -> Futures | str:
     """The answer of another process, which is ended where it takes too long."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(there, objects, documents, time.time()), daemon=True)
+    process = context.Process(target=_work, args=(there, objects, documents, configuration, time.time()), daemon=True)
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, process.start)
     there.close()
@@ -126,13 +154,17 @@ async def _elsewhere(objects: LiveObjects, documents: Sequence[tuple[dict[str, A
 
 
 def _work(
-    answer: Connection, objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], now: float
+    answer: Connection,
+    objects: LiveObjects,
+    documents: Sequence[tuple[dict[str, Any], str]],
+    configuration: ConfigurationView,
+    now: float,
 ) -> None:
     """In the other process."""
     # Changes may ask for any number of nodes: what is too large is this question's fault alone.
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     try:
-        told: Any = ask(objects, documents, now)
+        told: Any = ask(objects, documents, configuration, now)
     except UnisonoError as error:
         told = {"error": str(error)}
     except MemoryError:
@@ -140,23 +172,32 @@ def _work(
     answer.send_bytes(msgspec.json.encode(told))
 
 
-def ask(objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], now: float) -> Futures:
+def ask(
+    objects: LiveObjects,
+    documents: Sequence[tuple[dict[str, Any], str]],
+    configuration: ConfigurationView,
+    now: float,
+) -> Futures:
     """Simulate both sides.
 
     Raises:
         UnisonoError: a document is no change.
 
     """
-    from unisono.engine.config_file.reader import load_config
-    from unisono.simulator.experiment import config_text
+    from unisono.engine.config_file.reader import default_config, load_config
     from unisono.simulator.forecast.changes import apply_changes
     from unisono.simulator.forecast.whatif import what_if
 
-    config = load_config(config_text(None), "default configuration")
+    name = configuration.name
+    try:
+        config = load_config(configuration.text, name)
+    except ConfigError as error:
+        config, name = default_config(), f"the default configuration, since the one in force is refused: {error}"
     changed = apply_changes(objects, documents)
     found = what_if(objects, config, now, changed, futures=_FUTURES, until=_UNTIL_SECONDS)
     return Futures(
         told=list(found.told),
+        configuration=name,
         futures=found.futures,
         until=found.until,
         moved=[_moved(each.key, each.before, each.after) for each in found.moved[:_MOST_SHOWN]],

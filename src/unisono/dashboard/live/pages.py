@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS
-from unisono.api.keys import CONFIG_MAP_NAME, CONFIG_MAP_NAMESPACE
-from unisono.api.kinds import CONFIG_MAPS, LEASES, NODES, POD_GROUPS, QUEUES
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
+from unisono.dashboard.live.configuration import configuration_of
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.rights import may
 from unisono.dashboard.live.tables import TOPICS
@@ -25,15 +25,11 @@ from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wir
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import has_ended
-from unisono.install.options import NAMESPACE
-from unisono.scheduler.config_advice import INSTALLED_NAME
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.api.scheduling import PodGroup
 
-# Where installations keep the scheduler's configuration.
-_CONFIG_MAPS = ((NAMESPACE, INSTALLED_NAME), (CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME))
 # Pods of one job that its page gets; their number and phases are told of all.
 _MOST_PODS = 1000
 
@@ -174,21 +170,10 @@ class SchedulerPage:
         except ApiError:
             status, body = 503, b""
         text = body.decode(errors="replace") if status == 200 else ""
-        configuration = await self._configuration()
+        told = await configuration_of(world.client, world.places)
+        configuration = told.text if told.known else ""
         leases, now, ready = world.source(LEASES).items(), world.now, world.ready
         return await asyncio.to_thread(scheduler_view, leases, text, now, configuration=configuration, ready=ready)
-
-    async def _configuration(self) -> str:
-        """What an installation's ConfigMap says, or Volcano's; empty where the viewer may not read it, or none is."""
-        for namespace, name in _CONFIG_MAPS:
-            try:
-                found = await self._world.client.get(CONFIG_MAPS, name, namespace)
-            except ApiError:
-                continue
-            texts = [text for key, text in sorted((found.data or {}).items()) if key.endswith((".conf", ".yaml"))]
-            if texts:
-                return texts[0]
-        return ""
 
     async def close(self) -> None:
         """Nothing is kept for it."""

@@ -56,6 +56,27 @@ async def may(
     return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
 
 
+async def may_list(client: Client, resource: str, namespaces: Sequence[str]) -> Scope:
+    """Where the viewer may list objects of a kind that is not looked at (``plural.group``).
+
+    Raises:
+        ApiError: the server cannot answer.
+
+    """
+    plural, _, group = resource.partition(".")
+
+    async def allowed(namespace: str | None) -> bool:
+        asked = ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
+        review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+        return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
+
+    if await allowed(None):
+        return EVERYWHERE
+    looked = namespaces[:MOST_NAMESPACES]
+    found = await asyncio.gather(*map(allowed, looked))
+    return tuple(name for name, granted in zip(looked, found, strict=True) if granted)
+
+
 async def may_carry_out(client: Client, operation: Operation) -> bool:
     """Whether the viewer may send an operation of a fix."""
     asked = (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.jobs import Jobs
 from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
 from unisono.dashboard.live.samples import Samples
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.api.core import Pod
     from unisono.api.kind import Kind
+    from unisono.dashboard.live.rights import Scope
     from unisono.kube.http import HttpClient
 
 _log = LazyLogger(__name__)
@@ -42,6 +45,8 @@ OVERVIEW_TOPICS = ("jobs", "scope", *(kind.resource for kind in (NODES, QUEUES, 
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 _SAMPLE_SECONDS = 10.0
+# How long a question waits for the first answer about the viewer's rights.
+_SCOPE_SECONDS = 10.0
 
 
 class World:
@@ -52,6 +57,7 @@ class World:
         user: the viewer's name.
         namespaces: to look into where the viewer may not look everywhere.
         clock: of this process.
+        places: where the scheduler's configuration is looked for.
 
     Attributes:
         signal: tells changes; topics are names of resources, and keys of rows of jobs.
@@ -65,9 +71,15 @@ class World:
     """
 
     def __init__(
-        self, client: HttpClient, user: str, namespaces: Sequence[str] = (), *, clock: Clock = SYSTEM_CLOCK
+        self,
+        client: HttpClient,
+        user: str,
+        namespaces: Sequence[str] = (),
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        places: ConfigurationPlaces = ConfigurationPlaces(),  # noqa: B008 - it is never changed
     ) -> None:
-        self.client, self.user = client, user
+        self.client, self.user, self.places = client, user, places
         self.signal = Signal()
         self.samples = Samples()
         self._usage = Usage()
@@ -160,6 +172,18 @@ class World:
     def source(self, kind: Kind[Any]) -> Source:
         """Objects of a kind."""
         return self._sources[kind.resource]
+
+    async def scoped(self) -> bool:
+        """Whether it is known what the viewer may see; waits for it a short time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SCOPE_SECONDS):
+                await self._scoped.wait()
+        return self._scoped.is_set() and self._refused is None
+
+    def scope(self, resource: str) -> Scope | None:
+        """Where the viewer may list objects of a kind (``plural.group``); None where that was not asked for."""
+        source = self._sources.get(resource)
+        return None if source is None else source.scope
 
     def sees_all(self, kind: Kind[Any]) -> bool:
         """Whether the viewer may see every object of the kind."""

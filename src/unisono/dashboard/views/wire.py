@@ -548,11 +548,27 @@ class Moved(Wire):
     known: bool
 
 
+class ConfigurationView(Wire):
+    """The scheduler's configuration.
+
+    Attributes:
+        text: of it.
+        name: where it stands, in words.
+        known: it is the one in force; else the viewer may not read that.
+
+    """
+
+    text: str
+    name: str
+    known: bool = True
+
+
 class Futures(Wire):
     """What a change would do, in possible futures of the cluster.
 
     Attributes:
         told: what was changed.
+        configuration: which one both sides begin with, in words.
         futures: how many were simulated.
         until: seconds after which each ends.
         moved: jobs that wait, those first that are moved most.
@@ -561,6 +577,7 @@ class Futures(Wire):
     """
 
     told: list[str]
+    configuration: str
     futures: int
     until: float
     moved: list[Moved]

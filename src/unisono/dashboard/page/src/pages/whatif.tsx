@@ -1,21 +1,22 @@
 // What would happen if: when waiting jobs start, as the cluster is and with changes; nothing is changed.
 
-import { useState } from "preact/hooks";
-import type { Futures, Moved, QueuesView } from "../../generated/views";
+import { useEffect, useState } from "preact/hooks";
+import type { ConfigurationView, Futures, Moved, QueuesView } from "../../generated/views";
 import { Card, Grid } from "../components/card";
 import { between, when } from "../components/estimate";
 import { Failure, request } from "../session";
 import { useView } from "../stream";
 import { count, duration } from "../units";
 
-const CONFIGURATION =
-  'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: priority}, {name: gang}]\n- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]\n';
-
 export function WhatIf() {
   const [changes, setChanges] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   const [told, setTold] = useState<Futures | null>(null);
+  const [inForce, setInForce] = useState<ConfigurationView | null>(null);
+  useEffect(() => {
+    request<ConfigurationView>("GET", "/api/configuration").then(setInForce, () => undefined);
+  }, []);
   const add = (document: string) => setChanges((old) => (old.trim() ? `${old.trimEnd()}\n---\n${document}` : document));
   const ask = async () => {
     setBusy(true);
@@ -32,8 +33,8 @@ export function WhatIf() {
     <main>
       <h1>What if</h1>
       <p class="hint">
-        The scheduler's engine runs on a copy of the cluster as you see it, with its default configuration unless you
-        give another. Nothing is changed.
+        The scheduler's engine runs on a copy of the cluster as you see it, with {inForce?.name ?? "its configuration"} unless
+        you give another. Nothing is changed.
       </p>
       <Card title="Changes">
         <div class="columns">
@@ -53,7 +54,7 @@ export function WhatIf() {
               <input name="node" required placeholder="name" spellcheck={false} autocomplete="off" />
             </label>
             <button type="submit">Take away</button>
-            <button type="button" onClick={() => add(CONFIGURATION)}>
+            <button type="button" disabled={!inForce} onClick={() => add(inForce?.text ?? "")}>
               Another configuration
             </button>
           </form>
@@ -168,7 +169,7 @@ function Answer(props: { told: Futures }) {
         <p key={line}>{line}</p>
       ))}
       <p>
-        In {count(told.futures, "possible future")} of the next {duration(told.until)}: <b>{count(sooner, "job")} sooner</b>, {later} later.
+        In {count(told.futures, "possible future")} of the next {duration(told.until)}: <b>{count(sooner, "job")} sooner</b>, {later} later. Scheduled with {told.configuration}.
       </p>
       {told.moved.length === 0 && <p class="empty">No job waits.</p>}
       {told.moved.length > 0 && (
