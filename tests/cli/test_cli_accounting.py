@@ -252,7 +252,7 @@ OURS = {"kind": "Status", "message": "no history has been written yet: it begins
     ("status", "body", "said"),
     [
         (404, b"404 page not found\n", "No history is kept on this cluster: 'unisono up' keeps one"),
-        (403, json.dumps(FORBIDDEN).encode(), "Unisono on a cluster does not yet"),
+        (403, json.dumps(FORBIDDEN).encode(), "read it with --history-dsn-file"),
         (404, json.dumps(OURS).encode(), "no history has been written yet"),
     ],
 )

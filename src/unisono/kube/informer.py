@@ -29,7 +29,8 @@ class Informer(Generic[T]):
 
     ``synced`` is set after the first list went through every handler. Keys are ``namespace/name``, or
     ``name`` for cluster-scoped kinds. With ``absent_seconds`` a server that does not know the kind counts as one
-    without objects, and is asked again after so long.
+    without objects, and is asked again after so long. ``taken`` may put another object in the place of each that was
+    read.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Informer(Generic[T]):
         backoff: Backoff | None = None,
         resync_seconds: float | None = None,
         absent_seconds: float | None = None,
+        taken: Callable[[T], T] | None = None,
     ) -> None:
         self.kind = kind
         self._objects: dict[str, T] = {}
@@ -61,12 +63,18 @@ class Informer(Generic[T]):
             backoff=backoff,
             resync_seconds=resync_seconds,
             absent_seconds=absent_seconds,
+            taken=taken,
         )
 
     @property
     def synced(self) -> asyncio.Event:
         """Set once the first list was handled."""
         return self._reflector.synced
+
+    @property
+    def arriving(self) -> int:
+        """Objects of the first list, while it is being read one by one."""
+        return self._reflector.arriving
 
     async def run(self) -> None:
         """List and watch until cancelled."""

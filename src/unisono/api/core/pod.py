@@ -131,7 +131,7 @@ class PodTemplateSpec(Base):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-class Pod(Object):
+class Pod(Object, weakref=True):
     """A group of containers that run together on one node."""
 
     spec: PodSpec = msgspec.field(default_factory=PodSpec)

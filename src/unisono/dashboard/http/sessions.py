@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from unisono.dashboard.http.codes import CODE_SECONDS, new_code, take_code
 from unisono.dashboard.live.configuration import ConfigurationPlaces
+from unisono.dashboard.live.pool import Pool
 from unisono.dashboard.live.rights import MOST_NAMESPACES, who
 from unisono.dashboard.live.world import World
 from unisono.errors import ApiError, UnisonoError
@@ -125,7 +126,7 @@ class Sessions:
         client_of: Callable[[ClusterConfig], HttpClient] = HttpClient,
         places: ConfigurationPlaces | None = None,
     ) -> None:
-        self._places = places or ConfigurationPlaces()
+        self._places, self._pool = places or ConfigurationPlaces(), Pool()
         self._own, self._folder = base, codes
         self.base = without_credentials(base)
         self._clock, self._client_of = clock, client_of
@@ -286,6 +287,7 @@ class Sessions:
                 session.namespaces,
                 clock=self._clock,
                 places=self._places,
+                pool=self._pool,
             )
             watched = self._worlds[identity] = Watched(world, asyncio.create_task(self._run(world)))
         if self._keeping is None or self._keeping.done():

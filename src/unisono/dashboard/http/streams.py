@@ -75,6 +75,7 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
     """Send a page's view and its changes until the session ends or the reader leaves."""
     loop = asyncio.get_running_loop()
     sent: dict[str, Any] | None = None
+    progress = ""
     topics = tuple(page.topics)
     while alive():
         # Nothing is told when the last list has come, if it is empty: what was so before the view was made counts.
@@ -91,6 +92,10 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
         elif change := difference(sent, view):
             await events.send("change", change)
         sent = view
+        # Before what is not complete is looked at: how far it is.
+        if (told := world.reading()) != progress:
+            progress = told
+            await events.send("reading", told)
         if world.refused is not None:
             await events.send("refused", Refused(error=world.refused.message, code=401))
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import PODS
@@ -27,11 +27,18 @@ class Source:
         client: with the viewer's credentials.
         kind: of the objects.
         handler: is told every change; what leaves the scope counts as deleted.
+        taken: may put another object in the place of each that was read.
 
     """
 
-    def __init__(self, client: Client, kind: Kind[Any], handler: Handler[Any]) -> None:
-        self.kind = kind
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[Any],
+        handler: Handler[Any],
+        taken: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.kind, self._taken = kind, taken
         self._client, self._handler = client, handler
         self._running: dict[str | None, tuple[Informer[Any], asyncio.Task[None]]] = {}
 
@@ -45,6 +52,11 @@ class Source:
         """Everything was listed once."""
         return all(informer.synced.is_set() for informer, _ in self._running.values())
 
+    @property
+    def arriving(self) -> int:
+        """Objects that were read, while not all were."""
+        return sum(len(informer) or informer.arriving for informer, _ in self._running.values())
+
     def look(self, scope: Scope) -> None:
         """Look there from now on, and forget what is elsewhere."""
         for place in [place for place in self._running if place not in scope]:
@@ -53,7 +65,7 @@ class Source:
             informer.replace([])
         for place in scope:
             if place not in self._running:
-                informer = Informer(self._client, self.kind, place, absent_seconds=_ABSENT_SECONDS)
+                informer = Informer(self._client, self.kind, place, absent_seconds=_ABSENT_SECONDS, taken=self._taken)
                 informer.add_index("owner", _owners)
                 if self.kind is PODS:
                     informer.add_index("group", lambda pod: filter(None, [pod_group_of(pod)]))

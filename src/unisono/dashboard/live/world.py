@@ -13,6 +13,7 @@ from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.jobs import Jobs
+from unisono.dashboard.live.pool import Pool
 from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
 from unisono.dashboard.live.samples import Samples
 from unisono.dashboard.live.shared import Shared
@@ -45,6 +46,8 @@ OVERVIEW_TOPICS = ("jobs", "scope", *(kind.resource for kind in (NODES, QUEUES, 
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 _SAMPLE_SECONDS = 10.0
+# How long pods wait for everything else, and how often is looked.
+_PODS_SECONDS, _LOOK_SECONDS = 10.0, 0.02
 # How long a question waits for the first answer about the viewer's rights.
 _SCOPE_SECONDS = 10.0
 
@@ -58,6 +61,7 @@ class World:
         namespaces: to look into where the viewer may not look everywhere.
         clock: of this process.
         places: where the scheduler's configuration is looked for.
+        pool: keeps pods once that several viewers see.
 
     Attributes:
         signal: tells changes; topics are names of resources, and keys of rows of jobs.
@@ -78,13 +82,19 @@ class World:
         *,
         clock: Clock = SYSTEM_CLOCK,
         places: ConfigurationPlaces = ConfigurationPlaces(),  # noqa: B008 - it is never changed
+        pool: Pool | None = None,
     ) -> None:
         self.client, self.user, self.places = client, user, places
         self.signal = Signal()
         self.samples = Samples()
         self._usage = Usage()
         self._named, self._clock = tuple(namespaces), clock
-        self._sources = {kind.resource: Source(client, kind, self._handler(kind)) for kind in KINDS}
+        self._sources = {
+            kind.resource: Source(client, kind, self._handler(kind), pool.share if pool and kind is PODS else None)
+            for kind in KINDS
+        }
+        self._pods_scope: Scope | None = None
+        self._reading_pods: asyncio.Task[None] | None = None
         self.jobs = Jobs(self._sources)
         self.tables = Tables(self.jobs, self.signal)
         self._scoped = asyncio.Event()
@@ -111,8 +121,10 @@ class World:
             while self._refused is None:
                 await self._clock.sleep(await self._look())
         finally:
-            sampling.cancel()
-            await asyncio.gather(sampling, return_exceptions=True)
+            tasks = [task for task in (sampling, self._reading_pods) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             for source in self._sources.values():
                 await source.close()
 
@@ -132,11 +144,34 @@ class World:
         self.namespaces = namespaces
         for resource, source in self._sources.items():
             scope = found.get(resource, ())
-            if scope != source.scope:
+            if resource == PODS.resource:
+                self._look_for_pods(source, scope)
+            elif scope != source.scope:
                 source.look(scope)
                 self.signal.tell("scope")
         self._scoped.set()
         return _RIGHTS_SECONDS
+
+    def _look_for_pods(self, source: Source, scope: Scope) -> None:
+        """Pods are most of all objects: at first they wait until jobs, queues and nodes can be shown."""
+        if self._pods_scope == scope:
+            return
+        first = self._pods_scope is None
+        self._pods_scope = scope
+        if first and scope:
+            self._reading_pods = asyncio.create_task(self._pods_last(source))
+        elif self._reading_pods is None or self._reading_pods.done() or not scope:
+            source.look(scope)
+            self.signal.tell("scope")
+
+    async def _pods_last(self, source: Source) -> None:
+        others = [each for each in self._sources.values() if each is not source]
+        waited = 0.0
+        while waited < _PODS_SECONDS and not all(each.ready for each in others):
+            await asyncio.sleep(_LOOK_SECONDS)
+            waited += _LOOK_SECONDS
+        source.look(self._pods_scope or ())
+        self.signal.tell("scope")
 
     def _overview(self) -> Callable[[], OverviewView]:
         rows, holders = list(self.jobs.rows().values()), self._usage.snapshot()
@@ -167,7 +202,19 @@ class World:
     @property
     def ready(self) -> bool:
         """Everything that the viewer may see was listed once."""
-        return self._scoped.is_set() and all(source.ready for source in self._sources.values())
+        pods_come = self._reading_pods is None or self._reading_pods.done()
+        return self._scoped.is_set() and pods_come and all(source.ready for source in self._sources.values())
+
+    def reading(self) -> str:
+        """How far the first look at everything is, for people; empty where it is done."""
+        if self.ready:
+            return ""
+        if not self._scoped.is_set():
+            return "Asking what you may see …"
+        looked = [source for source in self._sources.values() if source.scope]
+        read = sum(source.ready for source in looked)
+        objects = sum(source.arriving for source in looked)
+        return f"Reading the cluster: {objects:,} objects, {read} of {len(looked)} kinds …"
 
     def source(self, kind: Kind[Any]) -> Source:
         """Objects of a kind."""

@@ -10,9 +10,10 @@ from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import queue_of
 from unisono.api.pod_end import pod_end
 from unisono.api.quantity import QuantityError
-from unisono.api.resources import add, pod_requests, resource_list
+from unisono.api.resources import add, resource_list
 from unisono.api.times import parse_time
 from unisono.api.verdict import PASSING, verdict_in, waiting_text
+from unisono.dashboard.views.requests import requests_of
 from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import JobRow, PodRow
 from unisono.history.records import gpus
@@ -118,7 +119,7 @@ def cards_of(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> float:
     asked: dict[str, int] = {}
     for pod in pods:
         if pod.status.phase not in _ENDED_PODS:
-            add(asked, pod_requests(pod.spec))
+            add(asked, requests_of(pod.spec))
     return max(gpus(asked), sum(_cards_of_gang(group) for group in groups)) / 1000
 
 
@@ -144,7 +145,7 @@ def pod_row(pod: Pod, usage: str = "") -> PodRow:
     scheduled = next(
         (each for each in pod.status.conditions or () if each.type == "PodScheduled" and each.status == "True"), None
     )
-    asked = {name: amount for name, amount in pod_requests(pod.spec).items() if amount}
+    asked = {name: amount for name, amount in requests_of(pod.spec).items() if amount}
     ending = end_text(pod_end(pod)) if over else str(waits[0]) if waits else ""
     return PodRow(
         name=pod.metadata.name,

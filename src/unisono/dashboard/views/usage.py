@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from unisono.api.membership import pod_group_of
-from unisono.api.resources import pod_requests
 from unisono.api.verdict import job_name
+from unisono.dashboard.views.requests import requests_of
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -44,7 +44,7 @@ class Usage:
         before = self._places.pop(uid, None)
         node = pod.spec.node_name
         if event != "DELETED" and node and pod.status.phase not in _ENDED:
-            asked = pod_requests(pod.spec)
+            asked = requests_of(pod.spec)
             amounts = self._known.setdefault(tuple(asked.items()), asked)
             group = pod_group_of(pod)
             place = _Place(node, job_name(group) if group else f"pod {pod.key}", amounts)

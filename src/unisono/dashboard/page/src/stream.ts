@@ -11,6 +11,8 @@ export interface Live<T> {
   view: T | null;
   lost: boolean;
   problem: string;
+  /** How far the server's first look at the cluster is; empty where that is done. */
+  reading: string;
 }
 
 const SILENT_MS = 40_000; // the server says something every 15 s
@@ -102,13 +104,14 @@ export async function follow(
 
 /** The view at a path; while another path is opened, what was shown stays. */
 export function useView<T>(path: string): Live<T> {
-  const [live, setLive] = useState<Live<T>>({ view: null, lost: false, problem: "" });
+  const [live, setLive] = useState<Live<T>>({ view: null, lost: false, problem: "", reading: "" });
   useEffect(() => {
     const ending = new AbortController();
     void follow(path, ending.signal, (event, data) =>
       setLive((old) => {
-        if (event === "view") return { view: data as T, lost: false, problem: "" };
-        if (event === "change") return { view: merged(old.view, data as Json) as T, lost: false, problem: "" };
+        if (event === "view") return { view: data as T, lost: false, problem: "", reading: "" };
+        if (event === "change") return { ...old, view: merged(old.view, data as Json) as T, lost: false, problem: "" };
+        if (event === "reading") return { ...old, reading: data as string };
         if (event === "problem") return { ...old, problem: data as string };
         // What a server said last is no news any more when there is none, as when it said that it stops.
         return { ...old, lost: true, problem: data ? old.problem : "" };

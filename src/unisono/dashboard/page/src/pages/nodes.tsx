@@ -1,6 +1,6 @@
 // Nodes by their place in the topology, each a cell that shows how much of it is in use.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Done, NodeCell, NodesView } from "../../generated/views";
 import { colourClass } from "../components/colours";
 import { Status } from "../components/status";
@@ -20,8 +20,9 @@ export function Nodes() {
   const view = live.view;
   const set = (changes: Record<string, string>, replace = false) => go(withQuery(route, changes), replace);
   const chosen = view?.rows[route.query.get("node") ?? ""];
+  const drawn = useGrowing(view?.order.length ?? 0);
   const groups = new Map<string, NodeCell[]>();
-  for (const name of view?.order ?? []) {
+  for (const name of (view?.order ?? []).slice(0, drawn)) {
     const cell = view?.rows[name];
     if (!cell) continue;
     const place = cell.path.join(" / ");
@@ -101,6 +102,21 @@ export function Nodes() {
       )}
     </main>
   );
+}
+
+// What fills a screen, and what is added to it in each pause of the browser.
+const FIRST_CELLS = 120;
+const MORE_CELLS = 190;
+
+/** How many of `total` cells are drawn: a screenful at once, the others while the browser has nothing else to do. */
+function useGrowing(total: number): number {
+  const [drawn, setDrawn] = useState(FIRST_CELLS);
+  useEffect(() => {
+    if (drawn >= total) return undefined;
+    const timer = window.setTimeout(() => setDrawn(drawn + MORE_CELLS), 16);
+    return () => window.clearTimeout(timer);
+  }, [drawn, total]);
+  return Math.min(drawn, total);
 }
 
 /** The nodes of one HyperNode, with how much of it is free in one piece. */
