@@ -14,7 +14,17 @@ from simulator.worlds import FIFO
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, TaskSpec
-from unisono.api.core import Container, Pod, PodSpec, PodStatus, PodTemplateSpec, ResourceRequirements
+from unisono.api.core import (
+    Container,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PodTemplateSpec,
+    ResourceRequirements,
+)
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
@@ -27,6 +37,7 @@ from unisono.simulator.clusters.model import make_node, make_queue
 from unisono.simulator.forecast.changes import apply_changes
 from unisono.simulator.forecast.forecast import Forecast, forecast
 from unisono.simulator.forecast.live import FALLBACK, LiveObjects
+from unisono.simulator.forecast.run_times import seen_in
 from unisono.simulator.forecast.whatif import what_if
 
 NOW = 1_750_000_000.0
@@ -209,3 +220,35 @@ def test_a_job_that_waits_for_admission_gets_the_pods_of_its_template() -> None:
     found = forecast(objects, load_config(FIFO), NOW, futures=1)
     start = next(start for start in found.starts if start.key == "ns/d-uid")
     assert (start.gpus, start.known) == (4, True)
+
+
+def test_jobs_that_have_ended_show_how_far_limits_are_used() -> None:
+    objects = live()
+    begun, ended = -500.0, -440.0
+    for number in range(25):
+        done = pod(f"old{number}", 1, begun, "n1")
+        done.metadata.annotations = {GROUP_NAME: f"old{number}", RUN_SECONDS: "600"}
+        state = ContainerState(terminated=ContainerStateTerminated(exit_code=0, finished_at=rfc3339(NOW + ended)))
+        done.status = PodStatus(
+            phase="Succeeded",
+            start_time=rfc3339(NOW + begun),
+            container_statuses=[ContainerStatus(name="main", state=state)],
+        )
+        objects.add(POD_GROUPS, [group(f"old{number}", begun, running=True)])
+        objects.add(PODS, [done])
+    assert seen_in(objects, NOW).stated == [0.1] * 25
+    # b states 500 s: from such ratios it is known to run for 50 s, and c comes right behind it.
+    found = forecast(objects, load_config(FIFO), NOW, futures=9)
+    by_key = {start.key: start for start in found.starts}
+    assert by_key["ns/b"].median is not None and by_key["ns/c"].median is not None
+    assert by_key["ns/c"].median - by_key["ns/b"].median == pytest.approx(50, abs=2)
+
+
+@pytest.mark.parametrize(("futures", "low", "high"), [(9, 1, 9), (10, 1, 10), (19, 2, 18), (20, 2, 19), (39, 4, 36)])
+def test_the_interval_takes_the_ranks_between_which_one_more_draw_falls_in_80_percent(
+    futures: int, low: int, high: int
+) -> None:
+    found = forecast(live(), load_config(FIFO), NOW, futures=futures, seed=4)
+    times = sorted(run.outcomes[1].started or 0.0 for run in found.runs)
+    start = next(each for each in found.starts if each.key == "ns/b")
+    assert (start.low, start.high) == (times[low - 1], times[high - 1])

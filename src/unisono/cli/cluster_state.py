@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from unisono.cli.options import Where
+    from unisono.engine.config.model import SchedulerConfig
+    from unisono.simulator.forecast.configuration import Followed
     from unisono.simulator.forecast.live import LiveObjects
 
 
@@ -44,3 +48,31 @@ def objects_of(where: Where, files: tuple[str, ...]) -> LiveObjects:
             return await list_objects(client)
 
     return run_async(work())
+
+
+def config_of(where: Where, files: tuple[str, ...], config: Path | None) -> SchedulerConfig:
+    """The scheduler configuration of a file, else that of the cluster; the default one for the objects of files.
+
+    A configuration of the cluster that cannot be read is told.
+    """
+    from unisono.cli.connection import connect, run_async
+    from unisono.engine.config_file.reader import load_config
+    from unisono.install.options import NAMESPACE
+    from unisono.simulator.experiment import config_text
+    from unisono.simulator.forecast.configuration import configuration_in_force
+
+    if config is not None or files:
+        return load_config(config_text(config), "default configuration" if config is None else str(config))
+
+    async def work() -> Followed:
+        async with connect(where) as client:
+            return await configuration_in_force(client, (NAMESPACE,))
+
+    found = run_async(work())
+    if found.hidden:
+        click.echo(
+            f"The scheduler's configuration stands in {found.hidden}, which cannot be read from here: this goes by the "
+            "default one. --config FILE gives another.",
+            err=True,
+        )
+    return load_config(found.text, found.name)

@@ -44,17 +44,17 @@ class RunTimes:
 
     def learn(self, pod: Pod, task: Task) -> None:
         """Take in a pod of a job that has succeeded; hearing of it again changes nothing. Failures tell nothing."""
-        ended = _ended(pod) if task.status is TaskStatus.SUCCEEDED and task.job else 0.0
-        began = task.since or task.created
-        if not 0.0 < began < ended:
+        seconds = ran_seconds(pod, task) if task.job else 0.0
+        if not seconds:
             return
+        ended = _ended(pod)
         family = family_of(task)
         runs = self._runs.setdefault(family, [])
         same = next((run for run in runs if run.job == task.job), None)
         if same is None:
-            runs.append(_Run(ended, task.job, ended - began))
+            runs.append(_Run(ended, task.job, seconds))
         else:  # a gang has run for as long as its longest pod
-            same.ended, same.seconds = max(same.ended, ended), max(same.seconds, ended - began)
+            same.ended, same.seconds = max(same.ended, ended), max(same.seconds, seconds)
         runs.sort(key=lambda run: (run.ended, run.job))
         del runs[:-_RUNS]
         self._runs.move_to_end(family)
@@ -85,6 +85,13 @@ def beginning(name: str) -> str:
             break
         name = name[: found.start()]
     return name
+
+
+def ran_seconds(pod: Pod, task: Task) -> float:
+    """How long a pod ran that has succeeded; 0.0 for all others."""
+    ended = _ended(pod) if task.status is TaskStatus.SUCCEEDED else 0.0
+    began = task.since or task.created
+    return ended - began if 0.0 < began < ended else 0.0
 
 
 def _ended(pod: Pod) -> float:

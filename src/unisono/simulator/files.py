@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -63,17 +63,24 @@ def open_text(path: Path) -> Iterator[Iterator[str]]:
 def open_bytes(path: Path) -> Iterator[Iterator[bytes]]:
     """Lines of a recording, each with its line end, unpacked where the name ends in ``.gz``.
 
+    A packed file that breaks off, because its writer still writes or was killed, ends at the last whole line.
+
     Raises:
         InputError: it cannot be read.
 
     """
     try:
         with path.open("rb") as raw:
-            yield iter(gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw)
-    except (gzip.BadGzipFile, EOFError) as error:
+            yield _until_it_breaks_off(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else iter(raw)
+    except gzip.BadGzipFile as error:
         raise InputError(f"{path}: the file cannot be read: {error}") from None
     except OSError as error:
         raise InputError(f"{path}: the file cannot be read: {error.strerror or error}") from None
+
+
+def _until_it_breaks_off(packed: Iterator[bytes]) -> Iterator[bytes]:
+    with suppress(EOFError):
+        yield from packed
 
 
 def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:

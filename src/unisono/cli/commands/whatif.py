@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from unisono.cli.cluster_state import moment_of, objects_of
+from unisono.cli.cluster_state import config_of, moment_of, objects_of
 from unisono.cli.options import Where, file_option, output_option, where_options
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -16,7 +16,7 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @where_options
 @file_option(required=False)
 @click.option("--change", "changes", type=_File, multiple=True, help="What to change (YAML); may be repeated.")
-@click.option("--config", type=_File, help="The scheduler's configuration.  [default: the built-in one]")
+@click.option("--config", type=_File, help="The scheduler's configuration.  [default: the cluster's]")
 @click.option("--for", "duration", default="24h", show_default=True, help="How far to look ahead, such as 4h.")
 @click.option("--futures", type=click.IntRange(1, 1000), default=20, show_default=True, help="Possible futures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same answer.")
@@ -40,15 +40,13 @@ def command(
     """
     from unisono.cli.simulating.bar import progress_bar
     from unisono.cli.simulating.forecasts import start_lines, whatif_lines
-    from unisono.engine.config_file.reader import load_config
-    from unisono.simulator.experiment import config_text
     from unisono.simulator.forecast.changes import apply_changes
     from unisono.simulator.forecast.forecast import forecast
     from unisono.simulator.forecast.whatif import as_json, starts_json, what_if
     from unisono.simulator.metrics.summary import encode
 
     until, moment = _seconds(duration), moment_of(now)
-    used = load_config(config_text(config), "default configuration" if config is None else str(config))
+    used = config_of(where, files, config)
     objects = objects_of(where, files)
     if not changes:
         with progress_bar("futures") as tell:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
 
 _MOST_RATIOS = 2000
+_MOST_ARRIVALS = 100_000
 _LONGEST = 2 * 86400.0
 """Seconds that forecasts look ahead at most, and back for arrivals."""
 
@@ -87,7 +89,10 @@ def calibrate(
     most_jobs: int = 50,
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
-    """Look at a workload at so many moments, spread evenly over its submissions after the first fifth.
+    """Look at a workload at so many moments, spread evenly over its submissions but the first and the last fifth.
+
+    At first the cluster fills and little has been seen yet, and behind the last submission nothing comes any more,
+    which no forecast knows.
 
     Args:
         cluster: where it runs.
@@ -101,7 +106,7 @@ def calibrate(
 
     """
     first, last = jobs[0].submit, jobs[-1].submit
-    times = [first + (last - first) * (0.2 + 0.8 * number / moments) for number in range(moments)]
+    times = [first + (last - first) * (0.2 + 0.6 * number / moments) for number in range(moments)]
     seen: list[tuple[float, Start, float | None]] = []
     recent = _Recent(jobs)
 
@@ -160,15 +165,21 @@ class _Recent:
         return Spread(stated=[(job.run_seconds or 0.0) / (job.estimate or 1.0) for job in ended])
 
     def arrivals(self, now: float, length: float, number: int) -> list[Job]:
-        """The jobs of the last while once more, in another order of their bodies: a future like the past."""
+        """Jobs that may come: gaps and bodies of the last while, drawn with replacement.
+
+        An order of the past's own bodies would bring the same work in every future, and so intervals that are too
+        narrow where few large jobs make most of it.
+        """
         past = [job for job in self._jobs if now - length < job.submit <= now]
-        bodies = list(past)
-        random.Random(number).shuffle(bodies)  # nosec B311 # draws of a simulation, no secret
-        coming = [
-            replace(body, name=f"{body.name}-future", submit=at.submit - now + length)
-            for at, body in zip(past, bodies, strict=True)
-        ]
-        return sorted(coming, key=lambda job: job.submit)
+        draw = random.Random(number)  # nosec B311 # draws of a simulation, no secret
+        gaps = [later.submit - job.submit for job, later in pairwise(past)]
+        coming: list[Job] = []
+        at = draw.choice(gaps) * draw.random() if gaps else length
+        while at < length and len(coming) < _MOST_ARRIVALS:
+            body = draw.choice(past)
+            coming.append(replace(body, name=f"{body.name}-future-{len(coming)}", submit=at))
+            at += draw.choice(gaps)
+        return coming
 
 
 def objects_of(world: World) -> LiveObjects:

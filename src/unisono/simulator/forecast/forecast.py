@@ -8,19 +8,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, floor
 
 from unisono.cluster.run_durations import RunTimes
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.forecast.live import LiveJobFacts, LiveObjects, live_jobs
-from unisono.simulator.forecast.run_times import Spread, as_stated
+from unisono.simulator.forecast.run_times import Spread, as_stated, seen_in
 from unisono.simulator.metrics.numbers import percentile
 from unisono.simulator.workload.job import Job
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
 
-LOW, HIGH = 10.0, 90.0
-"""Percentiles that bound the 80 % interval."""
+LOW, HIGH = 0.1, 0.9
+"""Between these shares of the futures lies the 80 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def forecast(
         futures: how many; with one, run times are the guesses themselves.
         until: seconds after which a future ends.
         seed: the same seed gives the same forecast.
-        spread: of run times around guesses.
+        spread: of run times around guesses; None: as the jobs that have succeeded show it.
         run_times: as the scheduler has learnt them.
         arrivals: jobs that will come in a future, by its number; without it none come.
         settings: how the world goes; seed, epoch and end are set here.
@@ -91,7 +92,7 @@ def forecast(
     jobs = live_jobs(objects, now, run_times)
     found = Forecast(jobs=jobs)
     cluster = objects.cluster()
-    spread = spread or Spread()
+    spread = spread or seen_in(objects, now)
     base = settings or Settings()
     for number in range(futures):
         draw = random.Random(f"{seed}/{number}")  # nosec B311 # draws of a simulation, no secret
@@ -120,12 +121,14 @@ def _settings(base: Settings, now: float, until: float, seed: int) -> Settings:
 
 def _start(at: int, job: LiveJobFacts, runs: Sequence[Run]) -> Start:
     never = float("inf")
-    times = [never if (begun := run.outcomes[at].started) is None else begun for run in runs]
+    times = sorted(never if (begun := run.outcomes[at].started) is None else begun for run in runs)
 
-    def told(percent: float) -> float | None:
-        value = percentile(times, percent)
+    def told(value: float | None) -> float | None:
         return None if value is None or value == never else value
 
+    # What comes is one more draw: it lies below the k-th of n with probability k / (n + 1), were the futures right.
+    first, last = floor(LOW * (len(times) + 1)), ceil(HIGH * (len(times) + 1))
+    low, high = times[max(first, 1) - 1], times[min(last, len(times)) - 1]
     chance = sum(time < never for time in times) / len(times)
     key, queue, gpus = job.group.key, job.job.queue, job.job.gpu_demand / 1000
-    return Start(key, queue, gpus, told(50), told(LOW), told(HIGH), chance, job.guess.known)
+    return Start(key, queue, gpus, told(percentile(times, 50)), told(low), told(high), chance, job.guess.known)

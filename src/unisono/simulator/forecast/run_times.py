@@ -6,7 +6,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unisono.simulator.forecast.live import Guess
+from unisono.cluster.run_durations import ran_seconds
+from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.session.session import Session
+from unisono.simulator.forecast.live import Guess, LiveObjects
 
 _LEAST_RATIOS = 20
 """Ratios seen before they count more than what is generally true."""
@@ -37,6 +40,19 @@ class Spread:
         if guess.stated:
             return max(guess.seconds * random_.random(), 1.0)
         return max(guess.seconds * random_.lognormvariate(0.0, 0.4 if guess.known else 1.5), 1.0)
+
+
+def seen_in(objects: LiveObjects, now: float) -> Spread:
+    """How the jobs that have succeeded used the limits that they stated, as far as their pods are still there."""
+    state = objects.state()
+    estimates = RunEstimates(Session(state.snapshot(), now, 0), learned=False)
+    ratios: dict[str, float] = {}
+    for pod in objects.of("Pod"):
+        task = state.tasks.get(pod.key)
+        stated = estimates.stated(task) if task is not None else 0.0
+        if task is not None and stated and (seconds := ran_seconds(pod, task)):
+            ratios[task.job or pod.key] = max(ratios.get(task.job or pod.key, 0.0), seconds / stated)
+    return Spread(stated=list(ratios.values()))
 
 
 def as_stated(_: random.Random, guess: Guess) -> float:
