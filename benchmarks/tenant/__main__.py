@@ -117,7 +117,7 @@ def _line(row: Row) -> str:
     felt, answers = row.felt, ", ".join(f"{count} x {code}" for code, count in row.answers.most_common(4))
     half, most = (percentile(felt.reads, share) * 1000 for share in (0.5, 0.99))
     return (
-        f"{row.what}: job {felt.waited:.1f} s (own {felt.own:.1f}), reads p50 {half:.0f} ms "
+        f"{row.what}: job {felt.waited:.1f} s (own {felt.own:.1f}, CPU {felt.cpu:.1f}), reads p50 {half:.0f} ms "
         f"p99 {most:.0f} ms max {max(felt.reads) * 1000:.0f} ms, "
         f"memory {felt.grown >> 20:+d} MiB, afterwards {felt.kept >> 20:+d} MiB; {answers}"
     )

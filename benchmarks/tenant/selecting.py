@@ -48,7 +48,7 @@ async def spreads(w: World) -> None:
         each = [
             {
                 "maxSkew": 1,
-                "topologyKey": _HOST if n % 2 else f"zone-{n}",
+                "topologyKey": f"zone-{n}" if n else _HOST,
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchExpressions": [{"key": f"k{number}-{n}", "operator": "DoesNotExist"}]},
             }

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.api.load import checked
 from benchmarks.hostile import plane
-from benchmarks.hostile.watching import Work, family, resident
+from benchmarks.hostile.watching import Work, cpu_seconds, family, resident
 from unisono.errors import UnisonoError
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import Transport
@@ -178,7 +178,7 @@ def config_map(name: str, size: int = 0, **data: str) -> Body:
 
 @dataclass
 class Felt:
-    """What the bystander felt of an attack: seconds and bytes."""
+    """What the bystander felt of an attack: seconds and bytes; ``cpu`` is what the control plane got meanwhile."""
 
     reads: list[float]
     waited: float
@@ -187,6 +187,7 @@ class Felt:
     grown: int
     kept: int
     said: str
+    cpu: float
 
 
 class Bystander:
@@ -203,12 +204,14 @@ class Bystander:
         probing = asyncio.create_task(self._probe(reads))
         try:
             await attack()
+            busy = cpu_seconds(processes)
             waited, own, started, said = await self._job(processes, patience)
+            busy = cpu_seconds(processes) - busy
             grown = max(resident(pid) - size for pid, size in before.items())
         finally:
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)
-        return Felt(reads, waited, own, started, grown, 0, said)
+        return Felt(reads, waited, own, started, grown, 0, said, busy)
 
     def memory(self) -> int:
         """Bytes of the control plane's own processes."""
@@ -308,20 +311,20 @@ async def attacker(running: plane.Plane, namespace: str, machine: str, folder: P
 async def remove(admin: HttpClient, namespace: str) -> None:
     """Delete the namespace and release what finalizers hold in it."""
     await admin.request("DELETE", f"/api/v1/namespaces/{namespace}")
-    for _ in range(240):
-        status, _, answer = await admin.request("GET", f"/api/v1/namespaces/{namespace}")
-        if status == 404:
+    for turn in range(240):
+        if (await admin.request("GET", f"/api/v1/namespaces/{namespace}"))[0] == 404:
             return
-        for one in json.loads(answer).get("status", {}).get("conditions") or []:
-            if one["type"] == "NamespaceContentRemaining" and one["status"] == "True":
-                await _release(admin, namespace)
+        if turn % 10 == 5:
+            await _release(admin, namespace)
         await asyncio.sleep(0.5)
 
 
 async def _release(admin: HttpClient, namespace: str) -> None:
     core = f"/api/v1/namespaces/{namespace}"
     claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
-    for place in (f"{core}/pods", f"{core}/configmaps", f"{core}/persistentvolumeclaims", claims):
+    jobs = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs"
+    held = [f"{core}/{plural}" for plural in ("pods", "configmaps", "persistentvolumeclaims", "services")]
+    for place in (*held, claims, jobs, f"/apis/apps/v1/namespaces/{namespace}/deployments"):
         _, _, answer = await admin.request("GET", place)
         for item in json.loads(answer).get("items", []):
             if item["metadata"].get("finalizers"):

@@ -10,7 +10,7 @@ from engine.test_plugins_claims import SETTINGS, claim, device, device_class, sl
 from support.build import node, schedule
 from unisono.engine.plugins.predicates import claim_allocator
 from unisono.engine.plugins.predicates.device_inventory import Unit
-from unisono.engine.verdicts import explain
+from unisono.engine.verdicts import explain, trial
 
 
 def test_equal_devices_of_many_nodes_are_asked_about_once_for_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +50,25 @@ def test_equal_devices_of_many_nodes_are_asked_about_once_for_each_way(monkeypat
     (verdict,) = schedule(state, SETTINGS).verdicts.values()
     assert "30 cannot allocate all claims" in verdict.message
     assert 0 < asked["explaining"] <= 20 * len(ways) * len(requests)
+
+
+def test_changes_are_tried_less_often_where_claims_can_be_met_in_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = [0]
+    real = trial.Trials._starts
+
+    def counted(self: Any, *given: Any) -> bool:
+        tries[-1] += 1
+        return real(self, *given)
+
+    monkeypatch.setattr(trial.Trials, "_starts", counted)
+    ways = [{"name": f"s{n}", "deviceClassName": "gpu", "count": 9} for n in range(8)]
+    requests = [{"name": f"r{n}", "firstAvailable": ways} for n in range(8)]
+    cards = [device(f"g{n}", model="A100") for n in range(8)]
+    waiting = [thing for n in range(20) for thing in (claim(f"c{n}", *requests), *user(f"p{n}", f"c{n}"))]
+    things = (node("n1", cpu=64), slice_of("n1", *cards), device_class(), *waiting)
+    assert len(schedule(world(*things), SETTINGS).verdicts) == 20
+    tries.append(0)
+    monkeypatch.setattr(trial, "WAY_COST", 0)
+    schedule(world(*things), SETTINGS)
+    dear, cheap = tries
+    assert dear < cheap

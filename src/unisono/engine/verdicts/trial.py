@@ -6,11 +6,12 @@ wait and that may take the room first, and with every plug-in that is configured
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 
+from unisono.api.core import ResourceClaim
 from unisono.cluster.records import Job
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
@@ -38,18 +39,26 @@ _CYCLES = 3
 """Cycles that changes have by which others are evicted in the first one."""
 LIGHT = 32
 """What a spec may weigh (see `PodClass`) without a price; each class beyond it costs as much as it weighs."""
+WAY_COST = 20
+"""Of each way to meet a request of a claim: its rules are read and asked about the devices of each kind of node."""
 CARRY_COST = 40
 """Of each pod that this cycle binds or evicts: the copy has it carried out. After a great many of them nothing is tried
 in this cycle, and the jobs that still wait have their turn in the next one."""
 
 
-def _cost_of_pending(job: Job, *, heavy: bool) -> int:
+def _cost_of_pending(job: Job, claims: Mapping[str, ResourceClaim], *, heavy: bool) -> int:
     """What a trial costs for the pending pods of a job; ``heavy``: there are specs that cost more than a pod."""
     cost = 10 * len(job.pending)
-    if heavy:
-        classes = {task.pod_class.id: task.pod_class.weight for task in job.pending.values()}
-        cost += sum(weight for weight in classes.values() if weight > LIGHT)
+    if heavy or claims:
+        for one in {task.pod_class.id: task.pod_class for task in job.pending.values()}.values():
+            cost += one.weight if one.weight > LIGHT else 0
+            cost += sum(WAY_COST * _ways(claims[key]) for key in one.devices if key in claims)
     return cost
+
+
+def _ways(claim: ResourceClaim) -> int:
+    """Ways to meet its requests, each with rules of its own."""
+    return sum(len(request.first_available or ()) or 1 for request in claim.spec.devices.requests or ())
 
 
 class Trials:
@@ -76,7 +85,8 @@ class Trials:
         watch = cycle.stopwatch
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         heavy = any(each.weight > LIGHT for each in cycle.session.snapshot.classes.all.values())
-        pending = {job.key: _cost_of_pending(job.record, heavy=heavy) for job in cycle.jobs}
+        claims = cycle.session.snapshot.catalogue.device_claims
+        pending = {job.key: _cost_of_pending(job.record, claims, heavy=heavy) for job in cycle.jobs}
         base = FIXED_COST + cycle.session.nodes.size + len(cycle.session.snapshot.tasks) // 20
         costs = accumulate(pending.get(key, 0) + 5 for key in turns)
         whole = base + sum(cost + 5 for cost in pending.values())
