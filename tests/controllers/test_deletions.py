@@ -7,7 +7,8 @@ from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job
 from unisono.api.core import Pod
-from unisono.api.kinds import JOBS, PODS
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.scheduling import PodGroup
 from unisono.controllers.execution import Executor, Wording
 from unisono.controllers.expectations import PATIENCE_SECONDS, Deletions, Expectations
 from unisono.controllers.job.plan import Plan
@@ -35,6 +36,20 @@ async def test_a_pod_that_an_informer_still_shows_is_deleted_once() -> None:
     again = await client.create(PODS, Pod(metadata=ObjectMeta(name="p", namespace="default")))
     await executor.delete_one(job, PODS, again)
     assert client.find(PODS, "default/p") is None
+
+
+async def test_a_pod_group_that_an_informer_still_shows_is_deleted_once() -> None:
+    clock = VirtualClock()
+    client = MemoryClient(clock)
+    executor = Plain(client, clock, JOBS, Expectations(), lambda job, notice: None)
+    job = await client.create(JOBS, Job(metadata=ObjectMeta(name="job", namespace="default")))
+    seen = await client.create(POD_GROUPS, PodGroup(metadata=ObjectMeta(name="job-u", namespace="default")))
+    asked: list[str] = []
+    client.interceptor = lambda operation, resource, namespace, name: asked.append(f"{operation} {resource} {name}")
+    for _ in range(3):
+        await executor.run(job, Plan(delete_group=seen))
+        await clock.advance(1)
+    assert asked == ["delete podgroups job-u"]
 
 
 def test_a_deletion_of_which_nothing_was_heard_is_asked_for_again_and_nothing_is_kept() -> None:

@@ -139,7 +139,7 @@ class Executor(Generic[T, P]):
         for kind, name, patch in plan.patches:
             await self._client.patch(kind, name, patch, namespace=namespace)
         if plan.delete_group is not None:
-            await delete_seen(self._client, POD_GROUPS, plan.delete_group)
+            await self._delete_once(POD_GROUPS, plan.delete_group)
         if plan.create_group is not None:
             await self._warned(job, *self.wording.group, create_once(self._client, POD_GROUPS, plan.create_group))
         if plan.patch_group is not None:
@@ -171,15 +171,19 @@ class Executor(Generic[T, P]):
             done, batch = done + len(part), min(batch * 4, PARALLEL * 4)
 
     async def delete_one(self, job: T, kind: Kind[Any], obj: Object) -> None:
-        """Delete this very incarnation of an object, once."""
-        uid = obj.metadata.uid or ""
-        if self._deletions.pending(uid, self._clock.monotonic()):
-            return
-        await delete_seen(self._client, kind, obj)
-        self._deletions.note(uid, self._clock.monotonic())
-        if self.wording.successes:
+        """Delete this very incarnation of an object, once, and tell of it."""
+        if await self._delete_once(kind, obj) and self.wording.successes:
             text = f"Deleted {kind.kind.lower()}: {obj.metadata.name}"
             self._notify(job, Notice("Normal", f"SuccessfulDelete{kind.kind}", text))
+
+    async def _delete_once(self, kind: Kind[Any], obj: Object) -> bool:
+        """Whether the server was asked now: what the watch still shows may be gone already."""
+        uid = obj.metadata.uid or ""
+        if self._deletions.pending(uid, self._clock.monotonic()):
+            return False
+        await delete_seen(self._client, kind, obj)
+        self._deletions.note(uid, self._clock.monotonic())
+        return True
 
     async def _create(self, job: T, kind: Kind[Any], obj: Object | None) -> None:
         if obj is None:
