@@ -39,7 +39,8 @@ def files() -> dict[Path, str]:
         made[CHART / "files" / f"{component}-cluster-rules.yaml"] = _yaml(rules(rights))
         made[CHART / "files" / f"{component}-own-rules.yaml"] = _yaml(rules(own_rights(component)))
     made[CHART / "files" / "agent-node-leases-rules.yaml"] = _yaml(rules(NODE_LEASE_RIGHTS))
-    made[CHART / "files" / "policies.yaml"] = _yaml(*policies())
+    made[CHART / "files" / "policies.yaml"] = _yaml(*policies(webhook=True))
+    made[CHART / "files" / "policies-without-webhook.yaml"] = _yaml(*policies())
     hooks = {
         one["kind"].removesuffix("WebhookConfiguration").lower(): one["webhooks"] for one in webhooks(InstallOptions())
     }

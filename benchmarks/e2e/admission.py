@@ -25,7 +25,7 @@ def manifests(prefix: str, namespace: str, port: int) -> list[dict[str, Any]]:
     """Policies, bindings and webhook configurations for ``namespace``; the webhook listens on ``port`` here."""
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     made = []
-    for one in policies():
+    for one in policies(webhook=True):
         one["metadata"] = one["metadata"] | {"name": f"{prefix}-{one['metadata']['name']}"}
         if one["kind"].endswith("Binding"):
             one["spec"] |= {"policyName": f"{prefix}-{one['spec']['policyName']}", "matchResources": chosen}

@@ -31,7 +31,7 @@ def manifests(options: InstallOptions) -> list[dict[str, Any]]:
         *queues(),
         *(manifest for each in chosen for manifest in workload(each, options)),
         *(dashboard_server(options) if options.dashboard else ()),
-        *(policies() if options.policies else ()),
+        *(policies(webhook=options.webhook) if options.policies else ()),
         *(webhooks(options) if options.webhook else ()),
         *(monitors(options) if options.monitoring else ()),
     ]

@@ -7,13 +7,21 @@ from typing import Any
 from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.kinds import PODS
 from unisono.api.policies import POLICIES, RIGHTS, Policy
+from unisono.api.policies.rule import Rule
 from unisono.install.conditions import changed, staying
 from unisono.install.options import labels
+from unisono.install.webhooks import ASKED
 
 
-def policies() -> list[dict[str, Any]]:
-    """One policy and one binding per entry of ``api.policies``; refused is what breaks a rule, on every namespace."""
-    made = [(_policy(policy), policy) for policy in POLICIES]
+def policies(*, webhook: bool = False) -> list[dict[str, Any]]:
+    """One policy and one binding per entry of ``api.policies``; refused is what breaks a rule, on every namespace.
+
+    Args:
+        webhook: the webhook is installed, too. It holds the rules of all kinds that it is asked about itself, and a
+            server would spend more time on the same rules in CEL than on storing the object.
+
+    """
+    made = [(_policy(policy), policy) for policy in POLICIES if not (webhook and policy.kind in ASKED)]
     made += [(_right(policy), policy) for policy in RIGHTS]
     return [manifest for one, policy in made for manifest in (one, _binding(policy))]
 
@@ -40,19 +48,29 @@ def _policy(policy: Policy) -> dict[str, Any]:
                         "resources": [kind.plural],
                     }
                 ],
+                **_selector(policy),
             },
             **(
                 {"variables": [{"name": name, "expression": said} for name, said in policy.variables.items()]}
                 if policy.variables
                 else {}
             ),
-            "validations": [
-                {"expression": rule.expression(), "messageExpression": rule.message, "reason": "Invalid"}
-                for rule in policy.rules
-            ],
+            "validations": [_validation(rule) for rule in policy.rules],
             "matchConditions": _conditions(policy),
         },
     }
+
+
+def _validation(rule: Rule) -> dict[str, Any]:
+    said = rule.said()
+    told = {"message": said} if said is not None else {"messageExpression": rule.message}
+    return {"expression": rule.expression(), **told, "reason": "Invalid"}
+
+
+def _selector(policy: Policy) -> dict[str, Any]:
+    if not policy.without_label:
+        return {}
+    return {"objectSelector": {"matchExpressions": [{"key": policy.without_label, "operator": "DoesNotExist"}]}}
 
 
 def _conditions(policy: Policy) -> list[dict[str, Any]]:

@@ -24,9 +24,12 @@ _SECONDS = 10
 _CONFIGURATION = f"object.metadata.name in ['{CONFIG_MAP_NAME}', '{INSTALLED_NAME}']"
 
 _QUEUES: tuple[Kind[Any], ...] = (kinds.QUEUES,)
-_DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
+_DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
+_GROUPS: tuple[Kind[Any], ...] = (kinds.POD_GROUPS,)
 _GANGS: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS)
 _CHECKED: tuple[Kind[Any], ...] = (*FLOW_KINDS, *FLEET_KINDS)
+ASKED = frozenset((*_GANGS, *_CHECKED, *_QUEUES))
+"""Kinds of ours whose objects are stored only when the webhook has said yes, or has checked what they are made from."""
 
 
 def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
@@ -40,9 +43,9 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
     ours = not_made_by("unisono-controllers", options.namespace)
     mutating = [
         _hook("jobs", "/mutate", [_rule(_DEFAULTED, "CREATE", "UPDATE")], options, new, **once),
-        _hook(
-            "queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, reinvocationPolicy="Never"
-        ),
+        # A Job's gang is complete as its controller makes it; other gangs may have to go to their namespace's queue.
+        _hook("groups", "/mutate", [_rule(_GROUPS, "CREATE", "UPDATE")], options, new, ours, **once),
+        _hook("queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, **once),
     ]
     checking = [
         _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours),

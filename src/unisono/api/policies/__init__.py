@@ -10,6 +10,7 @@ from typing import Any
 from unisono.api import kinds
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.keys import JOB_NAME
 from unisono.api.kind import Kind
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
@@ -33,7 +34,8 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(JOB_TEMPLATES, "jobtemplates", {"spec": "object.spec"}, job_rules("spec")),
     Policy(JOB_FLOWS, "jobflows", {"spec": "object.spec"}, job_flow_rules()),
-    Policy(kinds.PODS, "pods", {}, budget_rules(), ("CREATE",), only_if=HAS_BUDGET),
+    # Pods of a Job have the budget of their gang, which says it itself.
+    Policy(kinds.PODS, "pods", {}, budget_rules(), ("CREATE",), only_if=HAS_BUDGET, without_label=JOB_NAME),
     Policy(HYPER_JOBS, "hyperjobs", {"spec": "object.spec"}, hyper_job_rules()),
 )
 

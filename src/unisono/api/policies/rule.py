@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from unisono.api.kind import Kind
 
 # Comparing every entry with every other stays within a server's bounds up to so many; the webhook has no such bound.
 MANY = 200
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,13 @@ class Rule:
         """``holds``, limited to creations where the rule is."""
         return f"request.operation != 'CREATE' || ({self.holds})" if self.creation else self.holds
 
+    def said(self) -> str | None:
+        """The refusal's text where it is always the same; None where it quotes the object.
+
+        A server evaluates the message expressions of all rules whenever it looks at an object, good ones included.
+        """
+        return re.sub(r"\\(.)", r"\1", self.message[1:-1]) if _LITERAL.fullmatch(self.message) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -44,6 +53,8 @@ class Policy:
         operations: of the requests that are looked at.
         annotations: rules look at these as well as at the spec.
         only_if: CEL expression; objects for which it is false are not looked at. Empty for all.
+        without_label: objects that have this label are not looked at, which is cheaper than any expression. Anybody
+            may set a label, so it must not stand for a right. Empty for none.
 
     """
 
@@ -54,6 +65,7 @@ class Policy:
     operations: tuple[str, ...] = ("CREATE", "UPDATE")
     annotations: bool = False
     only_if: str = ""
+    without_label: str = ""
 
 
 def text(message: str) -> str:
