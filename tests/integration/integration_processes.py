@@ -9,16 +9,21 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from integration_ledger import Ledger
+from integration_link import Link, linked
 from integration_servers import PREFIX
 from integration_world import PATIENCE, job
+from prometheus_client.parser import text_string_to_metric_families
 
 from support.accounts import Accounts
+from support.ports import free_port
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
@@ -35,16 +40,29 @@ NODES_COUNT = 8
 
 @dataclass
 class Process:
-    """One component; ``before`` are words before its command, such as those of faketime."""
+    """One component.
+
+    Attributes:
+        arguments: after the program.
+        port: of its metrics.
+        before: words before its command, such as those of faketime.
+        program: words that start another version of Unisono; none for this one.
+        requests: what earlier processes asked of the server, by (method, resource, code).
+
+    """
 
     arguments: list[str]
+    port: int
     log: Path
     before: tuple[str, ...] = ()
+    program: tuple[str, ...] = ()
     child: subprocess.Popen[bytes] | None = None
+    requests: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def start(self) -> None:
         with self.log.open("ab") as stream:
-            words = [*self.before, sys.executable, "-m", "unisono", *self.arguments]
+            program = self.program or (sys.executable, "-m", "unisono")
+            words = [*self.before, *program, *self.arguments, "--listen", f"127.0.0.1:{self.port}"]
             self.child = subprocess.Popen(words, stdout=stream, stderr=stream, start_new_session=True)
 
     def send(self, number: signal.Signals) -> None:
@@ -53,8 +71,22 @@ class Process:
             with suppress(ProcessLookupError):
                 os.killpg(self.child.pid, number)
 
+    def note(self) -> None:
+        """Add up what the process asked so far, as its end is near."""
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                for sample in family.samples:
+                    if sample.name == "rest_client_requests_total":
+                        labels = sample.labels
+                        self.requests[labels["method"], labels["resource"], labels["code"]] += int(sample.value)
+
     def kill(self) -> None:
         self.send(signal.SIGKILL)
+        if self.child is not None:
+            self.child.wait()
+
+    def wait(self) -> None:
+        """Return when the process has ended."""
         if self.child is not None:
             self.child.wait()
 
@@ -72,10 +104,30 @@ class Crowd:
     folder: Path
     kubeconfigs: dict[str, Path]
     processes: dict[str, Process] = field(default_factory=dict)
+    configs: dict[str, ClusterConfig] = field(default_factory=dict)
 
-    def start(self, component: str, name: str = "", before: tuple[str, ...] = ()) -> Process:
-        """One more replica of a component."""
+    @asynccontextmanager
+    async def link(self, component: str) -> AsyncIterator[Link]:
+        """The network of the component's replicas that are started from now on."""
+        direct = self.kubeconfigs[component]
+        async with linked(self.configs[component]) as (config, link):
+            self.kubeconfigs[component] = _kubeconfig(config, self.folder / f"{component}-linked.kubeconfig")
+            try:
+                yield link
+            finally:
+                self.kubeconfigs[component] = direct
+
+    def start(
+        self,
+        component: str,
+        name: str = "",
+        before: tuple[str, ...] = (),
+        program: tuple[str, ...] = (),
+        linked: bool = True,
+    ) -> Process:
+        """One more replica of a component; behind its link, if there is one and ``linked`` says so."""
         name = name or component
+        kubeconfig = self.folder / f"{component}.kubeconfig" if not linked else self.kubeconfigs[component]
         elects = ["--lease-namespace", self.namespace]
         own = {
             "scheduler": [
@@ -87,8 +139,9 @@ class Crowd:
             "controllers": elects,
             "agent": ["--simulate", str(NODES_COUNT), "--no-leader-elect"],
         }[component]
-        words = [component, "--kubeconfig", str(self.kubeconfigs[component]), "--listen", "", *own]
-        process = self.processes[name] = Process(words, self.folder / f"{name}.log", before)
+        words = [component, "--kubeconfig", str(kubeconfig), *own]
+        process = Process(words, free_port(), self.folder / f"{name}.log", before, program)
+        self.processes[name] = process
         process.start()
         return process
 
@@ -117,8 +170,26 @@ class Crowd:
                     return lease.spec.holder_identity
             await asyncio.sleep(0.2)
 
-    def held(self, names: list[str], pods: int = 4) -> None:
-        """Each job got its pods once, none ran in part for long, and no log has a traceback."""
+    def useless(self) -> Counter[str]:
+        """Writes to what was not there any more, by method and resource."""
+        found: Counter[str] = Counter()
+        for process in self.processes.values():
+            process.note()
+            for (method, resource, code), count in process.requests.items():
+                # The first heartbeat finds no Lease, and makes it.
+                if code == "404" and method in ("DELETE", "PATCH") and resource != "leases":
+                    found[f"{method} {resource}"] += count
+        return found
+
+    def held(self, names: list[str], pods: int = 4, useless: int = 0) -> None:
+        """Each job got its pods once, none ran in part for long, and no log has a traceback.
+
+        Args:
+            names: of all jobs.
+            pods: of each.
+            useless: most writes to what was not there any more; one for a pod whose answer a killed process missed.
+
+        """
         assert not self.ledger.broken
         jobs = {name: self.ledger.jobs.get(f"{self.namespace}/{name}") for name in names}
         assert {name: found.status.succeeded if found else None for name, found in jobs.items()} == dict.fromkeys(
@@ -127,6 +198,8 @@ class Crowd:
         assert self.ledger.longest_partial() < 4 * PATIENCE
         told = {name: process.said() for name, process in self.processes.items()}
         assert not {name: text[-3000:] for name, text in told.items() if "Traceback" in text}
+        found = self.useless()
+        assert found.total() <= useless, found
 
 
 def _kubeconfig(config: ClusterConfig, path: Path) -> Path:
@@ -161,9 +234,8 @@ async def crowd(config: ClusterConfig, folder: Path) -> AsyncIterator[Crowd]:
             await ledger.synced()
             await accounts.make()
             for name in ("scheduler", "controllers", "agent"):
-                found.kubeconfigs[name] = _kubeconfig(
-                    await accounts.config(name, config), folder / f"{name}.kubeconfig"
-                )
+                found.configs[name] = await accounts.config(name, config)
+                found.kubeconfigs[name] = _kubeconfig(found.configs[name], folder / f"{name}.kubeconfig")
             yield found
     except TimeoutError as error:
         logs = {name: process.said()[-2000:] for name, process in found.processes.items()}

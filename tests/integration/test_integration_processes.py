@@ -1,6 +1,8 @@
-"""Life on a cluster with real processes: killed, frozen beyond their lease, with a wrong clock, without their server.
+"""Life on a cluster with real processes: killed, frozen, cut off, of two versions, with a wrong clock or no server.
 
 To restart the API server and its store in the midst of work, name a command that does so in ``UNISONO_TEST_RESTART``.
+To go from another version to this one and back, name the words that start it in ``UNISONO_TEST_PREVIOUS``, such as
+``/opt/unisono-0.1/bin/unisono``.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +23,9 @@ from unisono.kube.kubeconfig import ClusterConfig
 
 pytestmark = [pytest.mark.more, pytest.mark.processes]
 RESTART = "UNISONO_TEST_RESTART"
+PREVIOUS = "UNISONO_TEST_PREVIOUS"
+LEASE_SECONDS = 15.0
+previous = pytest.mark.skipif(PREVIOUS not in os.environ, reason=f"{PREVIOUS} names no other version")
 
 
 async def test_nothing_is_lost_or_twice_when_components_are_killed(config: ClusterConfig, tmp_path: Path) -> None:
@@ -33,6 +39,7 @@ async def test_nothing_is_lost_or_twice_when_components_are_killed(config: Clust
         for _ in range(6):
             await asyncio.sleep(rng.random() * 3)
             process = it.processes[rng.choice(sorted(it.processes))]
+            process.note()
             process.kill()
             await asyncio.sleep(rng.random())
             process.start()
@@ -97,5 +104,97 @@ async def test_work_goes_on_when_the_api_server_and_its_store_are_restarted(
         for _ in range(2):
             await asyncio.sleep(2)
             await asyncio.to_thread(subprocess.run, os.environ[RESTART], shell=True, check=True)
+        await it.completed(names)
+        it.held(names)
+
+
+@pytest.mark.parametrize("component", ["scheduler", "controllers", "agent"])
+async def test_a_component_without_its_network_for_longer_than_its_lease(
+    config: ClusterConfig, tmp_path: Path, component: str
+) -> None:
+    async with crowd(config, tmp_path) as it, it.link(component) as link:
+        for each in ("controllers", "scheduler", "agent"):
+            it.start(each)
+        await it.holder("scheduler")
+        names = [f"job-{number}" for number in range(6)]
+        await it.submit(names[:3], seconds=1.0)
+        await it.ledger.until(lambda: bool(it.ledger.bound_to))
+        link.cut()
+        await it.submit(names[3:])
+        await asyncio.sleep(LEASE_SECONDS + 5)
+        link.mend()
+        await it.completed(names)
+        it.held(names)
+
+
+async def test_another_one_leads_while_the_leader_has_no_network(config: ClusterConfig, tmp_path: Path) -> None:
+    async with crowd(config, tmp_path) as it:
+        async with it.link("scheduler") as link:
+            it.start("controllers")
+            it.start("agent")
+            first = it.start("scheduler", "first")
+            holder = await it.holder("scheduler")
+            names = [f"job-{number}" for number in range(6)]
+            await it.submit(names[:2], seconds=1.0)
+            link.cut()
+            it.start("scheduler", "second", linked=False)
+            await it.submit(names[2:4])
+            await it.completed(names[:4])
+            assert await it.holder("scheduler") != holder
+            link.mend()
+            await it.submit(names[4:])
+            await it.completed(names)
+            while "leader.lost" not in first.said():
+                await asyncio.sleep(0.2)
+            it.held(names)
+
+
+@previous
+async def test_an_upgrade_under_load_and_the_way_back(config: ClusterConfig, tmp_path: Path) -> None:
+    """Each component in turn, as a rollout replaces it; jobs come all the time, and some are older than the change."""
+    other = tuple(shlex.split(os.environ[PREVIOUS]))
+    parts = ("controllers", "scheduler", "agent")
+    async with crowd(config, tmp_path) as it:
+        for component in parts:
+            it.start(component, program=other)
+        await it.holder("scheduler")
+        names: list[str] = []
+        for program in ((), other):
+            for component in parts:
+                more = [f"job-{len(names) + number}" for number in range(4)]
+                names += more
+                await it.submit(more, seconds=2.0)
+                await asyncio.sleep(1)
+                process = it.processes[component]
+                process.note()
+                process.send(signal.SIGTERM)
+                await asyncio.to_thread(process.wait)
+                process.program = program
+                process.start()
+        await it.completed(names)
+        it.held(names)
+
+
+@previous
+async def test_two_versions_of_the_scheduler_side_by_side(config: ClusterConfig, tmp_path: Path) -> None:
+    """One of them leads; when it ends, the other version goes on with what it finds, and then the first one again."""
+    other = tuple(shlex.split(os.environ[PREVIOUS]))
+    async with crowd(config, tmp_path) as it:
+        it.start("controllers")
+        it.start("agent")
+        it.start("scheduler", "old", program=other)
+        first = await it.holder("scheduler")
+        it.start("scheduler", "new")
+        names = [f"job-{number}" for number in range(12)]
+        await it.submit(names[:4], seconds=1.0)
+        for number, name in enumerate(("old", "new"), 1):
+            process = it.processes[name]
+            process.note()
+            process.kill()
+            await it.submit(names[4 * number : 4 * number + 4], seconds=1.0)
+            while await it.holder("scheduler") == first:
+                await asyncio.sleep(0.2)
+            first = await it.holder("scheduler")
+            process.start()
         await it.completed(names)
         it.held(names)
