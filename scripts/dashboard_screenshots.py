@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,10 @@ PAGES = (
     ("nodes", "/nodes?q=rack&node=h100-rack3-0", "Who holds what"),
     ("whatif", "/whatif", "Changes"),
     ("usage", "/usage", "Jobs of this time"),
-    ("scheduler", "/scheduler", "allocate"),
+    ("scheduler", "/scheduler", "plug-in"),
 )
+# At a hub.
+HUB_PAGES = (("fleet", "/fleet", "in none of them"),)
 _PATIENCE_SECONDS = 180.0
 
 
@@ -52,10 +54,28 @@ def main() -> int:
             _wait(home, lambda told: told.count("running") >= 6 or "Running  6 jobs" in told)
             _apply(home, world.text(world.late_objects()))
             _wait(home, lambda told: "Waiting  7 jobs" in told)
-            _shoot(home, program)
+            _shoot(home, program, PAGES)
         finally:
             _unisono(home, "down", "--kill-pods")
+        _shoot_fleet(home / "hub", program)
     return 0
+
+
+def _shoot_fleet(home: Path, program: str) -> None:
+    """A hub with two members that are control planes of their own, and a job that none of them has room for."""
+    home.mkdir()
+    _unisono(home, "up", "--detach", "--fleet")
+    try:
+        for member, nodes in world.MEMBERS.items():
+            (home / f"{member}.yaml").write_text(yaml.safe_dump(nodes))
+            _unisono(home, "fleet", "embed", member, "--nodes", str(home / f"{member}.yaml"), "--region", "eu-north")
+        _apply(home, world.text(world.hub_objects()))
+        _wait(home, lambda told: "Running  2 jobs" in told or told.count("running") >= 2)
+        _shoot(home, program, HUB_PAGES)
+    finally:
+        for member in world.MEMBERS:
+            _unisono(home, "fleet", "leave", member)
+        _unisono(home, "down", "--kill-pods")
 
 
 def _unisono(home: Path, *words: str, given: str = "") -> str:
@@ -77,7 +97,7 @@ def _wait(home: Path, there: Callable[[str], bool]) -> None:
         time.sleep(1)
 
 
-def _shoot(home: Path, program: str) -> None:
+def _shoot(home: Path, program: str, pages: Sequence[tuple[str, str, str]]) -> None:
     from playwright.sync_api import sync_playwright
 
     told = _unisono(home, "dashboard", "--no-browser")
@@ -91,7 +111,7 @@ def _shoot(home: Path, program: str) -> None:
         page.get_by_role("heading", name="Overview").wait_for()
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
-            for name, path, text in PAGES:
+            for name, path, text in pages:
                 _picture(page, link.partition("/#")[0] + path, text, IMAGES / f"dashboard-{name}-{theme}.png")
         browser.close()
 

@@ -69,6 +69,20 @@ def late_objects() -> Iterator[dict[str, Any]]:
     yield _pytorch("bert-ddp", "production", 3, gpu=8)
 
 
+MEMBERS = {
+    "gpu-north": [{"name": "a100", "count": 6, "capacity": {"cpu": 96, "memory": "1Ti", GPU: 8}}],
+    "gpu-south": [{"name": "l40s", "count": 4, "capacity": {"cpu": 64, "memory": "512Gi", GPU: 4}}],
+}
+"""Clusters of a fleet, each with its nodes."""
+
+
+def hub_objects() -> Iterator[dict[str, Any]]:
+    """Jobs of the hub: two find a member with room, one none."""
+    yield _job("llama-pretraining", "default", 4, gpu=8, cpu=48)
+    yield _job("detector-eval", "default", 3, gpu=4, cpu=24)
+    yield _job("mixture-of-experts", "default", 12, gpu=8, cpu=48)
+
+
 def text(found: Iterator[dict[str, Any]]) -> str:
     """As YAML."""
     return dump_all(list(found))

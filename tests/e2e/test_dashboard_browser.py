@@ -261,7 +261,7 @@ def each_page_can_be_read(page: Any, dashboard: chromium.Dashboard) -> None:
         ("/jobs?state=all", "j123456789"),
         ("/queues?edit=narrow", "spec, as YAML"),
         ("/nodes", "1 node of 1"),
-        ("/scheduler", "allocate"),
+        ("/scheduler", "plug-in"),
         ("/usage?by=job", "default/gang"),
         ("/fleet", "There is no member that you may see"),
         ("/whatif", "Nothing is changed"),

@@ -28,6 +28,7 @@ _log = LazyLogger(__name__)
 # How often what has changed is stored, what is shared is looked at, and old records become sums (seconds).
 _STORE_SECONDS = 2.0
 _SAMPLE_SECONDS = 60.0
+_FIRST_SAMPLES_SECONDS = 6.0
 _COMPACT_SECONDS = 3600.0
 _ABSENT_SECONDS = 60.0
 # A watch from too long ago is refused sooner than this.
@@ -117,10 +118,12 @@ class Recorder:
         started = self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
+            # Who has just begun looks at what it shows.
+            pause = _FIRST_SAMPLES_SECONDS if now - started < _SAMPLE_SECONDS else _SAMPLE_SECONDS
             for each in reflectors:
                 if _is_alive(each, now - started):
                     ledger.tick(each.kind, self._now())
-            full = now - sampled >= _SAMPLE_SECONDS
+            full = now - sampled >= pause
             if full:
                 sampled = now
                 ledger.sample(self._now())

@@ -31,9 +31,10 @@ export function count(number: number, word: string): string {
   return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 }
 
-/** Date and time of day as on a wall clock here. */
+/** Date and time of day as on a wall clock here: `2026-11-25 18:55:20`. */
 export function clock(time: number): string {
-  return time ? new Date(time * 1000).toLocaleString("en-GB") : "";
+  // Swedish writes both as ISO 8601 does, in the viewer's own time zone.
+  return time ? new Date(time * 1000).toLocaleString("sv-SE") : "";
 }
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -47,7 +47,7 @@ export function SharesOverTime(props: { queue?: string; resources: string[] }) {
         </label>
       </div>
       {problem && <p class="hint">{problem}</p>}
-      {told && lines.length === 0 && !problem && <p class="empty">Nothing was used in this time.</p>}
+      {told && lines.length === 0 && !problem && <p class="empty">Nothing is noted for this time yet: use is written down every minute.</p>}
       {told && lines.length > 0 && (
         <Chart
           title={`${resourceTitle(resource)} by queue, in the ${RANGES.find(([name]) => name === range)?.[1]}`}

@@ -28,7 +28,7 @@ export function Overview() {
             <Card title="In use">
               {view.resources.length === 0 && <p class="empty">No node that takes pods.</p>}
               {view.resources.length > 0 && (
-                <Grid label="Resources in use" titles={["Resource", "Used", "Of", "Share", "Most free on a node"]} right={[1, 2, 4]}>
+                <Grid label="Resources in use" titles={["Resource", "Used", "Of", "Share", "Free on one node"]} right={[1, 2, 4]}>
                   {view.resources.map((each) => (
                     <tr key={`${each.name} ${each.model}`} class={each.model ? "below" : ""}>
                       <td>{each.model || resourceTitle(each.name)}</td>

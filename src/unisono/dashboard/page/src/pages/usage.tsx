@@ -87,7 +87,7 @@ function Told(props: { report: Report; by: string }) {
         {report.rows.length > 0 && (
           <Grid
             label={`Use by ${by}`}
-            titles={[by, "GPU-hours", "CPU-hours", "Share", "Succeeded", "Failed", "Stopped", "Median wait", "95 % within", "Evictions"]}
+            titles={[by.charAt(0).toUpperCase() + by.slice(1), "GPU-hours", "CPU-hours", "Share", "Succeeded", "Failed", "Stopped", "Median wait", "95 % within", "Evictions"]}
             right={[1, 2, 4, 5, 6, 7, 8, 9]}
           >
             {report.rows.slice(0, 200).map((row) => (
