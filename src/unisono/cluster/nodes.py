@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from sys import intern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +126,10 @@ class NodeFacts:
     def same(self, other: NodeFacts) -> bool:
         """Whether nothing static differs (amounts included)."""
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+
+_LAID_OUT = ("allocatable", "used", "releasing", "nonzero", "taint_codes", "unschedulable", "ready")
+"""Arrays of a table of nodes that are moved as nodes come and go."""
 
 
 class NodeTable:
@@ -278,7 +282,7 @@ class NodeTable:
             self.widen()
             return
         self._stale = False
-        old_index, old = self.index, (self.used, self.releasing, self.nonzero)
+        old_index, old = self.index, {name: getattr(self, name) for name in _LAID_OUT}
         self.names = sorted(self._wanted)
         self.index = {name: row for row, name in enumerate(self.names)}
         self.layout += 1
@@ -286,21 +290,32 @@ class NodeTable:
         self._allocate(len(self.names))
         self._columns.clear()
         self._codes.clear()  # values of nodes that no longer exist must not add up
-        self.taint_sets, self._taint_keys = [()], {(): 0}
         self.facts = [self._wanted[name] for name in self.names]
         self._image_sizes.clear()
-        for row, facts in enumerate(self.facts):
-            self._fill(row, facts, moves=False)
-        self.changed[:] = self.generation
         kept = [(row, old_index[name]) for name, row in self.index.items() if name in old_index]
         if kept:
             to, origin = (np.array(part, dtype=np.intp) for part in zip(*kept, strict=True))
-            for new, before in zip((self.used, self.releasing, self.nonzero), old, strict=True):
-                new[: len(before), to] = before[:, origin]
+            for name, before in old.items():
+                getattr(self, name)[..., to] = _with_rows(before, getattr(self, name))[..., origin]
+        for row, name in enumerate(self.names):
+            if name not in old_index:
+                self._fill(row, self.facts[row], moves=False)
+        self._number_taints()
+        self.changed[:] = self.generation
         for name in old_index.keys() - self.index.keys():
             for part in ("used", "nonzero", "releasing"):
                 self._large.drop((name, part))
         moved_in([name for name in self.names if name not in old_index])
+
+    def _number_taints(self) -> None:
+        """Number the sets of taints that nodes have, in the order of the nodes; the empty one stays the first."""
+        sets = self.taint_sets
+        codes, first, inverse = np.unique(self.taint_codes, return_index=True, return_inverse=True)
+        self.taint_sets, self._taint_keys = [()], {(): 0}
+        fresh = np.zeros(len(codes), dtype=np.int32)
+        for at in np.argsort(first).tolist():
+            fresh[at] = self._taint_code(sets[codes[at]])
+        self.taint_codes = fresh[inverse.reshape(-1)]
 
     def clear_pods(self) -> None:
         """Take all pods off all nodes."""
@@ -370,15 +385,17 @@ class NodeTable:
             fork.used, fork.releasing, fork.nonzero = self.used.copy(), self.releasing.copy(), self.nonzero.copy()
             fork._large = self._large.copy()
             return fork
-        fork = NodeTable(self.registry)
-        for facts in ({facts.name: facts for facts in self.facts} | dict(changed)).values():
+        fork = copy(self)
+        fork._wanted, fork.image_nodes = dict(self._wanted), dict(self.image_nodes)
+        fork._label_nodes, fork._image_sizes = dict(self._label_nodes), {}
+        fork._columns, fork._codes, fork._taint_keys = {}, {}, dict(self._taint_keys)
+        fork.facts, fork.taint_sets, fork._large = list(self.facts), list(self.taint_sets), self._large.copy()
+        for name in (*_LAID_OUT, "changed"):
+            setattr(fork, name, getattr(self, name).copy())
+        for facts in changed.values():
             fork.put(facts)
+        fork._stale = True  # as if all of its nodes had been put in one after the other
         fork.settle(lambda _: None)
-        columns = [fork.index[name] for name in self.names]
-        fork._large = self._large.copy()
-        for name in ("used", "releasing", "nonzero"):
-            mine = getattr(self, name)
-            getattr(fork, name)[: len(mine), columns] = mine
         return fork
 
     def _fill(self, row: int, facts: NodeFacts, *, moves: bool = True) -> None:
@@ -441,3 +458,9 @@ class NodeTable:
             return ABSENT
         codes = self._codes.setdefault(key, {})
         return codes.setdefault(value, len(codes))
+
+
+def _with_rows(before: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array with as many rows as another one, which may have more; those are 0."""
+    missing = len(like) - len(before) if before.ndim > 1 else 0
+    return before if not missing else np.vstack((before, np.zeros((missing, before.shape[1]), dtype=before.dtype)))
