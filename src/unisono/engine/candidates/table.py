@@ -96,8 +96,12 @@ class CandidateTable:
 
     def _build(self) -> None:
         self.maxima: list[float] | None = None
-        self.dynamic = self._evaluate(self.session.nodes)
-        self.dynamic[self.static.bits != 0] = NOWHERE
+        refused = self.static.bits != 0
+        if refused.all():  # whatever scores they would have: labels, taints or states rule all nodes out
+            self.dynamic = np.full(len(refused), NOWHERE)
+        else:
+            self.dynamic = self._evaluate(self.session.nodes)
+            self.dynamic[refused] = NOWHERE
         self._sum_static()
         self.seen = len(self.session.touched)
 

@@ -181,7 +181,7 @@ class FitReporter:
         reasons: list[Reason] = []
         bits = np.where(passed & (static.bits == 0), np.uint64(0), np.uint64(1 << 63))
         view.future = True
-        for plugin in self.hooks.refusing():
+        for plugin in self.hooks.refusing() if not bits.all() else ():  # else there is nothing left to refuse
             collect(self._vetoes(plugin, pod_class, view), bits, reasons)
         self._count(bits, reasons, counts, causes)
         cause = max(causes, key=lambda c: (causes[c], c is Cause.NODES_FULL))

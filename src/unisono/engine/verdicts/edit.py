@@ -148,8 +148,7 @@ class Edit:
     def snapshot(self) -> Snapshot:
         """The changed snapshot; everything that was not touched is shared."""
         origin = self.origin
-        for key, record in self._jobs.items():
-            self._count(key, record)
+        self._count_jobs()
         nodes = self._occupied or origin.nodes
         if self._facts:
             nodes = nodes.variant(self._facts)
@@ -177,27 +176,40 @@ class Edit:
             catalogue=self._catalogue or origin.catalogue,
         )
 
-    def _count(self, key: str, record: Job) -> None:
-        """Bring a job's counts and its queue's sums up to date."""
+    def _count_jobs(self) -> None:
+        """Bring counts of the changed jobs and sums of their queues up to date."""
         width = len(self.origin.registry)
+        for key, record in self._jobs.items():
+            if record.tasks != self._before[key].tasks:
+                self._recount(record)
+            for name in ("allocated", "request", "gated_request"):
+                setattr(record, name, fitted(getattr(record, name), width))
+            record.shape, record.derived = 0, {}  # like no other job
+        if not self._jobs:
+            return
+        shares = shares_of(list(self._jobs.values()), width)
+        shares_before = shares_of([self._before[key] for key in self._jobs], width)
+        for at, (key, record) in enumerate(self._jobs.items()):
+            before = self._before[key]
+            if before.queue == record.queue:
+                self.queue(record.queue).sums[:, :width] += shares[at] - shares_before[at]
+                continue
+            old, new = self.queue(before.queue), self.queue(record.queue)
+            old.sums[:, :width] -= shares_before[at]
+            new.sums[:, :width] += shares[at]
+            old.jobs, new.jobs = old.jobs - {key}, new.jobs | {key}
+
+    def _recount(self, record: Job) -> None:
+        """Count the pods of a job, some of which have changed."""
         book = JobBook(self.origin.registry, "")
-        counted = book.jobs[key] = Job(record.namespace, record.name, width)
+        counted = book.jobs[record.key] = Job(record.namespace, record.name, len(self.origin.registry))
         counted.known = True
         for task in record.tasks.values():
             book.add_task(task)
         for name in ("counts", "role_counts", "pending", "pending_best_effort", "releasing_on_node"):
             setattr(record, name, getattr(counted, name))
         for name in ("allocated", "request", "gated_request"):
-            setattr(record, name, fitted(getattr(counted, name), width))
-        record.shape, record.derived = 0, {}  # like no other job
-        before = self._before[key]
-        if before.queue == record.queue:
-            self.queue(record.queue).sums[:, :width] += (shares_of([record], width) - shares_of([before], width))[0]
-            return
-        old, new = self.queue(before.queue), self.queue(record.queue)
-        old.sums[:, :width] -= shares_of([before], width)[0]
-        new.sums[:, :width] += shares_of([record], width)[0]
-        old.jobs, new.jobs = old.jobs - {key}, new.jobs | {key}
+            setattr(record, name, getattr(counted, name))
 
     def _places(self) -> tuple[Mapping[str, Mapping[str, Task]], Mapping[str, Mapping[str, PodClass]]]:
         """Pods, and holders of host ports, by node."""
