@@ -22,7 +22,9 @@ rules: Any = import_module("benchmarks.check.rules")
 _EACH = 50
 
 
-@pytest.mark.parametrize("first", range(0, 300, _EACH))
+@pytest.mark.parametrize(
+    "first", [0, _EACH, *(pytest.param(seed, marks=pytest.mark.more) for seed in range(2 * _EACH, 300, _EACH))]
+)
 def test_nothing_is_found_in_random_clusters(first: int) -> None:
     found = [finding for seed in range(first, first + _EACH) if (finding := life.examine(seed)) is not None]
     assert not found
