@@ -220,9 +220,37 @@ def test_up_serves_the_page_to_who_has_its_link(start_plane: Callable[..., Runni
             is_accessible(page)
             page.get_by_role("link", name="Nodes", exact=True).click()
             page.get_by_text("There is no node that you may see").wait_for()
+            the_keyboard_alone_leads_everywhere(page)
         with chromium.tab(browser) as page:
             page.goto(link)
             page.get_by_text("used already").wait_for()
+
+
+def the_keyboard_alone_leads_everywhere(page: Any) -> None:
+    """Each page by the Tab key and Enter, with the focus in sight; fields and buttons of a page can be reached, too."""
+    for name in ("Queues", "What if", "Usage", "Scheduler", "Overview"):
+        reached(page, name)
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name=name, exact=True).wait_for()
+    reached(page, "What if")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="What if", exact=True).wait_for()
+    reached(page, "Simulate")
+    page.keyboard.press("Enter")
+    page.get_by_text("No job waits.").wait_for()
+    page.get_by_text("Scheduled with the default configuration").wait_for()
+    page.go_back()
+    page.get_by_role("heading", name="Overview", exact=True).wait_for()
+
+
+def reached(page: Any, text: str) -> None:
+    """Press the Tab key until the element with this text has the focus."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == text:
+            return
+    raise AssertionError(f"the Tab key does not lead to {text}")
 
 
 def the_gang_is_started(page: Any, dashboard: chromium.Dashboard) -> None:
