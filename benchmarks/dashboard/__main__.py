@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.dashboard.browser import seen_in_chromium
 from benchmarks.dashboard.plane import NAMESPACE_COUNT, namespace_of, waits
-from benchmarks.dashboard.viewers import Viewer, percentile, token_of
+from benchmarks.dashboard.viewers import Viewer, administrator, percentile, token_of
 from benchmarks.e2e.processes import cpu_seconds
 from unisono.api.annotations import VERDICT
 from unisono.api.verdict import Verdict, encode
@@ -102,12 +102,20 @@ async def _measure(folder: Path, url: str, pid: int, options: argparse.Namespace
         first = await Viewer.signed_in(url, code=leave_code(folder / "codes"))
         everyone.append(first)
         began, cpu = time.perf_counter(), cpu_seconds(pid)
+        soon = await first.first_rows("/api/views/jobs?state=live")
+        rows.add("first rows of jobs, first viewer", f"{soon:.1f} s, {cpu_seconds(pid) - cpu:.1f} s CPU")
         await first.view("/api/views/jobs?state=live")
         took = time.perf_counter() - began
         rows.add("cluster read, first viewer", f"{took:.1f} s, {cpu_seconds(pid) - cpu:.1f} s CPU")
         rows.add("memory of the server, one viewer of everything", _mib(pid))
         await _views(rows, first, pid)
         await _changes(rows, admin, [first], pid, options, "1 page")
+        other = await Viewer.signed_in(url, token=await administrator(admin))
+        everyone.append(other)
+        cpu = cpu_seconds(pid)
+        await other.view("/api/views/jobs?state=live")
+        rows.add("memory of the server, a second viewer of everything, with credentials of its own", _mib(pid))
+        rows.add("CPU of the second viewer of everything", f"{cpu_seconds(pid) - cpu:.1f} s")
         pages = [first, *[await first.another() for _ in range(options.viewers - 1)]]
         everyone += pages[1:]
         await _changes(rows, admin, pages, pid, options, f"{len(pages)} pages of one user")

@@ -80,6 +80,17 @@ class Viewer:
                 return view
         raise AssertionError("the stream ended")
 
+    async def first_rows(self, path: str) -> float:
+        """Seconds from the request until rows are there, of a cluster that may not have been read to its end."""
+        began = time.perf_counter()
+        view: dict[str, Any] = {}
+        async for event, data in self.events(path):
+            told = json.loads(data)
+            view = told if event == "view" else applied(view, told) if event == "change" else view
+            if view.get("rows"):
+                break
+        return time.perf_counter() - began
+
     async def first_view(self, path: str) -> float:
         """Seconds from the request to the whole view."""
         began = time.perf_counter()
@@ -138,6 +149,27 @@ async def token_of(admin: HttpClient, namespace: str) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     _, _, answer = await admin.request("POST", f"{core}/viewer/token", body=json.dumps(body).encode())
     return str(json.loads(answer)["status"]["token"])
+
+
+async def administrator(admin: HttpClient) -> str:
+    """A token that may read everything."""
+    token = await token_of(admin, "default")
+    api = "rbac.authorization.k8s.io"
+    for path, body in (
+        ("clusterroles", {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]}),
+        (
+            "clusterrolebindings",
+            {
+                "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "reads-all"},
+                "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "default"}],
+            },
+        ),
+    ):
+        kind = "ClusterRole" if path == "clusterroles" else "ClusterRoleBinding"
+        whole = {"apiVersion": f"{api}/v1", "kind": kind, "metadata": {"name": "reads-all"}, **body}
+        status, _, answer = await admin.request("POST", f"/apis/{api}/v1/{path}", body=json.dumps(whole).encode())
+        assert status in (201, 409), answer
+    return token
 
 
 def percentile(values: Sequence[float], part: float) -> float:
