@@ -12,6 +12,7 @@ import structlog
 
 from support import postgres
 from support.histories import ZERO
+from support.plane import REPOSITORY
 from unisono.api.kinds import JOBS
 from unisono.errors import ConfigError
 from unisono.history import schema
@@ -285,3 +286,29 @@ def test_a_file_of_the_first_release_is_read(tmp_path: Path) -> None:
     assert names(SqliteFile(path)) == ["a"]
     assert database.open().heard == 43
     database.close()
+
+
+def test_the_users_of_the_documentation_write_and_read(server: postgres.Server) -> None:
+    """The statements of docs/history.md, as an administrator runs them."""
+    import psycopg
+
+    from unisono.history.postgres import Postgres
+
+    page = (REPOSITORY / "docs" / "history.md").read_text()
+    statements = page[page.index("```sql\n") + 7 :].partition("```")[0]
+    # The server's own administrator is called unisono here.
+    text = statements.replace("unisono", "documented").replace("...", "word")
+    first, _, rest = text.partition("\\c documented\n")
+    for name, part in (("postgres", first), ("documented", rest)):
+        with psycopg.connect(server.dsn(name), autocommit=True) as connection:
+            for statement in filter(str.strip, part.split(";")):
+                connection.execute(statement.encode())
+    address = f"127.0.0.1:{server.port}/documented"
+    database = Database(Postgres(f"postgresql://documented:word@{address}"))
+    database.open()
+    database.store(Changes(jobs={"a": a_record("a")}))
+    database.close()
+    reader = Postgres(f"postgresql://documented_reader:word@{address}")
+    assert names(reader) == ["a"]
+    with pytest.raises(HistoryError, match="permission denied"):
+        Database(reader).open()
