@@ -148,7 +148,7 @@ CLUSTER_POINTS: Final = "unisono.io/cluster-points"
 
 DIVISION: Final = "unisono.io/division"
 """On a Deployment, StatefulSet or batch Job of a hub: replicas by member, as JSON; it is written before any member is.
-Without it, they are divided anew."""
+Without it, they are divided again."""
 
 APPLIED: Final = "unisono.io/applied"
 """On a member's copy of a Deployment or StatefulSet: a digest of the spec that the hub has brought."""

@@ -153,7 +153,7 @@ class StoreEvent:
 
 
 def dry_run_of(values: Sequence[str], kind: str) -> bool:
-    """Whether ``dryRun`` wants nothing to be stored; any value but ``All`` is refused, lest a write is not one.
+    """Whether ``dryRun`` wants nothing to be stored; any value but ``All`` is refused: a typing error must not store.
 
     Args:
         values: what was given.

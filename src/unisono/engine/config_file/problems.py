@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from unisono.errors import ConfigError
 
-# Nobody reads more, and each may look for the nearest known name.
+# More are of no use to a reader, and each may cost a search for the nearest known name.
 _MOST = 100
 
 
