@@ -26,7 +26,7 @@ HOME = Path(__file__).resolve().parents[1]
 CHART = HOME / "deploy" / "chart" / "unisono"
 # From the lock of `pip install unisono[fast]`: a name, a version, and a condition where there is one.
 _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)\s*(?:;\s*(.*?))?\s*\\?$", re.MULTILINE)
-_BUILD = frozenset({"editables", "hatchling", "pathspec", "pluggy", "trove-classifiers"})
+BUILD = frozenset({"editables", "hatchling", "pathspec", "pluggy", "trove-classifiers"})
 _SUMS = "SHA256SUMS"
 
 
@@ -41,7 +41,7 @@ def version() -> str:
 def components(lock: str) -> Iterator[dict[str, Any]]:
     """What the lock names, without what only builds."""
     for name, number, condition in _LOCKED.findall(lock):
-        if name not in _BUILD:
+        if name not in BUILD:
             purl = f"pkg:pypi/{name.lower()}@{number}"
             component = {"type": "library", "bom-ref": purl, "name": name, "version": number, "purl": purl}
             yield component | ({"properties": [{"name": "python:marker", "value": condition}]} if condition else {})
