@@ -181,14 +181,10 @@ class Crowd:
                     found[f"{method} {resource}"] += count
         return found
 
-    def held(self, names: list[str], pods: int = 4, useless: int = 0) -> None:
-        """Each job got its pods once, none ran in part for long, and no log has a traceback.
+    def held(self, names: list[str], pods: int = 4) -> None:
+        """Each job got its pods once, none ran in part for long, no log has a traceback, and hardly a write was vain.
 
-        Args:
-            names: of all jobs.
-            pods: of each.
-            useless: most writes to what was not there any more; one for a pod whose answer a killed process missed.
-
+        A status that was on its way when its job ended may come too late; nobody deletes what is gone.
         """
         assert not self.ledger.broken
         jobs = {name: self.ledger.jobs.get(f"{self.namespace}/{name}") for name in names}
@@ -199,7 +195,8 @@ class Crowd:
         told = {name: process.said() for name, process in self.processes.items()}
         assert not {name: text[-3000:] for name, text in told.items() if "Traceback" in text}
         found = self.useless()
-        assert found.total() <= useless, found
+        assert not [what for what in found if what.startswith("DELETE")], found
+        assert found.total() <= -(-len(names) // 5), found
 
 
 def _kubeconfig(config: ClusterConfig, path: Path) -> Path:
