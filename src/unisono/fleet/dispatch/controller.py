@@ -23,6 +23,7 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.dispatch.guide import Guide
+from unisono.fleet.dispatch.known_work import KnownWork
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.work import part_work
@@ -32,7 +33,7 @@ from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.following import can_be_held, changes, is_held
-from unisono.fleet.jobs.work import Work, has_ended, work_of
+from unisono.fleet.jobs.work import Work, has_ended
 from unisono.fleet.members.bringing import bring, is_refusal
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
@@ -70,6 +71,7 @@ class DispatchController(Controller):
         self._state, self._members, self._recorder = state, members, recorder
         self._written: LastWritten[Any] = LastWritten()
         self._standing: dict[str, str] = {}
+        self._work = KnownWork(self._priority)
         self._told: dict[str, str] = {}
 
     def setup(self, context: Context) -> None:
@@ -80,6 +82,7 @@ class DispatchController(Controller):
         self._groups = context.watch(POD_GROUPS, lambda group: keys_of(self.kind, group))
         index(self._groups, OWNER_INDEX, controller_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
+        self._priorities.on_change(lambda *_: self._work.clear())
         self._state.on_copy(self._copy_changed)
         self._guide = Guide(self.kind, self._book, self._state, self._clock)
 
@@ -220,7 +223,7 @@ class DispatchController(Controller):
         Answers what stands for it, and after how many seconds that changes by itself.
         """
         uid = job.metadata.uid or ""
-        work = None if view.ended else work_of(self.kind, job, self._clock.time(), self._priority)
+        work = None if view.ended else self._work.of(self.kind, job, self._clock.time())
         if work is None or (part is not None and not part.group):
             self._leave(job.key)
             await self._drop_group(job)
@@ -260,6 +263,7 @@ class DispatchController(Controller):
             await delete_seen(self._client, POD_GROUPS, group)
 
     def _leave(self, key: str) -> None:
+        self._work.forget(key)
         uid = self._standing.pop(key, None)
         if uid is not None:
             self._state.unstand(uid)
