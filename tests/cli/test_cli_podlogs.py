@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from unisono.api.annotations import CLUSTER
 from unisono.api.core import Pod
 from unisono.api.decode import decode
-from unisono.api.kinds import PODS
-from unisono.cli.podlogs import lacking
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, PODS
+from unisono.api.training_kinds import JOB_SETS
+from unisono.cli.podlogs import in_member, lacking
 from unisono.kube.discovery import Resource, ResourceMap
 from unisono.sdk.log_selection import LogSelection
 
@@ -37,6 +40,19 @@ def test_where_there_is_no_line_it_says_why(pods: list[Pod], container: str, tol
     problem = lacking(pods, "jobset/tune", LogSelection(container=container))
     assert told in problem
     assert bool(problem) is bool(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "marks", "told"),
+    [
+        (JOBS, {CLUSTER: "gpu1"}, "runs in cluster gpu1: 'unisono fleet logs train' prints its logs."),
+        (JOB_SETS, {CLUSTER: "gpu1"}, "runs in cluster gpu1: 'unisono fleet logs jobset/train' prints its logs."),
+        (JOBS, {}, ""),
+    ],
+)
+def test_a_job_of_a_hub_has_its_logs_in_its_member(kind: Kind[Any], marks: dict[str, str], told: str) -> None:
+    job = decode(kind, {"metadata": {"name": "train", "annotations": marks}, "spec": {}}).obj
+    assert in_member(job, kind.kind) == told
 
 
 def test_only_pods_that_have_started_and_the_container_are_read() -> None:

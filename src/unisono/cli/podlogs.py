@@ -28,9 +28,20 @@ async def pods_with_logs(
     pods = (await dependents(client, resource.name, owner)).pods
     if not pods and resource.name not in {kind.resource for kind in OWNERS}:
         raise BadTarget(f"{title} has no pods, and so no logs: name a pod, or an object that has pods.")
+    if not pods and (elsewhere := in_member(owner, resource.kind)):
+        raise BadTarget(f"{title} {elsewhere}")
     if problem := lacking(pods, title, wanted):
         raise BadTarget(problem)
     return [pod for pod in pods if wanted.is_ready(pod)]
+
+
+def in_member(owner: Any, kind: str) -> str:
+    """Where its logs are, of an object that a hub has sent to a member; empty for others."""
+    from unisono.api.annotations import CLUSTER
+
+    cluster = (owner.metadata.annotations or {}).get(CLUSTER)
+    name = owner.metadata.name if kind == "Job" else f"{kind.lower()}/{owner.metadata.name}"
+    return f"runs in cluster {cluster}: 'unisono fleet logs {name}' prints its logs." if cluster else ""
 
 
 def lacking(pods: Sequence[Pod], title: str, wanted: LogSelection) -> str:

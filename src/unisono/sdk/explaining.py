@@ -81,7 +81,8 @@ async def _completed(
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
     told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]
-    told.fixes = await offer_fixes(client, told, dict(item) if item is not None else None)
+    offered = await offer_fixes(client, told, dict(item) if item is not None else None)
+    told.fixes = [each.here() for each in offered]
     return told
 
 

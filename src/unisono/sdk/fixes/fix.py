@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from unisono.api.kind import Kind
+from unisono.api.kinds import NODES, PODS
 
 Verb = Literal["patch", "create", "delete", "replace"]
 _TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
@@ -74,6 +75,14 @@ class Operation:
         return {**told, **({"body": self.body} if self.body is not None else {}), "kubectl": self.kubectl()}
 
 
+MEMBER_SEPARATOR: Final = ":"
+"""Between a member and its node or namespace, in what a hub says; it is in no name of these kinds."""
+
+
+def _is_local(operation: Operation) -> bool:
+    return operation.kind in (NODES, PODS)
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
     """One way out.
@@ -94,6 +103,13 @@ class Fix:
     operations: tuple[Operation, ...] = ()
     why_not: str = ""
     warnings: tuple[str, ...] = field(default=())
+
+    def here(self) -> Fix:
+        """The same on the server that said it: what a hub says of nodes and pods of its members is done there."""
+        if not any(MEMBER_SEPARATOR in f"{each.namespace}{each.name}" for each in self.operations if _is_local(each)):
+            return self
+        why = "it is done in that member: 'unisono fleet contexts' makes a context of kubectl for each"
+        return replace(self, operations=(), why_not=why)
 
     def json(self, number: int) -> dict[str, Any]:
         """For programs."""
