@@ -59,6 +59,26 @@ async def test_everybody_gets_a_turn_in_order_and_few_at_once(each: int, gives_u
         assert sum(1 for _, when in came if when == turn) <= each
 
 
+@given(each=st.integers(1, 5), crowd=st.integers(1, 200), others=st.lists(st.sampled_from("abc"), max_size=12))
+async def test_a_users_crowd_of_requests_holds_up_others_by_one_each_time(
+    each: int, crowd: int, others: list[str]
+) -> None:
+    turns, came = Turns(each), list[str]()
+
+    async def worker(user: str) -> None:
+        await turns.take(user=user)
+        came.append(user)
+
+    tasks = [asyncio.create_task(worker(user)) for user in [*["crowd"] * crowd, *others]]
+    await asyncio.gather(*tasks)
+    assert sorted(came) == sorted([*["crowd"] * crowd, *others])
+    for user in set(others):
+        last = max(index for index, one in enumerate(came) if one == user)
+        mine = sum(one == user for one in others)
+        before = sum(1 for one in came[:last] if one == "crowd")
+        assert before <= each + mine
+
+
 @given(each=st.integers(1, 5), weights=st.lists(st.integers(1, 12), min_size=1, max_size=30))
 async def test_heavy_callers_take_the_turns_of_later_beats_and_all_come_in_order(each: int, weights: list[int]) -> None:
     rhythm = Rhythm()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from unisono.cli.describing import describe_lines, event_lines
+from unisono.cli.explaining import explanation_lines
 from unisono.cli.printing import columns, table_lines
+from unisono.sdk.explaining import Explanation
 
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\b\nFAKE\u2028line"
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\x08\nFAKE\u2028line"
@@ -18,8 +20,10 @@ SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\x08\nFAKE\u2028line"
         table_lines({"columnDefinitions": [{"name": "Message"}], "rows": [{"cells": [BAD]}]}),
         event_lines([{"message": BAD, "type": "Warning"}]),
         describe_lines({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "annotations": {"a": BAD}}}),
+        explanation_lines(Explanation("Pod", "p", "pod/p", BAD)),
+        explanation_lines(Explanation("Pod", "p", "pod/p", "it waits", warnings=[BAD])),
     ],
-    ids=["columns", "table", "events", "annotations"],
+    ids=["columns", "table", "events", "annotations", "state", "warnings"],
 )
 def test_a_terminal_obeys_nothing_in_a_cell(lines: list[str]) -> None:
     text = "".join(lines)

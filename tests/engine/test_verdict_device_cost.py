@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from engine.test_plugins_claims import SETTINGS, claim, device, device_class, slice_of, user, world
-from support.build import node, schedule
+from support.build import cluster, group, node, pod, schedule
+from unisono.api.core import PersistentVolumeClaimVolumeSource, Volume
 from unisono.engine.plugins.predicates import claim_allocator
 from unisono.engine.plugins.predicates.device_inventory import Unit
-from unisono.engine.verdicts import explain, trial
+from unisono.engine.verdicts import claim_causes, explain, trial
 
 
 def test_equal_devices_of_many_nodes_are_asked_about_once_for_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,3 +73,23 @@ def test_changes_are_tried_less_often_where_claims_can_be_met_in_many_ways(monke
     schedule(world(*things), SETTINGS)
     dear, cheap = tries
     assert dear < cheap
+
+
+def test_of_hundreds_of_missing_volume_claims_some_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    real = claim_causes.absent_volume
+
+    def counted(*given: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return real(*given)
+
+    monkeypatch.setattr(claim_causes, "absent_volume", counted)
+    one = pod("p", "g")
+    one.spec.volumes = [
+        Volume(name=f"v{n}", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=f"c{n}"))
+        for n in range(300)
+    ]
+    (verdict,) = schedule(cluster(node("a", cpu=8), group("g"), one), SETTINGS).verdicts.values()
+    assert "c0" in verdict.message
+    assert 0 < asked <= 6 * claim_causes.MOST_LACKS

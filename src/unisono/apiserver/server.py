@@ -221,6 +221,7 @@ class ApiServer:
             limits=self._limits,
             connections=self._connections,
             writing=self._service.shares.requests,
+            reading=self._service.shares.reads,
             monotonic=self._monotonic,
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.verdict import Cause, Verdict, job_name, to_json
+from unisono.cli.printing import visible
 from unisono.cli.verdicts import verdict_lines
 from unisono.errors import NotFound
 from unisono.sdk.explaining import (
@@ -79,7 +80,7 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines += [f"  {note}" for note in told.running]
     if told.configuration_error:
         lines.append(f"  the scheduler refuses its newest configuration: {told.configuration_error}")
-    return [*lines, *fix_lines(told.fixes), *_failure_lines(told)]
+    return [visible(line) for line in (*lines, *fix_lines(told.fixes), *_failure_lines(told))]
 
 
 def fix_lines(fixes: Sequence[Fix], first: int = 1) -> list[str]:

@@ -50,10 +50,11 @@ class Rhythm:
 
 
 class Turns:
-    """Lets ``each`` callers through per beat, first come, first served.
+    """Lets ``each`` callers through per beat: users in turn, and of one user first come, first served.
 
     A transaction wakes all who waited for it at once, and dozens of writers at work in the same turn of the loop
-    are tens of milliseconds in which no request is read. Where few write, none waits.
+    are tens of milliseconds in which no request is read. Where few write, none waits. One user's hundred requests hold
+    up another user's by one of them.
 
     Args:
         each: callers per beat, where each counts as one.
@@ -63,11 +64,11 @@ class Turns:
 
     def __init__(self, each: int, rhythm: Rhythm | None = None) -> None:
         self._each = self._left = each
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
         self._rhythm = rhythm or Rhythm()
         self._rhythm.join(self._renew)
 
-    async def take(self, weight: int = 1) -> None:
+    async def take(self, weight: int = 1, user: str = "") -> None:
         """Return when it is the caller's turn: at once, or on one of the next beats.
 
         A caller may count as several; one that counts for more than there are turns takes those of later beats, too.
@@ -77,13 +78,17 @@ class Turns:
             self._left -= weight
             return
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append((future, weight))
+        self._waiting.setdefault(user, deque()).append((future, weight))
         await future
 
     def _renew(self) -> bool:
         self._left = min(self._each, self._left + self._each)
         while self._left > 0 and self._waiting:
-            future, weight = self._waiting.popleft()
+            user = next(iter(self._waiting))
+            waiting = self._waiting.pop(user)
+            future, weight = waiting.popleft()
+            if waiting:
+                self._waiting[user] = waiting  # behind the others
             if not future.done():  # a caller that gave up takes no turn
                 future.set_result(None)
                 self._left -= weight
@@ -98,6 +103,7 @@ class Shares:
         rhythm: the beat of all of them.
         components: writes of clients in this process, a quarter to half a millisecond each.
         requests: writes that came by HTTP, about a millisecond each.
+        reads: reads of clients by HTTP, from a quarter of a millisecond to some, where they are lists.
         events: of watches in this process, decoded and handled by who watches, about a quarter of a millisecond each.
         sent: events that are sent to watches by HTTP, or pieces of 32 KiB of them, up to a tenth of a millisecond each.
     """
@@ -105,9 +111,10 @@ class Shares:
     rhythm: Rhythm = field(default_factory=Rhythm)
     components: Turns = field(init=False)
     requests: Turns = field(init=False)
+    reads: Turns = field(init=False)
     events: Turns = field(init=False)
     sent: Turns = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, each in (("components", 3), ("requests", 3), ("events", 8), ("sent", 32)):
+        for name, each in (("components", 3), ("requests", 3), ("reads", 4), ("events", 8), ("sent", 32)):
             object.__setattr__(self, name, Turns(each, self.rhythm))

@@ -50,6 +50,7 @@ _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollectio
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
 # Of an answer whose client has gone, as proxies count it.
 _CLIENT_LEFT = 499
+_LINES = 32
 _READS = {"get", "list", "watch", "log", "connect"}
 
 
@@ -70,7 +71,8 @@ class App:
         metrics: counts every answer.
         limits: bounds on what clients may ask for.
         connections: learns which user each connection belongs to.
-        writing: lets a few writes through per turn of the event loop.
+        writing: lets a few writes through per turn of the event loop, users in turn.
+        reading: the same for reads.
         monotonic: seconds of a clock that only goes forward.
 
     """
@@ -92,13 +94,14 @@ class App:
         limits: Limits,
         connections: Connections,
         writing: Turns,
+        reading: Turns,
         monotonic: Callable[[], float],
     ) -> None:
         self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
         self._authorizer, self._reviews, self._usage = authorizer, reviews, usage
         self._objects, self._watches, self._logs, self._pods = objects, watches, logs, pods
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
-        self._writing, self._connections = writing, connections
+        self._writing, self._reading, self._connections = writing, reading, connections
         self._flow = FlowControl(limits)
         self._watch = LoopWatch(metrics, monotonic)
         self._streams: set[asyncio.Task[Any]] = set()
@@ -212,6 +215,7 @@ class App:
         if verb in STREAMS:
             return await self._stream(exchange, handler)
         if verb in _READS:
+            await self._reading.take(user=_line(exchange))
             return await handler()
         return await self._write(exchange, handler)
 
@@ -267,12 +271,12 @@ class App:
     async def _timed_write(
         self, exchange: Exchange, handler: Handler
     ) -> web.StreamResponse | ApiError | ConnectionError:
-        return await self._watch.timed(exchange, self._in_turn(handler))
+        return await self._watch.timed(exchange, self._in_turn(exchange, handler))
 
-    async def _in_turn(self, handler: Handler) -> web.StreamResponse | ApiError | ConnectionError:
+    async def _in_turn(self, exchange: Exchange, handler: Handler) -> web.StreamResponse | ApiError | ConnectionError:
         """The answer, or why there is none: raised after the client has gone, it would be logged as an error."""
         try:
-            await self._writing.take()
+            await self._writing.take(user=_line(exchange))
             return await handler()
         except (ApiError, ConnectionError) as error:
             return error
@@ -311,6 +315,11 @@ class App:
                 raise too_many_requests()
         for _, quota in quotas:
             exchange.held.enter_context(quota.one(user))
+
+
+def _line(exchange: Exchange) -> str:
+    """In which line a request waits. The control plane's own components work for all users, and have many lines."""
+    return f"{id(exchange) % _LINES}" if exchange.own else f":{exchange.user.name}"
 
 
 def _has_left(request: web.BaseRequest) -> bool:
