@@ -6,7 +6,8 @@ Amounts are in engine units by resource name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from unisono.api.quantity import Rounding
 from unisono.api.resources import readable
@@ -16,8 +17,7 @@ _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
 
 
-@dataclass(frozen=True, slots=True)
-class LowerMinAvailable:
+class LowerMinAvailable(msgspec.Struct, frozen=True):
     """Let the gang start with fewer members (its minResources shrink in proportion)."""
 
     to: int
@@ -27,8 +27,7 @@ class LowerMinAvailable:
         return f"lower minAvailable to {self.to}"
 
 
-@dataclass(frozen=True, slots=True)
-class AddNodes:
+class AddNodes(msgspec.Struct, frozen=True):
     """Add empty nodes like one that exists: same labels (but the host name), taints and amounts."""
 
     like: str
@@ -39,8 +38,7 @@ class AddNodes:
         return f"add {counted(self.count, 'node')} like {self.like}"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestAtMost:
+class RequestAtMost(msgspec.Struct, frozen=True):
     """Let each pod of the job request no more than ``amounts`` of these resources."""
 
     amounts: Mapping[str, int]
@@ -50,8 +48,7 @@ class RequestAtMost:
         return f"request at most {amounts_text(self.amounts, 'down')} per pod"
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseCapability:
+class RaiseCapability(msgspec.Struct, frozen=True):
     """Raise ``spec.capability`` of a queue by ``amounts``."""
 
     queue: str
@@ -62,8 +59,7 @@ class RaiseCapability:
         return f"raise the capability of queue {self.queue}: {_by(self.amounts)}"
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseQuota:
+class RaiseQuota(msgspec.Struct, frozen=True):
     """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``; missing pods are created then."""
 
     quota: str
@@ -74,8 +70,7 @@ class RaiseQuota:
         return f"raise the resource quota {self.quota}: {_by(self.amounts)}"
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseDeserved:
+class RaiseDeserved(msgspec.Struct, frozen=True):
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
     queue: str
@@ -86,8 +81,7 @@ class RaiseDeserved:
         return f"raise what queue {self.queue} deserves: {_by(self.amounts)}"
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseWeight:
+class RaiseWeight(msgspec.Struct, frozen=True):
     """Give a queue another ``spec.weight``, and so a larger share of the cluster."""
 
     queue: str
@@ -98,8 +92,7 @@ class RaiseWeight:
         return f"raise the weight of queue {self.queue} to {self.weight}"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenQueue:
+class OpenQueue(msgspec.Struct, frozen=True):
     """Open a closed queue."""
 
     queue: str
@@ -109,8 +102,7 @@ class OpenQueue:
         return f"open queue {self.queue}"
 
 
-@dataclass(frozen=True, slots=True)
-class CreateQueue:
+class CreateQueue(msgspec.Struct, frozen=True):
     """Create a queue (weight 1, no limits), and open it."""
 
     queue: str
@@ -120,8 +112,7 @@ class CreateQueue:
         return f"create queue {self.queue}"
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePods:
+class CreatePods(msgspec.Struct, frozen=True):
     """Create more pods like those that the job has."""
 
     count: int
@@ -131,8 +122,7 @@ class CreatePods:
         return f"create {self.count} more {plural(self.count, 'pod')}"
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveGates:
+class RemoveGates(msgspec.Struct, frozen=True):
     """Remove the scheduling gates of pods of the job (``namespace/name``)."""
 
     pods: tuple[str, ...]
@@ -142,8 +132,7 @@ class RemoveGates:
         return f"remove the scheduling gates of {listed(self.pods)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Uncordon:
+class Uncordon(msgspec.Struct, frozen=True):
     """Let nodes take pods again."""
 
     nodes: tuple[str, ...]
@@ -153,8 +142,7 @@ class Uncordon:
         return f"uncordon {listed(self.nodes)}"
 
 
-@dataclass(frozen=True, slots=True)
-class AddLabels:
+class AddLabels(msgspec.Struct, frozen=True):
     """Put labels on nodes."""
 
     nodes: tuple[str, ...]
@@ -166,8 +154,7 @@ class AddLabels:
         return f"label {listed(self.nodes)} with {labels}"
 
 
-@dataclass(frozen=True, slots=True)
-class AddToleration:
+class AddToleration(msgspec.Struct, frozen=True):
     """Let the job's pods tolerate a taint (operator Equal)."""
 
     key: str
@@ -180,8 +167,7 @@ class AddToleration:
         return f"let its pods tolerate the taint {taint}:{self.effect}"
 
 
-@dataclass(frozen=True, slots=True)
-class RelaxRule:
+class RelaxRule(msgspec.Struct, frozen=True):
     """Turn what the job's pods require of other pods or of their nodes into a preference.
 
     ``rule``: ``podAffinity``, ``podAntiAffinity``, ``topologySpreadConstraints``, ``nodeAffinity`` or ``nodeSelector``.
@@ -194,8 +180,7 @@ class RelaxRule:
         return f"make the {self.rule} that its pods require a preference"
 
 
-@dataclass(frozen=True, slots=True)
-class AllowTier:
+class AllowTier(msgspec.Struct, frozen=True):
     """Raise the highest HyperNode tier that the job, and its sub-groups where they are bounded, may span."""
 
     tier: int
@@ -205,8 +190,7 @@ class AllowTier:
         return f"set highestTierAllowed to {self.tier}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasePort:
+class ReleasePort(msgspec.Struct, frozen=True):
     """End the pods that hold a host port where the job could run."""
 
     port: int
@@ -219,8 +203,7 @@ class ReleasePort:
         return f"{taken}; wait for {'it' if len(self.pods) == 1 else 'them'}, or use another port"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitFor:
+class WaitFor(msgspec.Struct, frozen=True):
     """Nothing needs to change: the job starts when these pods have ended."""
 
     pods: tuple[str, ...]
@@ -230,8 +213,7 @@ class WaitFor:
         return f"wait until {listed(self.pods)} {'has' if len(self.pods) == 1 else 'have'} ended"
 
 
-@dataclass(frozen=True, slots=True)
-class EvictPods:
+class EvictPods(msgspec.Struct, frozen=True):
     """End these pods; they do not come back before the job has started."""
 
     pods: tuple[str, ...]
@@ -241,8 +223,7 @@ class EvictPods:
         return f"end {listed(self.pods)}"
 
 
-@dataclass(frozen=True, slots=True)
-class UseQueue:
+class UseQueue(msgspec.Struct, frozen=True):
     """Name another queue, which exists and is open, in the job."""
 
     queue: str
@@ -252,8 +233,7 @@ class UseQueue:
         return f"name queue {self.queue} in spec.queue"
 
 
-@dataclass(frozen=True, slots=True)
-class UseResource:
+class UseResource(msgspec.Struct, frozen=True):
     """Let the job's pods request ``instead`` where they request ``name``, which no node has."""
 
     name: str
@@ -264,8 +244,7 @@ class UseResource:
         return f"request {self.instead} in place of {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class UseLabel:
+class UseLabel(msgspec.Struct, frozen=True):
     """Let the job's pods select nodes by another label than ``key=value``, which no node has."""
 
     key: str
@@ -278,8 +257,7 @@ class UseLabel:
         return f"select nodes by {self.instead_key}={self.instead_value} in place of {self.key}={self.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class UsePriority:
+class UsePriority(msgspec.Struct, frozen=True):
     """Give the job a PriorityClass that exists and is higher than its own."""
 
     priority_class: str
@@ -289,8 +267,7 @@ class UsePriority:
         return f"give it the priority class {self.priority_class}"
 
 
-@dataclass(frozen=True, slots=True)
-class UseClaim:
+class UseClaim(msgspec.Struct, frozen=True):
     """Let the job's pods name claim ``instead``, which exists; ``of``: PersistentVolumeClaim or ResourceClaim."""
 
     of: str
@@ -302,8 +279,7 @@ class UseClaim:
         return f"name {_CLAIMS[self.of]} {self.instead} in the pods"
 
 
-@dataclass(frozen=True, slots=True)
-class CreateClaim:
+class CreateClaim(msgspec.Struct, frozen=True):
     """Create a PersistentVolumeClaim in the job's namespace; its size and class are for its owner to say."""
 
     name: str
@@ -313,8 +289,7 @@ class CreateClaim:
         return f"create claim {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class UseStorageClass:
+class UseStorageClass(msgspec.Struct, frozen=True):
     """Let a PersistentVolumeClaim that is not bound name a storage class that exists."""
 
     claim: str
@@ -325,8 +300,7 @@ class UseStorageClass:
         return f"name storage class {self.storage_class} in claim {self.claim}"
 
 
-@dataclass(frozen=True, slots=True)
-class UseDeviceClass:
+class UseDeviceClass(msgspec.Struct, frozen=True):
     """Let a ResourceClaim name a device class that exists."""
 
     claim: str
@@ -338,8 +312,7 @@ class UseDeviceClass:
         return f"name device class {self.instead} in resource claim {self.claim}"
 
 
-@dataclass(frozen=True, slots=True)
-class SetMinResources:
+class SetMinResources(msgspec.Struct, frozen=True):
     """State in minResources what the gang's pods ask for."""
 
     amounts: Mapping[str, int]
@@ -349,8 +322,7 @@ class SetMinResources:
         return f"set minResources to {amounts_text(self.amounts, 'up')}"
 
 
-@dataclass(frozen=True, slots=True)
-class PassOver:
+class PassOver(msgspec.Struct, frozen=True):
     """Let jobs of a queue start before one that comes first and cannot (``dequeueStrategy: traverse``)."""
 
     queue: str
@@ -360,8 +332,7 @@ class PassOver:
         return f"set dequeueStrategy of queue {self.queue} to traverse"
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseUserLimits:
+class RaiseUserLimits(msgspec.Struct, frozen=True):
     """Raise what a queue lets each user hold (annotation ``unisono.io/user-limits``) by ``amounts``.
 
     ``jobs`` counts jobs.
@@ -377,8 +348,7 @@ class RaiseUserLimits:
         return f"raise the user limits of queue {self.queue}: {', '.join(filter(None, (*jobs.values(), others)))}"
 
 
-@dataclass(frozen=True, slots=True)
-class AllowReclaim:
+class AllowReclaim(msgspec.Struct, frozen=True):
     """Let other queues take back what a queue holds beyond its share (``spec.reclaimable: true``)."""
 
     queue: str
@@ -388,8 +358,7 @@ class AllowReclaim:
         return f"make queue {self.queue} reclaimable"
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
+class Together(msgspec.Struct, frozen=True):
     """Several changes, none of which is enough without the others."""
 
     changes: tuple[Change, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec import structs
 
 from unisono.api import verdict as wire
 from unisono.engine.changes import Change
@@ -92,7 +93,7 @@ class VerdictBook:
 
 def _change(change: Change) -> dict[str, Any]:
     """``{"kind": "AddNodes", "like": "n1", "count": 2}``; combined ones have theirs in ``changes``."""
-    fields = {one.name: _plain(getattr(change, one.name)) for one in dataclasses.fields(change)}
+    fields = {one.name: _plain(getattr(change, one.name)) for one in structs.fields(change)}
     return {"kind": type(change).__name__} | fields
 
 

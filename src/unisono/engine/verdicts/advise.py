@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from msgspec import structs
+
 from unisono.engine.changes import (
     AddNodes,
     AddToleration,
@@ -154,7 +156,7 @@ def _behind(draft: Draft, ahead: dict[str, int]) -> Ladders:
             continue
         enough = ahead[own.like] = max(draft.nodes, own.count) + before
         larger = [step for step in ladder if isinstance(step, AddNodes) and step.count > enough]
-        ladders.append([own, replace(own, count=enough), *larger])
+        ladders.append([own, structs.replace(own, count=enough), *larger])
     return ladders
 
 
@@ -176,7 +178,7 @@ def _least(trials: Trials, key: str, step: _Step) -> Change:
         return best
     low = failed.count
     while best.count - low > 1 and trials.possible(key):
-        fewer = replace(best, count=(low + best.count) // 2)
+        fewer = structs.replace(best, count=(low + best.count) // 2)
         if trials.starts(key, fewer):
             best = fewer
         else:

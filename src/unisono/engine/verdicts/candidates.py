@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.core import Taint
@@ -120,7 +121,7 @@ def _raised_for(job: JobState, ladder: list[Change], rivals: Rivals) -> list[Cha
     if not isinstance(first, RaiseCapability | RaiseQuota | RaiseDeserved):
         return ladder
     last = ladder[-1:] if isinstance(first, RaiseCapability) else []  # what the whole gang asks for
-    return [*(replace(first, amounts=step) for step in rivals.steps(job, first.amounts)), *last]
+    return [*(structs.replace(first, amounts=step) for step in rivals.steps(job, first.amounts)), *last]
 
 
 def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> list[Change]:

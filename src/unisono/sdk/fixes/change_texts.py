@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec import structs
 
 from unisono.engine import changes
 
@@ -16,7 +17,7 @@ def change_of(told: Mapping[str, Any]) -> changes.Change | None:
     kind = _BY_NAME.get(str(told.get("kind")))
     if kind is None:
         return None
-    names = {one.name for one in dataclasses.fields(kind)}
+    names = {one.name for one in structs.fields(kind)}
     given = {key: _value(value) for key, value in told.items() if key in names}
     if given.keys() != names or None in (given.get("changes") or ()):
         return None

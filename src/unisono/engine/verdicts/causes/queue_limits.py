@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, amounts_text
 from unisono.engine.verdict import Cause
@@ -68,7 +66,8 @@ def _whole(waiting: Waiting, ladder: list[Change]) -> list[Change]:
     first = ladder[0] if ladder else None
     if isinstance(first, RaiseUserLimits) and waiting.report.quota is not None:
         rest, need = max(waiting.pending - waiting.report.schedulable() - 1, 0), waiting.report.quota.need
-        return [first, replace(first, amounts={name: n + need[name] * rest for name, n in first.amounts.items()})]
+        whole = {name: amount + need[name] * rest for name, amount in first.amounts.items()}
+        return [first, RaiseUserLimits(first.queue, whole)]
     if not isinstance(first, RaiseCapability):
         return ladder
     return [first, *capabilities(waiting), *ladder[1:]]
