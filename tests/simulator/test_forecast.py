@@ -37,7 +37,7 @@ from unisono.simulator.clusters.model import make_node, make_queue
 from unisono.simulator.forecast.changes import apply_changes
 from unisono.simulator.forecast.forecast import Forecast, forecast
 from unisono.simulator.forecast.live import FALLBACK, LiveObjects
-from unisono.simulator.forecast.run_times import seen_in
+from unisono.simulator.forecast.run_times import seen_in, to_earlier
 from unisono.simulator.forecast.whatif import what_if
 
 NOW = 1_750_000_000.0
@@ -226,17 +226,18 @@ def test_jobs_that_have_ended_show_how_far_limits_are_used() -> None:
     objects = live()
     begun, ended = -500.0, -440.0
     for number in range(25):
-        done = pod(f"old{number}", 1, begun, "n1")
-        done.metadata.annotations = {GROUP_NAME: f"old{number}", RUN_SECONDS: "600"}
+        done = pod(f"old-{number}", 1, begun, "n1")
+        done.metadata.annotations = {GROUP_NAME: f"old-{number}", RUN_SECONDS: "600"}
         state = ContainerState(terminated=ContainerStateTerminated(exit_code=0, finished_at=rfc3339(NOW + ended)))
         done.status = PodStatus(
             phase="Succeeded",
             start_time=rfc3339(NOW + begun),
             container_statuses=[ContainerStatus(name="main", state=state)],
         )
-        objects.add(POD_GROUPS, [group(f"old{number}", begun, running=True)])
+        objects.add(POD_GROUPS, [group(f"old-{number}", begun, running=True)])
         objects.add(PODS, [done])
-    assert seen_in(objects, NOW).stated == [0.1] * 25
+    seen = seen_in(objects, NOW)
+    assert (seen.stated, seen.learnt) == ([0.1] * 25, [1.0] * 24)
     # b states 500 s: from such ratios it is known to run for 50 s, and c comes right behind it.
     found = forecast(objects, load_config(FIFO), NOW, futures=9)
     by_key = {start.key: start for start in found.starts}
@@ -252,3 +253,8 @@ def test_the_interval_takes_the_ranks_between_which_one_more_draw_falls_in_80_pe
     times = sorted(run.outcomes[1].started or 0.0 for run in found.runs)
     start = next(each for each in found.starts if each.key == "ns/b")
     assert (start.low, start.high) == (times[low - 1], times[high - 1])
+
+
+def test_runs_are_compared_with_the_last_two_of_their_kind() -> None:
+    runs = [("a", 10.0), ("b", 7.0), ("a", 20.0), ("a", 30.0), ("a", 50.0)]
+    assert to_earlier(runs) == [2.0, 2.0, 2.0]

@@ -16,11 +16,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.cluster.run_durations import beginning
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters.model import Cluster, make_queue
 from unisono.simulator.forecast.forecast import Start, forecast
 from unisono.simulator.forecast.live import LiveObjects
-from unisono.simulator.forecast.run_times import Spread
+from unisono.simulator.forecast.run_times import Spread, to_earlier
 from unisono.simulator.metrics.numbers import mean, percentile
 from unisono.simulator.workload.job import Job
 from unisono.simulator.world.objects import priority_object
@@ -156,13 +157,15 @@ class _Recent:
         self._jobs = jobs
 
     def spread(self, world: World) -> Spread:
-        """Ratios of jobs that have ended to the limits that they stated."""
-        ended = [
-            outcome.job
-            for outcome in world.outcomes
-            if outcome.state == COMPLETED and outcome.job.estimate and outcome.job.run_seconds
-        ][-_MOST_RATIOS:]
-        return Spread(stated=[(job.run_seconds or 0.0) / (job.estimate or 1.0) for job in ended])
+        """Ratios of jobs that have ended to the limits that they stated, and to earlier jobs of their kind."""
+        ended = sorted(
+            (outcome.ended or 0.0, number, outcome.job)
+            for number, outcome in enumerate(world.outcomes)
+            if outcome.state == COMPLETED and outcome.job.run_seconds
+        )[-_MOST_RATIOS:]
+        jobs = [job for _, _, job in ended]
+        learnt = to_earlier(((job.user, beginning(job.name)), job.run_seconds or 0.0) for job in jobs)
+        return Spread([(job.run_seconds or 0.0) / job.estimate for job in jobs if job.estimate], learnt)
 
     def arrivals(self, now: float, length: float, number: int) -> list[Job]:
         """Jobs that may come: gaps and bodies of the last while, drawn with replacement.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from unisono.cluster.run_durations import ran_seconds
+from unisono.cluster.run_durations import Family, family_of, ran_seconds
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.session import Session
 from unisono.simulator.forecast.live import Guess, LiveObjects
@@ -43,16 +43,37 @@ class Spread:
 
 
 def seen_in(objects: LiveObjects, now: float) -> Spread:
-    """How the jobs that have succeeded used the limits that they stated, as far as their pods are still there."""
+    """How the jobs that have succeeded ran, as far as their pods are still there.
+
+    To the limits that they stated, and to earlier runs of their kind.
+    """
     state = objects.state()
     estimates = RunEstimates(Session(state.snapshot(), now, 0), learned=False)
-    ratios: dict[str, float] = {}
+    ran: dict[str, tuple[float, Family, float]] = {}
+    stated: dict[str, float] = {}
     for pod in objects.of("Pod"):
         task = state.tasks.get(pod.key)
-        stated = estimates.stated(task) if task is not None else 0.0
-        if task is not None and stated and (seconds := ran_seconds(pod, task)):
-            ratios[task.job or pod.key] = max(ratios.get(task.job or pod.key, 0.0), seconds / stated)
-    return Spread(stated=list(ratios.values()))
+        seconds = ran_seconds(pod, task) if task is not None else 0.0
+        if task is None or not seconds:
+            continue
+        job = task.job or pod.key
+        seconds = max(seconds, ran[job][2] if job in ran else 0.0)
+        ran[job] = (task.since or task.created) + seconds, family_of(task), seconds
+        stated[job] = estimates.stated(task)
+    ratios = [ran[job][2] / limit for job, limit in stated.items() if limit]
+    return Spread(stated=ratios, learnt=to_earlier((family, seconds) for _, family, seconds in sorted(ran.values())))
+
+
+def to_earlier(runs: Iterable[tuple[Hashable, float]]) -> list[float]:
+    """Ratios of run times to the mean of the last two of their kind; ``runs`` are kinds and seconds, oldest first."""
+    before: dict[Hashable, tuple[float, ...]] = {}
+    ratios: list[float] = []
+    for kind, seconds in runs:
+        last = before.get(kind, ())
+        if last:
+            ratios.append(seconds * len(last) / sum(last))
+        before[kind] = (*last[-1:], seconds)
+    return ratios
 
 
 def as_stated(_: random.Random, guess: Guess) -> float:
