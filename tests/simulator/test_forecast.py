@@ -222,6 +222,23 @@ def test_a_job_that_waits_for_admission_gets_the_pods_of_its_template() -> None:
     assert (start.gpus, start.known) == (4, True)
 
 
+def test_the_pod_group_of_a_changed_job_follows_it_and_is_not_changed_by_itself() -> None:
+    job = Job(metadata=ObjectMeta(name="d", namespace="ns", uid="uid"), spec=JobSpec(min_available=1, tasks=[]))
+    objects = live(group("d-uid", -100, running=False))
+    objects.add(JOBS, [job])
+    head = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: d, namespace: ns}\n"
+    after = changed(objects, head + "spec: {priorityClassName: high, queue: research}\n").objects
+    specs = {each.metadata.name: each.spec for each in after.of("PodGroup")}
+    assert (specs["d-uid"].priority_class_name, specs["d-uid"].queue) == ("high", "research")
+    assert objects.of("PodGroup")[-1].spec.priority_class_name is None
+    with pytest.raises(UnisonoError, match="belongs to Job ns/d, whose controller writes its spec: change the Job"):
+        changed(
+            objects,
+            "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\n"
+            "metadata: {name: d-uid, namespace: ns}\nspec: {priorityClassName: high}\n",
+        )
+
+
 def test_jobs_that_have_ended_show_how_far_limits_are_used() -> None:
     objects = live()
     begun, ended = -500.0, -440.0

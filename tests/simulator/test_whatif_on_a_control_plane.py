@@ -1,4 +1,4 @@
-"""What a change of a live control plane would do, against what it then does: five kinds of changes."""
+"""What a change of a live control plane would do, against what it then does: four kinds of changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import JOBS, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec
 from unisono.api.times import parse_time
 from unisono.api.yaml import load_all
@@ -40,14 +40,10 @@ from unisono.simulator.forecast.whatif import WhatIf, what_if
 sys.path.append(str(Path(__file__).parents[2]))
 virtual: Any = import_module("benchmarks.churn.virtual")
 
-_FIRST = "  - name: priority\n"
-_ORDER = "  - {name: service-order, arguments: {service-order.by: time, service-order.preempt: false}}\n"
-SHORTEST = DEFAULT_TEXT.replace(_FIRST, _ORDER + _FIRST)
 GROWN = [{"name": "new", "count": 2, "capacity": {"cpu": 16, "memory": "64Gi", "nvidia.com/gpu": 4}}]
 QUEUE = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: left}\nspec: "
 PRIORITY = (
-    "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: NAME, namespace: default}\n"
-    "spec: {priorityClassName: high}\n"
+    "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: train-r}\nspec: {priorityClassName: high}\n"
 )
 
 
@@ -59,7 +55,6 @@ class Plane:
     clock: Any
     config: FixedConfig
     nodes: Callable[[list[dict[str, Any]]], Awaitable[None]]
-    last: str = ""
 
     async def merge(self, kind: Any, name: str, patch: dict[str, Any], namespace: str | None = None) -> None:
         await self.client.patch(kind, name, patch, namespace=namespace)
@@ -74,15 +69,11 @@ async def _lighter(plane: Plane) -> None:
 
 
 async def _urgent(plane: Plane) -> None:
-    await plane.merge(POD_GROUPS, plane.last, {"spec": {"priorityClassName": "high"}}, "default")
+    await plane.merge(JOBS, "train-r", {"spec": {"priorityClassName": "high"}}, "default")
 
 
 async def _capped(plane: Plane) -> None:
     await plane.merge(QUEUES, "left", {"spec": {"capability": {"nvidia.com/gpu": "4"}}})
-
-
-async def _shortest(plane: Plane) -> None:
-    plane.config.config = load_config(SHORTEST)
 
 
 CHANGES: dict[str, tuple[str, Callable[[Plane], Awaitable[None]]]] = {
@@ -90,7 +81,6 @@ CHANGES: dict[str, tuple[str, Callable[[Plane], Awaitable[None]]]] = {
     "weight": (QUEUE + "{weight: 1}\n", _lighter),
     "priority": (PRIORITY, _urgent),
     "quota": (QUEUE + "{capability: {nvidia.com/gpu: 4}}\n", _capped),
-    "configuration": (SHORTEST, _shortest),
 }
 
 
@@ -125,9 +115,7 @@ async def _tried(plane: Plane, change: str) -> tuple[WhatIf, dict[str, float]]:
         await plane.client.create(JOBS, _job(number))
         await plane.clock.sleep(1)
     await plane.clock.sleep(5)
-    groups = (await plane.client.list(POD_GROUPS)).items
-    plane.last = max(group.metadata.name for group in groups)
-    documents = [(each.value, "change") for each in load_all(text.replace("NAME", plane.last))]
+    documents = [(each.value, "change") for each in load_all(text)]
     objects, now = await list_objects(plane.client), plane.clock.time()
     changed = apply_changes(objects, documents)
     foreseen = what_if(objects, plane.config.poll(), now, changed, futures=1, until=3600.0)

@@ -32,7 +32,10 @@ from unisono.api.base import Object
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, QUEUES, find
+from unisono.api.kinds import JOBS, NODES, POD_GROUPS, QUEUES, find
+from unisono.api.scheduling import PodGroup
+from unisono.controllers.job.pod_group import pod_group_spec
+from unisono.controllers.job.view import JobView
 from unisono.controllers.jobflow.overlay import merged
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
@@ -122,8 +125,32 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str) -> str:
     if at is None:
         objects.add(kind, [obj])
         return f"{kind.kind} {name} added"
+    if kind is POD_GROUPS and name in (makers := _makers(objects)):
+        raise InputError(
+            f"{where}: PodGroup {name} belongs to Job {makers[name].job.key}, whose controller writes its spec: "
+            "change the Job"
+        )
     items[at] = obj
+    if kind is JOBS:
+        _follow(objects, JobView(obj))
     return f"{kind.kind} {name} changed"
+
+
+def _makers(objects: LiveObjects) -> dict[str, JobView]:
+    """Jobs by the key of their PodGroup."""
+    views = map(JobView, objects.of("Job"))
+    return {f"{view.job.metadata.namespace}/{view.pod_group_name}": view for view in views}
+
+
+def _follow(objects: LiveObjects, view: JobView) -> None:
+    """The PodGroup of a changed Job, as its controller will write it."""
+    priorities = {each.metadata.name: each.value for each in objects.of("PriorityClass")}
+    groups = objects.of("PodGroup")
+    key = f"{view.job.metadata.namespace}/{view.pod_group_name}"
+    for at, group in enumerate(groups):
+        if group.key == key:
+            spec = pod_group_spec(view, lambda name: priorities.get(name or "", 0))
+            groups[at] = PodGroup(metadata=group.metadata, spec=spec, status=group.status)
 
 
 def _decoded(kind: Kind[Any], value: dict[str, Any], where: str) -> Object:
