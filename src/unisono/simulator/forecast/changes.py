@@ -29,10 +29,11 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.batch import Job
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, NODES, POD_GROUPS, QUEUES, find
+from unisono.api.kinds import NODES, POD_GROUPS, QUEUES, find
 from unisono.api.scheduling import PodGroup
 from unisono.controllers.job.pod_group import pod_group_spec
 from unisono.controllers.job.view import JobView
@@ -131,7 +132,7 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str) -> str:
             "change the Job"
         )
     items[at] = obj
-    if kind is JOBS:
+    if isinstance(obj, Job):
         _follow(objects, JobView(obj))
     return f"{kind.kind} {name} changed"
 
