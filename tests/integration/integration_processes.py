@@ -72,7 +72,9 @@ class Process:
                 os.killpg(self.child.pid, number)
 
     def note(self) -> None:
-        """Add up what the process asked so far, as its end is near."""
+        """Add up what the process asked so far, as its end is near; another version answers for itself."""
+        if self.program:
+            return
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
             for family in text_string_to_metric_families(answer.read().decode()):
                 for sample in family.samples:
