@@ -169,7 +169,8 @@ class PostgresConnection:
 
     def one(self, query: str, parameters: Parameters = ()) -> Row | None:
         """The first row."""
-        return self.raw.execute(cast("Any", _translated(query)), parameters or None).fetchone()
+        found: Row | None = self.raw.execute(cast("Any", _translated(query)), parameters or None).fetchone()
+        return found
 
     def execute(self, query: str, parameters: Parameters = ()) -> None:
         """Carry out a statement."""
