@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unisono.api.keys import CONFIG_MAP_KEY, CONFIG_MAP_NAME, CONFIG_MAP_NAMESPACE
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.dashboard.live.rights import may
 from unisono.dashboard.views.wire import ConfigurationView
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.errors import ApiError, ConfigError
+from unisono.errors import ApiError
 from unisono.install.options import NAMESPACE
-from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
-from unisono.scheduler.config_map import text_of
+from unisono.scheduler.config_advice import INSTALLED_NAME
+from unisono.simulator.forecast.configuration import configuration_in_maps
 
 if TYPE_CHECKING:
     from unisono.kube.client import Client
@@ -46,17 +45,11 @@ async def configuration_of(client: Client, places: ConfigurationPlaces) -> Confi
         places: where it is looked for.
 
     """
-    hidden = False
-    maps = [(CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME, CONFIG_MAP_KEY), (places.namespace, INSTALLED_NAME, INSTALLED_KEY)]
     # On one machine the file takes the installation's place, and is for whom that would be for.
-    for namespace, name, key in maps[:1] if places.file is not None else maps:
-        try:
-            found = await client.get(CONFIG_MAPS, name, namespace)
-            return ConfigurationView(text=text_of(found, key), name=f"ConfigMap {namespace}/{name}")
-        except ConfigError:
-            continue
-        except ApiError as error:
-            hidden = hidden or error.code != 404
+    found, where = await configuration_in_maps(client, () if places.file is not None else (places.namespace,))
+    if found is not None:
+        return ConfigurationView(text=found.text, name=found.name)
+    hidden = bool(where)
     if places.file is not None and not hidden:
         try:
             if await may(client, "get", CONFIG_MAPS, places.namespace, INSTALLED_NAME):

@@ -49,17 +49,9 @@ async def configuration_in_force(client: Client, namespaces: tuple[str, ...] = (
         namespaces: where the installation may be.
 
     """
-    maps = [(CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME, CONFIG_MAP_KEY)]
-    maps += [(namespace, INSTALLED_NAME, INSTALLED_KEY) for namespace in namespaces]
-    hidden = ""
-    for namespace, name, key in maps:
-        place = f"ConfigMap {namespace}/{name}"
-        try:
-            return Followed(text_of(await client.get(CONFIG_MAPS, name, namespace), key), place)
-        except ConfigError:
-            continue
-        except ApiError as error:
-            hidden = hidden or (place if error.code == 403 else "")
+    found, hidden = await configuration_in_maps(client, namespaces)
+    if found is not None:
+        return found
     source = await _source(client)
     if source and Path(source).is_absolute() and not hidden:
         text = await asyncio.to_thread(_read, Path(source))
@@ -67,6 +59,28 @@ async def configuration_in_force(client: Client, namespaces: tuple[str, ...] = (
             return Followed(text, source)
         hidden = source
     return Followed(DEFAULT_TEXT, "default configuration", hidden)
+
+
+async def configuration_in_maps(client: Client, namespaces: tuple[str, ...] = ()) -> tuple[Followed | None, str]:
+    """The first that a ConfigMap holds, and the place of the first ConfigMap that could not be read; else empty.
+
+    Args:
+        client: with the credentials of the one who asks.
+        namespaces: where the installation may be; the ConfigMap of Volcano's users comes first in any case.
+
+    """
+    maps = [(CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME, CONFIG_MAP_KEY)]
+    maps += [(namespace, INSTALLED_NAME, INSTALLED_KEY) for namespace in namespaces]
+    hidden = ""
+    for namespace, name, key in maps:
+        place = f"ConfigMap {namespace}/{name}"
+        try:
+            return Followed(text_of(await client.get(CONFIG_MAPS, name, namespace), key), place), hidden
+        except ConfigError:
+            continue
+        except ApiError as error:
+            hidden = hidden or (place if error.code != 404 else "")
+    return None, hidden
 
 
 async def _source(client: Client) -> str:
