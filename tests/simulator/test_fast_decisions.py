@@ -116,6 +116,11 @@ def test_simulations_are_the_same_when_nothing_is_kept(policy: str, seed: int, c
     are_the_same(policy, seed, count)
 
 
+def test_jobs_that_come_while_there_is_no_room_get_their_phase() -> None:
+    """Without *enqueue*, a later cycle serves jobs in another order where an earlier one gave them no phase."""
+    are_the_same("unadmitted", seed=243, count=9)
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("policy", TIERS)
 @settings(max_examples=examples(10), deadline=None)

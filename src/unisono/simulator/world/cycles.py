@@ -90,9 +90,9 @@ class Cycles:
             needs for live in places.waiting.values() for needs in live.wanted()
         ):
             return False
-        if not self._admits:
-            return True
         coming = [live for live in places.waiting.values() if (live.group.status.phase or "Pending") == "Pending"]
+        if not self._admits:  # a cycle gives those that have come their phase, which later cycles go by
+            return not coming
         if coming and (self._may_refuse or any(live.has_places for live in coming)):
             return False
         for live in coming:
