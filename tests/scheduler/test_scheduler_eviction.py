@@ -17,6 +17,7 @@ from unisono.api.core import Pod
 from unisono.api.kinds import EVENTS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import parse_time
 from unisono.cluster.state import ClusterState
+from unisono.cluster.status import TaskStatus
 from unisono.controllers.registry import all_controllers
 from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
@@ -208,3 +209,30 @@ async def test_pods_of_a_gang_that_is_given_up_do_not_count() -> None:
     (noted,) = feed.state.evictions.since(0.0)
     assert (noted.job, noted.queue, noted.time) == ("team/j", "default", client.clock.time())
     await evictor.drain()
+
+
+async def test_a_failed_pod_is_deleted_counts_as_an_eviction_and_is_not_marked_as_disrupted() -> None:
+    client = MemoryClient()
+    put_gangs(client, gangs={"j": 2})
+    feed = Feed(ClusterState(), lambda: None)
+    for one in client.objects(PODS):
+        phase = "Failed" if one.metadata.name == "j-0" else "Running"
+        patch = {"status": {"phase": phase}}
+        await client.patch(PODS, one.metadata.name, patch, namespace="team", subresource="status")
+    for kind in (QUEUES, NODES, POD_GROUPS, PODS):
+        feed.take_all(kind, client.objects(kind))
+    evictor = Evictor(client, Recorder(), Metrics(), client.clock, feed=feed)  # type: ignore[arg-type]
+    uids = {p.metadata.name: p.metadata.uid or "" for p in client.objects(PODS)}
+    marked: list[str] = []
+
+    def watch(operation: str, resource: str, namespace: str, name: str) -> None:
+        if (operation, resource) == ("patch", "pods"):
+            marked.append(name)
+
+    client.interceptor = watch
+    evictor.submit([("team", name, uids[name]) for name in ("j-0", "j-1")], "shuffle", "shuffle")
+    assert "team/j-0" in {entry.pod for entry in feed.state.evictions.since(0.0)}
+    assert feed.state.tasks["team/j-0"].status is TaskStatus.FAILED
+    await evictor.drain()
+    assert marked == ["j-1"]
+    assert not [p for p in client.objects(PODS) if not p.metadata.deletion_timestamp]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import inf
 from sys import intern
 
 from unisono.api.annotations import RUN_SECONDS
-from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
+from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
 from unisono.api.fields import Quantity
 from unisono.api.keys import PREEMPTABLE, TASK_SPEC
+from unisono.api.kinds import JOBS
 from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass, PodRelations
-from unisono.cluster.records import Task
+from unisono.cluster.records import Failure, Task
 from unisono.cluster.spec_limits import check_volumes
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
@@ -84,7 +85,28 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.since = _seconds(scheduled) if scheduled and task.node else 0.0
     if task.status is TaskStatus.BOUND and not scheduled:
         task.named_node = task.node
+    if task.status is TaskStatus.FAILED and meta.deletion_timestamp is None:
+        task.failure = _failure(pod)
     return task
+
+
+def _failure(pod: Pod) -> Failure:
+    status, owners = pod.status, pod.metadata.owner_references or ()
+    own = (status.reason,) if status.reason else ()
+    return Failure(
+        reasons=frozenset((*own, *_reasons(status.container_statuses or ()))),
+        init_reasons=frozenset(_reasons(status.init_container_statuses or ())),
+        owners=frozenset(owner.kind for owner in owners),
+        policies=any(owner.controller and owner.api_version.partition("/")[0] == JOBS.group for owner in owners),
+    )
+
+
+def _reasons(containers: Iterable[ContainerStatus]) -> Iterator[str]:
+    """Why containers wait or have ended."""
+    for container in containers:
+        for state in (container.state.waiting, container.state.terminated):
+            if state is not None and state.reason:
+                yield state.reason
 
 
 def blind_task(pod: Pod, classes: PodClasses) -> Task:

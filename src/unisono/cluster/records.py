@@ -6,6 +6,7 @@ The engine reads these records and never changes them; a session lays its own ch
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,24 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
 from unisono.cluster.sums import WideSum
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a failed pod says of itself.
+
+    Attributes:
+        reasons: of the pod and of its containers, such as ``Evicted`` and ``OOMKilled``.
+        init_reasons: of its init containers.
+        owners: kinds of its owners, such as ``ReplicaSet``.
+        policies: the controller of its job acts on failed and deleted pods, by policies of the job.
+
+    """
+
+    reasons: frozenset[str]
+    init_reasons: frozenset[str]
+    owners: frozenset[str]
+    policies: bool
 
 
 class Task:
@@ -42,12 +61,14 @@ class Task:
         named_node: the node that the pod names itself, as long as the node has said nothing of it; else ``""``.
         owned: it names this scheduler; other pods only occupy their node.
         remade: a controller makes a new pod when this one is gone.
+        failure: of a failed pod that is not being deleted; else None.
 
     """
 
     __slots__ = (
         "annotations",
         "created",
+        "failure",
         "gated",
         "job",
         "key",
@@ -99,6 +120,7 @@ class Task:
         self.annotations: Mapping[str, str] = {}
         self.since = 0.0
         self.told: tuple[str, str] = ("", "")
+        self.failure: Failure | None = None
 
     @property
     def best_effort(self) -> bool:

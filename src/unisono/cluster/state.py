@@ -332,22 +332,26 @@ class ClusterState:
 
         ``at`` is when (seconds since the epoch); without it limits on evictions do not count this one.
 
-        Unknown pods and pods that hold no place are left alone.
+        Unknown pods and pods that hold no place are left alone; a failed one counts as an eviction, and has nothing
+        to release.
         """
         task = self.tasks.get(pod_key)
-        if task is None or task.status not in PREEMPTABLE_STATES:
+        if task is None or task.status not in (*PREEMPTABLE_STATES, TaskStatus.FAILED):
             return
-        self._released[pod_key] = (task.uid, task.status)
         if at is not None:
             job = self.book.jobs.get(task.job)
             self.evictions.note(PastEviction(at, pod_key, task.uid, task.job, job.queue if job is not None else ""))
+        if task.status is TaskStatus.FAILED:
+            return
+        self._released[pod_key] = (task.uid, task.status)
         self._restate(task, TaskStatus.RELEASING, task.node, task.annotations)
 
     def keep(self, pod_key: str) -> None:
         """The eviction failed: the task holds its place again."""
-        uid, status = self._released.pop(pod_key, ("", TaskStatus.UNKNOWN))
-        self.evictions.strike(uid)
         task = self.tasks.get(pod_key)
+        failed = task.uid if task is not None and task.status is TaskStatus.FAILED else ""
+        uid, status = self._released.pop(pod_key, (failed, TaskStatus.UNKNOWN))
+        self.evictions.strike(uid)
         if task is not None and task.uid == uid and task.status is TaskStatus.RELEASING:
             self._restate(task, status, task.node, task.annotations)
 

@@ -116,7 +116,8 @@ class Evictor:
         pod = await self._client.get(PODS, name, namespace)
         if pod.metadata.uid != uid:
             return
-        await self._mark(pod, why)
+        if pod.status.phase != "Failed":  # a failure that has happened is not to look like a disruption
+            await self._mark(pod, why)
         await self._client.delete(PODS, name, namespace, uid=uid)
 
     def _has_budget(self, key: str) -> bool:

@@ -29,7 +29,8 @@ class EvictionHooks:
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
         """Which running tasks should leave their nodes although no job waits for their places (action shuffle).
 
-        None abstains. The masks of a tier are united; the first tier with any task decides.
+        Tasks that have failed stand behind the running ones, in state FAILED; they hold nothing, and what is named of
+        them is deleted. None abstains. The masks of a tier are united; the first tier with any task decides.
         """
         raise NotImplementedError
 

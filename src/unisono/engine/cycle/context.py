@@ -8,6 +8,7 @@ from typing import Any
 from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import Purpose
 from unisono.engine.candidates.static_answers import StaticResults
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.config.model import SchedulerConfig
@@ -92,6 +93,7 @@ class Cycle:
         self.heads: dict[str, JobState] = {}
         self.bound: list[Placement] = []
         self.evicted: list[tuple[Placement, str]] = []
+        self.failed: list[Task] = []
         self.jobs = self.session.active
         self.strays = [] if len(self.jobs) == len(snapshot.active) else _strays(self.session)
         self._valid: dict[str | int, Any] = {}
@@ -165,6 +167,11 @@ class Cycle:
         if out:
             self._take_back(out)
         self.decisions.binds += [bind for bind in binds if bind.job not in out]
+        self.decisions.evictions += [
+            Eviction(task.namespace, task.name, task.uid, task.node, Purpose.SHUFFLE.value, "")
+            for task in self.failed
+            if task.job not in out
+        ]
         for placement, beneficiary in self.evicted:
             if placement.job.key in out or beneficiary in out:
                 continue

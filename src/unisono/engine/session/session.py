@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,6 +76,7 @@ class Session:
         queue_shares: what the plug-in that divides the cluster tells others about queues.
         evictable: what evictions would free, while the gate ``enqueueable`` is asked whether they would let a job in.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
+        removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
 
     """
 
@@ -90,6 +92,7 @@ class Session:
         self.queue_shares = QueueShares()
         self.evictable = Evictable()
         self.pipelining = False
+        self.removed_failed: Counter[str] = Counter()
         self.releasing = snapshot.nodes.sums().releasing
         self.queues: dict[str, QueueState] = {
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known

@@ -140,13 +140,15 @@ class EvictionGuardPlugin(Plugin):
     def allowance(self, queue: QueueState) -> int | None:
         """What is left of the limits per cycle, per window, and per window and queue."""
         left: list[int] = []
+        failed = self.session.removed_failed
+        gone = self._gone[""] + failed.total()
         if self.per_cycle:
-            left.append(self.per_cycle - self._gone[""])
+            left.append(self.per_cycle - gone)
         if self.per_window:
-            left.append(self.per_window - self._lately[""] - self._gone[""])
+            left.append(self.per_window - self._lately[""] - gone)
         most = self._most_of(queue)
         if most is not None:
-            left.append(most - self._lately[queue.name] - self._gone[queue.name])
+            left.append(most - self._lately[queue.name] - self._gone[queue.name] - failed[queue.name])
         return max(min(left), 0) if left else None
 
     def _most_of(self, queue: QueueState) -> int | None:

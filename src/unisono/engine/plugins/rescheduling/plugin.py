@@ -15,11 +15,14 @@ import numpy as np
 
 from unisono.api.times import parse_duration
 from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.rescheduling import failed_pods
 from unisono.engine.plugins.rescheduling.common import Spares
+from unisono.engine.plugins.rescheduling.failed_pods import FailedPods
 from unisono.engine.plugins.rescheduling.high_node_utilization import HighNodeUtilization
 from unisono.engine.plugins.rescheduling.low_node_utilization import LowNodeUtilization
 from unisono.engine.plugins.rescheduling.single_pods import NAMES, SinglePods
@@ -36,10 +39,11 @@ _PERIOD = Argument(
 )
 _STRATEGIES = Argument("strategies", "list", None, "what to look for, a list of `{name, params}`; see below")
 
-_Strategy = LowNodeUtilization | HighNodeUtilization | SinglePods
+_Strategy = LowNodeUtilization | HighNodeUtilization | SinglePods | FailedPods
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], _Strategy]] = {
     "lowNodeUtilization": LowNodeUtilization.read,
     "highNodeUtilization": HighNodeUtilization.read,
+    failed_pods.NAME: FailedPods.read,
     **{name: partial(SinglePods.read, name) for name in NAMES},
 }
 
@@ -52,7 +56,7 @@ class _LastLook:
 
 
 class ReschedulingPlugin(Plugin):
-    """Strategies that name running pods to be moved."""
+    """Strategies that name running pods to be moved, and failed ones to be removed."""
 
     name = "rescheduling"
     known_arguments = (_INTERVAL, _PERIOD, _STRATEGIES)
@@ -70,7 +74,8 @@ class ReschedulingPlugin(Plugin):
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
         """Once per interval, what any strategy names, of the pods that have run for an interval.
 
-        What has run for less is not in the measured load yet, and may have been moved by the last look.
+        What has run for less is not in the measured load yet, and may have been moved by the last look. Failed pods
+        are for the strategy that removes those.
         """
         now, last = self.session.now, self.session.snapshot.memo.of(_LastLook, _LastLook)
         if last.at is None or now < last.at:
@@ -79,11 +84,14 @@ class ReschedulingPlugin(Plugin):
         if now - last.at < self.interval:
             return None
         last.at = now
-        settled = [task for task in candidates if now - (task.since or task.created) >= self.interval]
+        failed = [task for task in candidates if task.status is TaskStatus.FAILED]
+        running = (task for task in candidates if task.status is not TaskStatus.FAILED)
+        settled = [task for task in running if now - (task.since or task.created) >= self.interval]
         named: set[str] = set()
         spares = Spares(self.session)  # what one strategy takes of a job is gone for the next one
         for strategy in self.strategies:
-            left = [task for task in settled if task.key not in named]
+            seen = failed if isinstance(strategy, FailedPods) else settled
+            left = [task for task in seen if task.key not in named]
             named.update(task.key for task in strategy.choose(self.session, left, spares))
         return np.array([task.key in named for task in candidates], dtype=np.bool_)
 
