@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.controllers.elastic.decide import Elastic, plan
+from unisono.controllers.elastic.decide import Elastic, Extra, plan
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
 
 GPU = "nvidia.com/gpu"
@@ -86,8 +86,50 @@ def test_replicas(
     assert plan(jobs, gangs, rooms, NOW).replicas == expected
 
 
+def extra(name: str, priority: int = 10, gpus: int = 1) -> Extra:
+    """A pod ``GROUP-...`` that waits beyond the minimum of its group."""
+    return Extra(name, name.partition("-")[0], pods(gpus), priority)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gangs", "extras", "free", "expected"),
+    [
+        pytest.param([job("a", "xxxx")], [], [extra("s-1"), extra("s-2")], 0, {"a": 2}, id="one replica for each"),
+        pytest.param([job("a", "xxxx", least=3)], [], [extra("s-1"), extra("s-2")], 0, {"a": 3}, id="to the minimum"),
+        pytest.param([job("a", "xxxx", priority=10)], [], [extra("s-1")], 0, {}, id="not of the same priority"),
+        pytest.param([job("a", "xxxx", priority=10)], [], [extra("s-1")], 2, {"a": 5}, id="room is kept all the same"),
+        pytest.param(
+            [job("a", "xxxx", priority=20), job("b", "xx")], [], [extra("s-1")], 0, {"b": 1}, id="only lower ones give"
+        ),
+        pytest.param([job("a", "xxxx")], [GANG], [extra("s-1")], 0, {"a": 1}, id="gangs and pods"),
+        pytest.param([job("a", "xxxx", least=2)], [GANG], [extra("s-1")], 0, {"a": 2}, id="gangs first"),
+        pytest.param(
+            [job("a", "xxxx", changed=NOW - 5)], [], [extra("s-1")], 0, {}, id="not while the last change settles"
+        ),
+        pytest.param(
+            [job("a", "xxxx")],
+            [],
+            [extra("s-1", gpus=9), extra("s-2", gpus=9), extra("t-1")],
+            0,
+            {"a": 3},
+            id="too large",
+        ),
+    ],
+)
+def test_pods_beyond_the_minimum_of_their_group(
+    jobs: list[Elastic], gangs: list[tuple[str, list[Demand]]], extras: list[Extra], free: int, expected: dict[str, int]
+) -> None:
+    answer = plan(jobs, gangs, [room("x", free)], NOW, extras)
+    assert answer.replicas == expected
+    if not gangs and expected and not free:
+        assert all("of higher priority, which waits" in text for text in answer.reasons.values())
+
+
 class World:
-    """Nodes, elastic jobs and gangs; a scheduler that places what fits, gangs first."""
+    """Nodes, elastic jobs and gangs; a scheduler that places what fits, gangs first.
+
+    Of what waits, names that begin with ``e`` are single pods of priority 5; every other job has a higher one.
+    """
 
     def __init__(self, nodes: int, jobs: list[tuple[int, int, int]]) -> None:
         self.free = {f"n{at}": 8 for at in range(nodes)}
@@ -100,7 +142,8 @@ class World:
                 kept = tuple((each,) for each in places if each)
                 if len(kept) == least:
                     key = f"j{at}"
-                    self.jobs[key] = Elastic(key, least, least, least + more, pods(size), kept)
+                    made = Elastic(key, least, least, least + more, pods(size), kept, priority=10 * (at % 2))
+                    self.jobs[key] = made
                 else:
                     for (name,) in kept:
                         self.free[name] += size
@@ -121,10 +164,13 @@ class World:
             self.jobs[key] = replace(job, places=tuple(places))
 
     def look(self, now: float) -> dict[str, int]:
-        gangs = [(name, [pods(count=count)]) for name, count in self.gangs.items()]
-        answer = plan(list(self.jobs.values()), gangs, [room(n, f) for n, f in self.free.items()], now).replicas
+        gangs = [(name, [pods(count=count)]) for name, count in self.gangs.items() if name.startswith("g")]
+        extras = [extra(name, 5) for name in self.gangs if name.startswith("e")]
+        rooms = [room(name, free) for name, free in self.free.items()]
+        answer = plan(list(self.jobs.values()), gangs, rooms, now, extras).replicas
         for key, wanted in answer.items():
             job = self.jobs[key]
+            assert wanted > job.replicas or gangs or job.priority < 5, "smaller for a pod of lower priority"
             assert job.least <= wanted <= job.most
             assert wanted != job.replicas
             if wanted > job.replicas:
@@ -138,31 +184,39 @@ class World:
             self.jobs[key] = replace(job, replicas=wanted, places=places, changed=now)
         return answer
 
-    def end(self, name: str) -> None:
-        self.gangs.pop(name, None)
-        for node in self.running.pop(name, ()):
-            self.free[node] += 1
+    def come(self, at: int, size: int, *, singly: bool) -> None:
+        if singly:
+            self.gangs |= {f"e{at}-{index}": 1 for index in range(size)}
+        else:
+            self.gangs[f"g{at}"] = size
+
+    def end(self, at: int) -> None:
+        mine = (f"g{at}", f"e{at}-")
+        for name in [name for name in (*self.gangs, *self.running) if name == mine[0] or name.startswith(mine[1])]:
+            self.gangs.pop(name, None)
+            for node in self.running.pop(name, ()):
+                self.free[node] += 1
 
 
 @given(
     st.integers(1, 6),
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(1, 4)), max_size=4),
-    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 25)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 25), st.booleans()), max_size=6),
 )
 @settings(max_examples=examples(150), deadline=None)
 def test_limits_hold_nothing_swings_and_everything_comes_to_rest(
-    nodes: int, jobs: list[tuple[int, int, int]], gangs: list[tuple[int, int, int]]
+    nodes: int, jobs: list[tuple[int, int, int]], gangs: list[tuple[int, int, int, bool]]
 ) -> None:
     world = World(nodes, jobs)
     changes: dict[str, list[tuple[float, int]]] = {key: [] for key in world.jobs}
     last = 0.0
     for step in range(140):
         now = NOW + step * 10.0
-        for at, (begin, size, length) in enumerate(gangs):
+        for at, (begin, size, length, singly) in enumerate(gangs):
             if step == begin:
-                world.gangs[f"g{at}"] = size
+                world.come(at, size, singly=singly)
             if step == begin + length:
-                world.end(f"g{at}")
+                world.end(at)
         world.schedule()
         before = {key: job.replicas for key, job in world.jobs.items()}
         waited = bool(world.gangs)
@@ -171,7 +225,7 @@ def test_limits_hold_nothing_swings_and_everything_comes_to_rest(
             changes[key].append((now, replicas))
             last = now
         assert all(free >= 0 for free in world.free.values())
-    over = NOW + 10.0 * max((begin + length for begin, _, length in gangs), default=0)
+    over = NOW + 10.0 * max((begin + length for begin, _, length, _ in gangs), default=0)
     assert last <= over + 2 * 300.0 + 20.0, "changes long after everything else came to rest"
     for done in changes.values():
         # In a window of one cool-down a job grows once at most, however often gangs come.

@@ -16,7 +16,7 @@ from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers import owners
-from unisono.controllers.elastic.decide import Elastic, plan
+from unisono.controllers.elastic.decide import Elastic, Extra, plan
 from unisono.controllers.elastic.limits import FAMILIES, Family, Part, cool_down, places_of, wishes_it
 from unisono.controllers.indexing import index
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
@@ -42,6 +42,8 @@ _KEY = "elastic"
 _LOOK_AGAIN = 10.0
 # A part whose change the server refused is left as it is for so long (seconds): others get the room, or make it.
 _REFUSED = 300.0
+# Pods beyond the minimum of their group that are looked at in one look; the others have their turn in the next ones.
+_MOST_EXTRA = 200
 _OWNER_INDEX = "pods-of-owner"
 
 
@@ -94,7 +96,8 @@ class ElasticController(Controller):
         jobs = {each.elastic.key: each.elastic for each in found if each.elastic.key not in self._refused}
         gangs = self._waiting(now)
         if jobs:
-            answer = plan(list(jobs.values()), gangs, self._rooms(found), now)
+            extras = self._beyond_minimum(found, now)
+            answer = plan(list(jobs.values()), gangs, self._rooms(found), now, extras)
             await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
         return _LOOK_AGAIN
 
@@ -147,6 +150,28 @@ class ElasticController(Controller):
             if demand:
                 waiting.append((created, group.key, demand))
         return [(key, demand) for _, key, demand in sorted(waiting, key=lambda each: each[:2])]
+
+    def _beyond_minimum(self, found: Sequence[_Found], now: float) -> list[Extra]:
+        """Pods that wait for nodes while their group has its minimum, such as replicas of a server.
+
+        The highest priority goes first, then who waits longest. Replicas of elastic jobs are not among them.
+        """
+        elastic = {pod.key for each in found for pod in each.stays}
+        waiting = []
+        for group in self._groups.items():
+            if verdict_of(group).cause not in CAUSES:
+                continue
+            pods = self._pods.by_index(POD_INDEX, group.key)
+            if sum(1 for pod in pods if pod.spec.node_name and not has_ended(pod)) < (group.spec.min_member or 0):
+                continue
+            for pod in pods:
+                created = pod.metadata.creation_timestamp
+                if created is None or now - parse_time(created) < PATIENCE or pod.metadata.deletion_timestamp:
+                    continue
+                if is_pending(pod) and not pod.spec.scheduling_gates and pod.key not in elastic:
+                    extra = Extra(pod.key, group.key, demand_of(pod.spec), pod.spec.priority or 0)
+                    waiting.append((-extra.priority, created, pod.key, extra))
+        return [each[-1] for each in sorted(waiting, key=lambda each: each[:3])[:_MOST_EXTRA]]
 
     def _rooms(self, found: Sequence[_Found]) -> list[Room]:
         """What nodes have free when everything that goes has gone."""
@@ -216,6 +241,7 @@ def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod]) -> E
         places=places_of(part, stays),
         changed=parse_time(notes[SCALED_AT]) if SCALED_AT in notes else float("-inf"),
         cool_down=cool_down(obj),
+        priority=max((pod.spec.priority or 0 for pod in stays), default=0),
     )
 
 

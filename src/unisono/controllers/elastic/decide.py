@@ -1,8 +1,9 @@
 """How many replicas elastic jobs should have (pure).
 
 A gang that waits and would fit if elastic jobs had fewer replicas gets its room, from those that have the most beyond
-their minimum; what then is free and is not promised to a gang is dealt out, to those that have the least. A job is not
-changed again before its cool-down is over, and grows only while all of its replicas have places: nothing swings.
+their minimum; so do pods beyond the minimum of their group, such as replicas of a server, from jobs of lower priority.
+What then is free and is promised to none of them is dealt out, to those that have the least. A job is not changed again
+before its cool-down is over, and grows only while all of its replicas have places: nothing swings.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Elastic:
             of which more or fewer replicas exist than it asks for is not changed.
         changed: when its replicas were changed last, seconds since 1970; minus infinity for never.
         cool_down: seconds from a change to the next growth.
+        priority: of its pods.
 
     """
 
@@ -45,6 +47,7 @@ class Elastic:
     places: tuple[tuple[str, ...], ...] = ()
     changed: float = float("-inf")
     cool_down: float = COOL_DOWN
+    priority: int = 0
 
     @property
     def settled(self) -> bool:
@@ -63,6 +66,24 @@ class Elastic:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """A pod that waits although its group has its minimum.
+
+    Attributes:
+        name: of the pod.
+        group: pods of one group are alike: where one finds no room, the others do not either.
+        demand: what it needs.
+        priority: only jobs of lower priority make room for it.
+
+    """
+
+    name: str
+    group: str
+    demand: Demand
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What should change.
 
@@ -77,7 +98,11 @@ class Plan:
 
 
 def plan(
-    jobs: Sequence[Elastic], gangs: Iterable[tuple[str, Sequence[Demand]]], rooms: Sequence[Room], now: float
+    jobs: Sequence[Elastic],
+    gangs: Iterable[tuple[str, Sequence[Demand]]],
+    rooms: Sequence[Room],
+    now: float,
+    extras: Iterable[Extra] = (),
 ) -> Plan:
     """Decide about all elastic jobs together.
 
@@ -86,21 +111,30 @@ def plan(
         gangs: name and missing pods of each gang that waits, who waits longest first.
         rooms: what is free on each node, each a pool of one machine; what leaves already counts as free.
         now: seconds since 1970.
+        extras: pods that wait beyond the minimum of their group, who is to be served first first.
 
     """
     free = Trial((), rooms)
     taken: dict[str, int] = {}
     reasons: dict[str, str] = {}
-    for name, gang in gangs:
+    by_key, hopeless = {each.key: each for each in jobs}, set[str]()
+    wishes = [(f"{name}, which waits", gang, jobs, "") for name, gang in gangs]
+    for extra in extras:
+        lower = [each for each in jobs if each.priority < extra.priority]
+        wishes.append((f"pod {extra.name}, of higher priority, which waits", [extra.demand], lower, extra.group))
+    for name, gang, givers, group in wishes:
+        if group in hopeless:
+            continue
         served = _fits(gang, free)
         if served is None:
-            found = _make_room(gang, free, _leaving(jobs, taken, now), {each.key: each for each in jobs}, taken)
+            found = _make_room(gang, free, _leaving(givers, taken, now), by_key, taken)
             if found is None:
+                hopeless |= {group} - {""}
                 continue
             served, gone = found
             for key in gone:
                 taken[key] = taken.get(key, 0) + 1
-                reasons[key] = f"for {name}, which waits"
+                reasons[key] = f"for {name}"
         free = served
     wanted = {each.key: each.replicas - taken[each.key] for each in jobs if taken.get(each.key)}
     for key, replicas in _grow([each for each in jobs if each.key not in wanted], free.machines, now).items():
