@@ -48,6 +48,7 @@ def lines(plane: RunningPlane) -> dict[str, Any]:
     return {job["name"]: job for job in ask(plane, "sacct")["jobs"]}
 
 
+@pytest.mark.more
 def test_jobs_are_reported_after_a_crash_and_after_their_deletion(tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.yaml"
     nodes.write_text(NODES)

@@ -88,6 +88,7 @@ def state_of(plane: RunningPlane, name: str) -> str:
     return next((each for each in ("Available", "Complete") if each in true), true[-1] if true else "")
 
 
+@pytest.mark.more
 def test_what_guides_and_samples_show_is_taken_and_does_what_they_say(
     start_plane: Callable[..., RunningPlane],
 ) -> None:

@@ -19,11 +19,15 @@ from support.transcript.script import TRANSCRIPTS, Scene, scenes
 from unisono.kube import kubeconfig
 
 pytestmark = pytest.mark.kubectl
+# These take long: they are played by ``make test-more``.
+LONG = ("access", "definitions", "information", "workloads")
 
 RECORD = "record the transcripts again: docs/kubernetes-compatibility.md says how"
 
 
-@pytest.mark.parametrize("scene", scenes(), ids=lambda scene: scene.name)
+@pytest.mark.parametrize(
+    "scene", [pytest.param(one, id=one.name, marks=[pytest.mark.more] * (one.name in LONG)) for one in scenes()]
+)
 async def test_a_scene_goes_as_on_a_real_server(scene: Scene, plane: Plane, tmp_path: Path) -> None:
     versions, real = files.read(TRANSCRIPTS / f"{scene.name}.jsonl")
     assert [step.name for step in scene.steps] == [step["run"] for step in real], RECORD
