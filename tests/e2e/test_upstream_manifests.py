@@ -14,7 +14,11 @@ from support.plane import RunningPlane, wait_until
 pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
 UPSTREAM = Path(__file__).parent / "manifests" / "upstream"
-NODES = "- {name: cpu, count: 4, capacity: {cpu: 32, memory: 128Gi}, labels: {topology-rack: rack-2}}"
+# One node has the label of the third switch, and too little for a gang that must stay within one.
+NODES = """
+- {name: cpu, count: 4, capacity: {cpu: 32, memory: 128Gi}}
+- {name: rack, count: 1, capacity: {cpu: 4, memory: 16Gi}, labels: {topology-rack: rack-2}}
+"""
 VOLCANO, KUBEFLOW, TRAINER = "jobs.batch.volcano.sh", "kubeflow.org", "trainjobs.trainer.kubeflow.org"
 
 # By file: what its objects come to. Of kinds with conditions the newest true one counts, of others their phase.
