@@ -1,4 +1,4 @@
-"""Attacks on whoever looks: commands of an administrator over a hostile namespace."""
+"""Attacks on administrators: their commands read a namespace full of hostile objects."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ PLUGGED_TOO = node("n2", cpu=9, **{GPU: 2})
 )
 @settings(max_examples=examples(60), deadline=None)
 def test_no_device_is_given_twice(wanted: list[tuple[str, int]], there: int, plugged: bool) -> None:
-    """Over several cycles, whoever comes first: devices of claims and limits together are never more than there are."""
+    """Over several cycles, in any order: devices of claims and limits together are never more than there are."""
     names = [f"g{number}" for number in range(there)]
     where = node("n1", cpu=99, **({GPU: there} if plugged else {}))
     state = world(where, serving(), devices("n1", *names))

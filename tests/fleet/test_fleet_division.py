@@ -35,7 +35,7 @@ DUPLICATED, STATIC, DYNAMIC, AGGREGATED = Strategy
         (6, STATIC, {"weights": {}}, {"a": 2, "b": 2, "c": 2}),
         (6, STATIC, {"weights": {"b": 0}}, {"a": 2, "b": 2, "c": 2}),
         (4, STATIC, {"weights": {"c": 7}, "room": {"c": 0}}, {"c": 4}),
-        # A static weight counts anew.
+        # Static weights are applied from scratch.
         (4, STATIC, {"weights": {"a": 1, "b": 1}, "present": {"a": 4}}, {"a": 2, "b": 2}),
         # By room: 6, 12 and 18 of twelve.
         (12, DYNAMIC, {"room": {"a": 6, "b": 12, "c": 18}}, {"a": 2, "b": 4, "c": 6}),
@@ -315,7 +315,7 @@ async def test_a_drained_member_keeps_what_it_has_and_gets_no_more():
         await world.hub_client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 6}}, namespace="default")
         await world.run(30)
         assert shares(world)["web"] == {"a": 1, "b": 5}
-        # Taking the record away divides anew.
+        # Without the record, the replicas are divided again.
         await world.hub_client.patch(
             DEPLOYMENTS, "web", {"metadata": {"annotations": {DIVISION: None}}}, namespace="default"
         )

@@ -171,7 +171,7 @@ class Executor(Generic[T, P]):
             done, batch = done + len(part), min(batch * 4, PARALLEL * 4)
 
     async def delete_one(self, job: T, kind: Kind[Any], obj: Object) -> None:
-        """Delete this very incarnation of an object, once, and tell of it."""
+        """Delete an object by its uid, once, and record an event."""
         if await self._delete_once(kind, obj) and self.wording.successes:
             text = f"Deleted {kind.kind.lower()}: {obj.metadata.name}"
             self._notify(job, Notice("Normal", f"SuccessfulDelete{kind.kind}", text))

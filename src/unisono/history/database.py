@@ -261,7 +261,7 @@ class Database:
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
-        """What the storage raises becomes the one error of all storages; the next call connects anew."""
+        """Raise the common error for whatever the storage raised; the next call reconnects."""
         try:
             yield
         except self.storage.failures as error:

@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from unisono.api.core import Container, Pod
 
-# Beyond so many different containers the memory of them begins anew.
+# The cache is emptied when it holds this many different containers.
 _MOST_KINDS = 20_000
 
 
@@ -26,7 +26,7 @@ class Pool:
         self._containers: dict[bytes, Sequence[Container]] = {}
 
     def __len__(self) -> int:
-        """Pods that somebody holds."""
+        """How many pods are in use."""
         return len(self._pods)
 
     def share(self, pod: Pod) -> Pod:

@@ -10,7 +10,7 @@ from unisono.api.resources import pod_requests
 if TYPE_CHECKING:
     from unisono.api.core import PodSpec, ResourceRequirements
 
-# Beyond so many kinds of pods the memory of them begins anew.
+# The cache is emptied when it holds this many kinds of pods.
 _MOST = 4096
 _known: dict[tuple[Any, ...], Mapping[str, int]] = {}
 

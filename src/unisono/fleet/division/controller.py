@@ -148,11 +148,11 @@ class DivisionController(Controller):
         policy = self._book.policy(self.kind, obj)
         if policy is None:
             if not before:
-                text = "no PropagationPolicy is about it, so it runs nowhere: a hub runs no pods itself"
+                text = "no PropagationPolicy selects it, so it runs nowhere: a hub runs no pods itself"
                 self._announcer.tell(obj, [Notice("Warning", "NotPropagated", text, once="policy")])
             return dict(before), "", None
         if self.kind is BATCH_JOBS and before:
-            return dict(before), "", None  # what its pods have done cannot be divided anew
+            return dict(before), "", None  # completed work cannot be divided again
         pod_class = self._class(obj)
         rules = self._rules(obj)
         names = self._candidates(obj, rules, before)
@@ -198,7 +198,7 @@ class DivisionController(Controller):
         return classes.intern(pod.spec, meta.annotations, obj.metadata.namespace or "")
 
     async def _record(self, obj: Any, before: Mapping[str, int], division: Mapping[str, int]) -> None:
-        """Write down the division before any member hears of it."""
+        """Write down the division before it is sent to any member."""
         meta = obj.metadata
         marks = {"resourceVersion": meta.resource_version, "annotations": {DIVISION: record_text(division)}}
         written = await self._client.patch(self.kind, meta.name, {"metadata": marks}, namespace=meta.namespace)

@@ -65,7 +65,7 @@ def divide(demand: Demand) -> dict[str, int]:
     """Replicas by cluster; clusters that get none are absent.
 
     What is divided stays where it is: of more replicas only the difference is divided, and fewer are taken away in
-    proportion. A static weight counts anew each time.
+    proportion. Static weights are applied from scratch each time.
 
     Raises:
         NotEnoughRoom: they do not all find room; nothing is to be changed then.
