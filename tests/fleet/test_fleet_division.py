@@ -323,6 +323,27 @@ async def test_a_drained_member_keeps_what_it_has_and_gets_no_more():
         assert shares(world)["web"] == {"b": 6}
 
 
+async def test_a_member_that_keeps_an_old_copy_does_not_hold_up_the_others():
+    async with fleet("a", "b") as world:
+        for name in ("a", "b"):
+            world.join(name, [node("n1")])
+        world.start()
+        await world.run()
+        await policy(world, replicaScheduling=BY_ROOM)
+        await world.create(DEPLOYMENTS, workload("web", 2))
+        await world.run()
+        assert shares(world)["web"] == {"a": 1, "b": 1}
+        world.refuse("a", "delete", "deployments")
+        marks = {"metadata": {"annotations": {DRAINED: "true"}}}
+        await world.hub_client.patch(ATTACHED_CLUSTERS, "a", marks, namespace="fleets")
+        await world.run(15)
+        await world.hub_client.patch(
+            DEPLOYMENTS, "web", {"metadata": {"annotations": {DIVISION: None}}}, namespace="default"
+        )
+        await world.run(60)
+        assert shares(world)["web"] == {"a": 1, "b": 2}
+
+
 async def test_a_stateful_set_and_the_completions_of_a_job_are_divided_along():
     async with fleet("a", "b") as world:
         for name in ("a", "b"):

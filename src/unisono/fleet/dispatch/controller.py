@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
-
-import structlog
 
 from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
@@ -36,16 +34,13 @@ from unisono.fleet.jobs.following import can_be_held, changes, is_held
 from unisono.fleet.jobs.work import Work, has_ended
 from unisono.fleet.members.bringing import bring, is_refusal
 from unisono.fleet.members.member import Busy, Member
+from unisono.fleet.members.removal import remove_copies
 from unisono.fleet.policies.book import PolicyBook
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 
-_log = structlog.get_logger(__name__)
-
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0
-# What it does not delete is deleted again after so long.
-_KEPT_SECONDS = 30.0
 
 Members = Callable[[str], Member | None]
 
@@ -375,23 +370,8 @@ class DispatchController(Controller):
         self._guide.failed(job.metadata.uid or "", placement.cluster)
         await self.place(job, placement.back(), text)
 
-    async def _delete(self, copies: list[Copy]) -> None:
-        for copy in copies:
-            member = self._members(copy.cluster)
-            if member is None:
-                continue
-            try:
-                async with member.writing() as client:
-                    await client.delete(copy.kind, copy.name, copy.namespace, uid=copy.uid, propagation="Background")
-            except (NotFound, Conflict):
-                continue  # it is gone, or another has its name
-            except Busy:
-                self._context.enqueue(f"{copy.namespace}/{copy.name}", _BUSY_SECONDS)
-            except ApiError as error:
-                if not is_refusal(error):
-                    raise
-                _log.warning("copy.kept", member=copy.cluster, copy=f"{copy.namespace}/{copy.name}", error=str(error))
-                self._context.enqueue(f"{copy.namespace}/{copy.name}", _KEPT_SECONDS)
+    async def _delete(self, copies: Iterable[Copy]) -> None:
+        await remove_copies(copies, self._members, self._context.enqueue)
 
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""

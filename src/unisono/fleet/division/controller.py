@@ -33,6 +33,7 @@ from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.replicas import changes_of, copy_with, record_text, recorded, replicas_of
 from unisono.fleet.members.bringing import bring, is_refusal
 from unisono.fleet.members.member import Busy, Member
+from unisono.fleet.members.removal import remove_copies
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER, Rules
 from unisono.fleet.reasons import room_by_member
@@ -275,17 +276,9 @@ class DivisionController(Controller):
             self._context.enqueue(obj.key, _LOOK_AGAIN)
 
     async def _delete(self, copies: Sequence[Copy]) -> None:
-        for copy in copies:
-            member = self._members(copy.cluster)
-            if member is None or copy.deleting or not self._state.views.get(copy.cluster, _GONE).reachable:
-                continue
-            try:
-                async with member.writing() as client:
-                    await client.delete(self.kind, copy.name, copy.namespace, uid=copy.uid, propagation="Background")
-            except (NotFound, Conflict):
-                continue
-            except Busy:
-                self._context.enqueue(f"{copy.namespace}/{copy.name}", _BUSY)
+        views = self._state.views
+        there = [copy for copy in copies if not copy.deleting and views.get(copy.cluster, _GONE).reachable]
+        await remove_copies(there, self._members, self._context.enqueue)
 
     # ---- on the hub
 
