@@ -277,10 +277,12 @@ async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_nee
             # What a job owned is deleted after the job itself.
             with contextlib.suppress(AssertionError):
                 await eventually(lambda: _needed(running))
+            # The history is written in batches.
+            with contextlib.suppress(AssertionError):
+                await eventually(lambda: _written(history, name))
         assert not [refusal for one in running.values() for refusal in one.refusals]
         assert not any(unexplained(running).values()), f"rights that nothing needs: {unexplained(running)}"
-        written = {resource for namespace, resource in Reader(history).places() if namespace == name}
-        assert {"jobs.batch.volcano.sh", "jobflows.flow.volcano.sh", "rayjobs.ray.io"} <= written
+        assert await _written(history, name)
     except TimeoutError:
         states = {path: (await send(admin, "GET", path))[1].get("status") for path in expected}
         refusals = {part: one.refusals for part, one in running.items()}
@@ -300,6 +302,11 @@ def unexplained(running: dict[str, Running]) -> dict[str, list[str]]:
 
 async def _needed(running: dict[str, Running]) -> bool:
     return not any(unexplained(running).values())
+
+
+async def _written(history: SqliteFile, space: str) -> bool:
+    written = {resource for namespace, resource in Reader(history).places() if namespace == space}
+    return {"jobs.batch.volcano.sh", "jobflows.flow.volcano.sh", "rayjobs.ray.io"} <= written
 
 
 async def _renewed(running: dict[str, Running]) -> bool:
