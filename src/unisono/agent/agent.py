@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -24,7 +22,7 @@ from unisono.agent.devices.mps import MpsDaemon
 from unisono.agent.devices.sharing import Share
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.devices.slices import Offer as DeviceOffer
-from unisono.agent.environment.sources import ObjectSource, references
+from unisono.agent.environment.sources import ObjectSource
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.layout import Layout
 from unisono.agent.limits.disk_pressure import DiskPressure, Occupant, read_disk
@@ -39,20 +37,17 @@ from unisono.agent.network.addresses import AddressBook
 from unisono.agent.network.port_book import PortBook
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pods.containers import PYTHON_NOT_READABLE
-from unisono.agent.pods.setting_aside import cause, tell
-from unisono.agent.pods.worker import PodWorker
-from unisono.agent.processes.cleanup import end_pod, remove_cgroup
+from unisono.agent.pods.supervisor import PodSupervisor
 from unisono.agent.processes.launch import python_folder
 from unisono.agent.processes.users import PodUsers, UserBook
 from unisono.agent.spawner.client import Spawner
 from unisono.agent.volumes.provisioner import Folders, VolumeProvisioner
-from unisono.api.base import Object
-from unisono.api.core import ConfigMap, Namespace, Node, Pod
+from unisono.api.core import ConfigMap, Namespace, Node
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 from unisono.kube.backoff import Backoff
-from unisono.kube.client import Client, EventType
+from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
@@ -125,16 +120,12 @@ class Agent:
         self._spawner, self._shares_spawner = spawner or Spawner(), spawner is not None
         self._own_users, self._eviction = own_users, eviction
         self._read_disk = disk or partial(read_disk, self._layout.root)
-        self._workers: dict[str, PodWorker] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        # By pod that cannot be begun: why.
-        self._aside: dict[str, str] = {}
         self._last_words = LastWords(self._layout, self._clock)
         self._leaving = self._empty = False
-        self._cleared = asyncio.Event()
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._host: Host | None = None
+        self._pods: PodSupervisor | None = None
         self._registration: NodeRegistration | None = None
         self.ready = asyncio.Event()
 
@@ -145,7 +136,6 @@ class Agent:
             AgentError: this machine cannot run pods.
         """
         self._ended.clear()
-        self._cleared.clear()
         self._layout.create()
         self._last_words.clear()
         if self._mps is not None:
@@ -174,10 +164,12 @@ class Agent:
     async def stop(self, kill_pods: bool = False) -> None:
         """End ``run``; with ``kill_pods`` every process of every pod ends first, within its grace period."""
         self._leaving, self._empty = True, kill_pods
+        if self._pods is not None:
+            self._pods.leave()
         if self._registration is not None:
             await self._registration.leave()
-        if kill_pods:
-            await asyncio.gather(*(worker.end_all() for worker in list(self._workers.values())))
+        if kill_pods and self._pods is not None:
+            await self._pods.end_all()
         self._stop.set()
         if self._host is not None:
             await self._ended.wait()
@@ -211,6 +203,10 @@ class Agent:
             disk=DiskPressure(self._clock, self._read_disk, self._occupants, self._report_disk, self._eviction),
         )
         self._restore_devices(self._host)
+        # New workers with each run, from the API and from disk.
+        supervisor = self._pods = PodSupervisor(self._host, self._last_words)
+        if self._leaving:
+            supervisor.leave()
         group.create_task(self._wait_for_stop())
         group.create_task(self._last_words.run())
         group.create_task(self._host.memory.run())
@@ -218,11 +214,11 @@ class Agent:
         group.create_task(self._host.disk.run())
         nodes = Informer(self._client, NODES, field_selector=f"metadata.name={self.node_name}", clock=self._clock)
         group.create_task(self._colocation(self._host, nodes, config_maps).run())
-        group.create_task(NumaPublisher(self._client, self._clock, self.node_name, self._book, self._pod_of).run())
+        group.create_task(NumaPublisher(self._client, self._clock, self.node_name, self._book, supervisor.pod).run())
         for informer in (services, config_maps, secrets, namespaces, nodes):
             group.create_task(informer.run())
-        config_maps.on_change(self._content_changed)
-        secrets.on_change(self._content_changed)
+        config_maps.on_change(supervisor.content_changed)
+        secrets.on_change(supervisor.content_changed)
         self._registration = NodeRegistration(self._client, node, self._clock)
         await self._register(self._registration)
         self._say_once(node, isolation)
@@ -230,13 +226,11 @@ class Agent:
         group.create_task(self._serve_claims(self._host.recorder))
         await services.synced.wait()
         await namespaces.synced.wait()
-        pods.on_change(self._pod_changed)
+        pods.on_change(supervisor.pod_changed)
         group.create_task(pods.run())
         await pods.synced.wait()
-        # No container starts before this is done.
         isolation.limits.sweep()
-        await self._forget_strangers()
-        self._cleared.set()
+        await supervisor.forget_strangers()
         self.ready.set()
 
     def _offered_cpus(self, cpus: float | None) -> float | None:
@@ -246,12 +240,8 @@ class Agent:
         most = self._machine.cpu / 1000 - self._book.policies.reserved
         return most if cpus is None else min(cpus, most)
 
-    def _pod_of(self, uid: str) -> Pod | None:
-        worker = self._workers.get(uid)
-        return worker.pod if worker is not None else None
-
     def _occupants(self) -> list[Occupant]:
-        return [worker.occupant() for worker in self._workers.values()]
+        return self._pods.occupants() if self._pods is not None else []
 
     def _colocation(self, host: Host, nodes: Informer[Node], config_maps: Informer[ConfigMap]) -> Colocation:
         limits = host.isolation.limits
@@ -340,118 +330,6 @@ class Agent:
             _log.warning("agent.no_namespaces", message=message)
             self._host.recorder.event(node, "Warning", "NoNamespaces", message)
 
-    # --- pods -----------------------------------------------------------------------------------------------
-
-    def _pod_changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
-        uid = pod.metadata.uid or ""
-        worker = self._workers.get(uid)
-        if event_type == "DELETED":
-            self._aside.pop(uid, None)
-            if worker is not None:
-                worker.remove()
-        elif worker is not None:
-            worker.update(pod)
-        else:
-            try:
-                self._adopt(uid, pod)
-            except Exception as error:
-                self._set_aside(uid, pod, error)
-
-    def _set_aside(self, uid: str, pod: Pod, error: Exception) -> None:
-        """The pod cannot even be begun; it is tried again when it changes."""
-        self._workers.pop(uid, None)
-        message = cause(error)
-        if self._host is None or (self._aside.get(uid) == message and pod.metadata.deletion_timestamp is None):
-            return
-        self._aside[uid] = message
-        _log.error("pod.set_aside", pod=pod.key, exc_info=error)
-        self._tasks[uid] = asyncio.get_running_loop().create_task(self._told(uid, tell(self._host, pod, message)))
-
-    async def _told(self, uid: str, telling: Coroutine[Any, Any, None]) -> None:
-        await telling
-        self._tasks.pop(uid, None)
-
-    def _adopt(self, uid: str, pod: Pod) -> None:
-        """Take a pod over; its address is given at once, so that its peers can name it before it runs."""
-        host = self._host
-        if host is None or self._leaving:
-            return
-        address = host.addresses.allocate(uid)
-        worker = self._workers[uid] = PodWorker(host, pod, address)
-        if pod.status.phase not in _FINAL:
-            host.names.add(pod, address)
-            host.ports.add(pod, worker.start_time, started=worker.began)
-        self._tasks[uid] = asyncio.get_running_loop().create_task(self._work(uid, worker), name=f"pod {pod.key}")
-
-    async def _work(self, uid: str, worker: PodWorker) -> None:
-        backoff, failures = Backoff(base=0.5, cap=60.0), 0
-        # What is left of deleted pods may still have a port or a card that this one wants.
-        await self._cleared.wait()
-        while True:
-            try:
-                await worker.run()
-                break
-            except Exception as error:
-                # One pod's failure never stops the others, and is tried again a few times.
-                failures += 1
-                trace = {"exc_info": error} if failures in (1, _TRIES) else {}
-                _log.error("pod.worker_failed", pod=worker.pod.key, failures=failures, error=str(error), **trace)
-                if failures >= _TRIES and await self._gave_up(uid, worker, error):
-                    break
-                await self._clock.sleep(backoff.delay(failures))
-        await self._forget(uid)
-
-    async def _gave_up(self, uid: str, worker: PodWorker, error: Exception) -> bool:
-        """End what runs of a pod that the agent fails on, and say so; True when the pod is gone."""
-        host = self._host
-        if host is None:
-            return True
-        await asyncio.to_thread(end_pod, host.layout.pod(uid), host.isolation.cgroups)
-        if not worker.gone:
-            await tell(host, worker.pod, cause(error))
-        return worker.gone or worker.pod.metadata.deletion_timestamp is not None
-
-    async def _forget(self, uid: str) -> None:
-        """The API has no such pod any more, and nothing of it runs."""
-        host = self._host
-        self._workers.pop(uid, None)
-        self._tasks.pop(uid, None)
-        if host is None:
-            return
-        host.names.remove(uid)
-        host.ledger.release(uid)
-        host.devices.release(uid)
-        host.free_cpus(uid)
-        host.ports.remove(uid)
-        if host.isolation.cgroups is not None:
-            await remove_cgroup(host.isolation.cgroups, uid, self._clock)
-        host.isolation.limits.remove(uid)
-        self._last_words.keep(uid)
-        host.addresses.release(uid)
-
-    async def _forget_strangers(self) -> None:
-        """End and remove pods that were deleted while no agent ran."""
-        host = self._host
-        if host is None:
-            return
-        for directory in host.layout.pods():
-            if directory.uid not in self._workers:
-                _log.info("pod.leftover_removed", uid=directory.uid)
-                await asyncio.to_thread(end_pod, directory, host.isolation.cgroups)
-                await self._forget(directory.uid)
-        host.addresses.keep_only(set(self._workers))
-
-    def _content_changed(self, event_type: EventType, new: Object, _: Object | None) -> None:
-        """Bring volumes up to date with a ConfigMap or Secret, and start what waited for it."""
-        if event_type == "DELETED":
-            return
-        name, namespace = new.metadata.name, new.metadata.namespace
-        for worker in self._workers.values():
-            if worker.pod.metadata.namespace == namespace:
-                wanted = references(worker.pod)
-                if name in wanted.config_maps or name in wanted.secrets:
-                    worker.refresh()
-
     def _restore_devices(self, host: Host) -> None:
         for directory in host.layout.pods():
             if (record := directory.record()) is not None:
@@ -459,15 +337,9 @@ class Agent:
                 host.cpus.restore(record.uid, record.cpus)
 
     async def _close(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        # The next ``run`` builds new workers, from the API and from disk.
-        self._workers.clear()
-        self._tasks.clear()
+        if self._pods is not None:
+            await self._pods.close()
+            self._pods = None
         if self._host is not None:
             self._host.names.close()
             if self._host.isolation.cgroups is not None:
