@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
-import itertools
 import math
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,16 +20,18 @@ import structlog
 from unisono import __version__
 from unisono.agent.admission import Ledger, Requests
 from unisono.agent.devices.slices import DevicePublisher, Offer
-from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
+from unisono.agent.lifecycle import Reason, decide
 from unisono.agent.node import ready_condition
 from unisono.agent.pods.setting_aside import REASON, cause
+from unisono.agent.simulated.alarms import Alarms
 from unisono.agent.simulated.cloud import SimulatedCloud
 from unisono.agent.simulated.heartbeats import Heartbeats
+from unisono.agent.simulated.script import end_of, refused, simulated_view
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes.provisioner import Imagined, VolumeProvisioner
 from unisono.api import core
-from unisono.api.annotations import EXIT_CODE, RUN_SECONDS, SIMULATED
+from unisono.api.annotations import SIMULATED
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, NodeAddress, NodeStatus, NodeSystemInfo, Pod
 from unisono.api.keys import HOSTNAME, NODE_NOT_READY, OS
@@ -40,7 +40,7 @@ from unisono.api.times import parse_time
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
-from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
@@ -55,25 +55,9 @@ _REGISTER_PARALLEL = 48
 _HEARTBEAT_SECONDS = 300
 # Longest rest between two statuses of one writer while the API server is slow.
 _LONGEST_REST_SECONDS = 2.0
-_TERMINATED = 143
 _FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """How a simulated pod goes: seconds (infinite: until deleted) and exit code."""
-
-    seconds: float
-    exit_code: int
-
-
-def script_of(pod: Pod) -> Script:
-    """What the pod's annotations say; values that are not numbers count as absent."""
-    annotations = pod.metadata.annotations or {}
-    seconds = _number(annotations.get(RUN_SECONDS), math.inf)
-    return Script(max(0.0, seconds), int(_number(annotations.get(EXIT_CODE), 0)) & 0xFF)
 
 
 def simulated_node(name: str, group: NodeSpec, now: float) -> Node:
@@ -108,41 +92,6 @@ class _Run:
     rejected: Reason | None = None
 
 
-@dataclass(slots=True)
-class _Alarms:
-    """One timer for all pods: a heap of (time, key)."""
-
-    clock: Clock
-    wake: Callable[[str], None]
-    heap: list[tuple[float, int, str]] = field(default_factory=list)
-    serial: itertools.count[int] = field(default_factory=itertools.count)
-    timer: Timer | None = None
-
-    def at(self, when: float, key: str) -> None:
-        """Wake ``key`` at ``when``."""
-        first = not self.heap or when < self.heap[0][0]
-        heapq.heappush(self.heap, (when, next(self.serial), key))
-        if first:
-            self._arm()
-
-    def _arm(self) -> None:
-        self.close()
-        if self.heap:
-            self.timer = self.clock.call_later(max(0.0, self.heap[0][0] - self.clock.time()), self._ring)
-
-    def _ring(self) -> None:
-        self.timer = None
-        while self.heap and self.heap[0][0] <= self.clock.time():
-            self.wake(heapq.heappop(self.heap)[2])
-        self._arm()
-
-    def close(self) -> None:
-        """Stop waking callers."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-
 class SimulatedNodes:
     """Runs all simulated nodes.
 
@@ -175,7 +124,7 @@ class SimulatedNodes:
         self._pods: Informer[Pod] = Informer(self._client, PODS, clock=self._clock, field_selector="spec.nodeName!=")
         self._pods.on_change(self._changed)
         self._queue = WorkQueue(self._clock)
-        self._alarms = _Alarms(self._clock, self._queue.add)
+        self._alarms = Alarms(self._clock, self._queue.add)
         self._runs: dict[str, _Run] = {}
         # UID of the pod of that key whose object was deleted: writes before that still come through the watch.
         self._ended: dict[str, str] = {}
@@ -252,7 +201,7 @@ class SimulatedNodes:
         now, meta = self._clock.time(), pod.metadata
         if pod.status.phase not in _FINAL:
             run = self._started(key, pod, now)
-            view = simulated_view(pod, run.started_at, now) if run.rejected is None else _refused(pod, run.rejected)
+            view = simulated_view(pod, run.started_at, now) if run.rejected is None else refused(pod, run.rejected)
             plan = decide(view, now)
             status = pod_status(
                 pod,
@@ -263,7 +212,7 @@ class SimulatedNodes:
                 start_time=run.started_at,
                 now=now,
             )
-            if not run.alarmed and run.rejected is None and (end := _end_of(pod, run.started_at)) != math.inf:
+            if not run.alarmed and run.rejected is None and (end := end_of(pod, run.started_at)) != math.inf:
                 run.alarmed = True
                 self._alarms.at(end, key)
             await self._report(pod, status_patch(pod, status))
@@ -412,65 +361,6 @@ class SimulatedNodes:
 
     def _node(self, name: str) -> Node:
         return simulated_node(name, self._names[name], self._clock.time())
-
-
-def simulated_view(pod: Pod, started_at: float, now: float) -> PodView:
-    """A pod as if its containers had run since ``started_at``: all main containers end together by the script.
-
-    Init containers are done at once, and containers are not started again: a simulated pod goes through its script
-    once, whatever its restart policy.
-    """
-    script = script_of(pod)
-    end, failure, ended = _end_of(pod, started_at), None, None
-    if now >= end:
-        ended = Exit(script.exit_code, started_at, end)
-        if end < started_at + script.seconds:
-            ended = Exit(_TERMINATED, started_at, end, 15)
-            failure = Reason("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-    done = Exit(0, started_at, started_at)
-    inits = [
-        ContainerView(c.name, "init", "exited", runs=1, started_at=started_at, last=done)
-        for c in pod.spec.init_containers or ()
-    ]
-    deleting = pod.metadata.deletion_timestamp is not None
-    if deleting and ended is None:
-        ended = Exit(_TERMINATED, started_at, now, 15)
-    mains = [
-        ContainerView(
-            c.name,
-            "main",
-            "running" if ended is None else "exited",
-            runs=1,
-            started_at=started_at,
-            last=ended,
-        )
-        for c in pod.spec.containers or ()
-    ]
-    return PodView(
-        name=pod.metadata.name,
-        restart_policy="Never",
-        containers=(*inits, *mains),
-        deleting=deleting,
-        failure=failure,
-    )
-
-
-def _refused(pod: Pod, why: Reason) -> PodView:
-    return PodView(name=pod.metadata.name, restart_policy="Never", containers=(), failure=why, rejected=True)
-
-
-def _end_of(pod: Pod, started_at: float) -> float:
-    """When the pod ends by its script or by its deadline, whichever comes first."""
-    deadline = pod.spec.active_deadline_seconds
-    return started_at + min(script_of(pod).seconds, math.inf if deadline is None else deadline)
-
-
-def _number(text: str | None, default: float) -> float:
-    try:
-        value = float(text) if text is not None else default
-    except ValueError:
-        return default
-    return default if math.isnan(value) else value
 
 
 def _address(uid: str) -> str:
