@@ -13,6 +13,7 @@ from unisono.api.yaml_writer import dump_all
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.monitoring import alert_groups, monitors
+from unisono.install.numa_exporter import NUMA_EXPORTER
 from unisono.install.options import InstallOptions
 from unisono.install.policies import policies
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
@@ -39,6 +40,7 @@ def files() -> dict[Path, str]:
         made[CHART / "files" / f"{component}-cluster-rules.yaml"] = _yaml(rules(rights))
         made[CHART / "files" / f"{component}-own-rules.yaml"] = _yaml(rules(own_rights(component)))
     made[CHART / "files" / "agent-node-leases-rules.yaml"] = _yaml(rules(NODE_LEASE_RIGHTS))
+    made[CHART / "files" / "numa-exporter-cluster-rules.yaml"] = _yaml(rules(NUMA_EXPORTER))
     made[CHART / "files" / "policies.yaml"] = _yaml(*policies(webhook=True))
     made[CHART / "files" / "policies-without-webhook.yaml"] = _yaml(*policies())
     hooks = {

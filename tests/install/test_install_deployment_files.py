@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from support.plane import REPOSITORY
+from unisono.apiserver.custom import cel
 from unisono.cli.commands.install import command
 from unisono.cli.main import cli
 from unisono.install.dashboards import DASHBOARDS, dashboard
@@ -97,14 +98,16 @@ def test_every_command_line_is_one_that_the_program_accepts() -> None:
         "dashboard_names": ("d.example.com",),
         "dashboard_token_header": "Authorization",
         "history_secret": "history",
+        "numa_exporter": True,
     }
     for (kind, _), one in everything(**named).items():
-        if kind != "Deployment":
+        if kind not in ("Deployment", "DaemonSet"):
             continue
         name, *arguments = one["spec"]["template"]["spec"]["containers"][0]["args"]
         found = cli.get_command(click.Context(cli), name)
         assert found is not None
         given = [text for text in arguments if not text.startswith(("--config=", "--certificate-", "--history-dsn"))]
+        given += ["--node-name=n"] if kind == "DaemonSet" else []  # $NODE_NAME in the pod
         context = found.make_context(name, given)
         assert context.params["listen"].startswith(":")
 
@@ -117,6 +120,7 @@ def test_every_command_line_is_one_that_the_program_accepts() -> None:
         ("webhook", "ValidatingWebhookConfiguration"),
         ("monitoring", "PrometheusRule"),
         ("dashboard", "unisono-dashboard"),
+        ("numa_exporter", "DaemonSet"),
     ],
 )
 def test_parts_can_be_left_out(option: str, kind: str) -> None:
@@ -146,6 +150,53 @@ def test_only_who_writes_history_and_who_shows_it_get_the_secret() -> None:
     }
     # The password is in the Secret alone: nothing may read it but those pods, through their volumes.
     assert not [one for (kind, _), one in made.items() if kind == "Secret"]
+
+
+def test_who_reads_files_of_nodes_has_nothing_else() -> None:
+    made = everything(numa_exporter=True, kubelet_config="/etc/kubernetes/kubelet/config.json")
+    place = f"{NAMESPACE}-nodes"
+    pod = made["DaemonSet", "unisono-numa-exporter"]["spec"]["template"]["spec"]
+    assert made["DaemonSet", "unisono-numa-exporter"]["metadata"]["namespace"] == place
+    assert made["Namespace", place]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert made["Namespace", NAMESPACE]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    hosts = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each}
+    assert hosts == {"kubelet": "/var/lib/kubelet", "config": "/etc/kubernetes/kubelet"}
+    assert {each["name"] for each in container["volumeMounts"] if each.get("readOnly")} == set(hosts)
+    assert "--kubelet-config=/host/config/config.json" in container["args"]
+    rights = made["ClusterRole", "unisono-numa-exporter"]["rules"]
+    assert {(*rule["resources"], *rule["verbs"]) for rule in rights} == {
+        ("nodes", "get"),
+        ("numatopologies", "create", "get", "patch"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("extra", "allowed"),
+    [
+        ({"authentication.kubernetes.io/node-name": ["node-1"]}, True),
+        ({"authentication.kubernetes.io/node-name": ["node-2"]}, False),
+        ({"authentication.kubernetes.io/pod-name": ["node-1"]}, False),
+        # A server that puts no node into its tokens.
+        (None, False),
+    ],
+)
+def test_an_exporter_writes_for_its_own_node_alone(extra: dict[str, list[str]] | None, allowed: bool) -> None:
+    spec = everything(numa_exporter=True)["ValidatingAdmissionPolicy", "numatopologies-of-own-nodes.unisono"]["spec"]
+    user = {"username": f"system:serviceaccount:{NAMESPACE}-nodes:unisono-numa-exporter"}
+    user |= {} if extra is None else {"extra": extra}
+    seen = {"object": {"metadata": {"name": "node-1"}}, "request": {"userInfo": user}}
+    (condition,), (rule,) = spec["matchConditions"], spec["validations"]
+    assert cel.holds(condition["expression"], seen, cel.budget())
+    assert cel.holds(rule["expression"], seen, cel.budget()) is allowed
+    others = {"object": seen["object"], "request": {"userInfo": {"username": "admin"}}}
+    assert not cel.holds(condition["expression"], others, cel.budget())
 
 
 def test_the_command_prints_what_is_asked_for(tmp_path: Path) -> None:
@@ -207,7 +258,15 @@ def plain(value: Any) -> Any:
 def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[str, str]) -> None:
     page = {"enabled": True, "names": ["d.example.com", "e.example.com:8443"], "tokenHeader": "Authorization"}
     kept = {"secret": history[0], "readerSecret": history[1], "days": 30}
-    chart = rendered(monitoring={"enabled": True}, agent={"simulate": simulate}, dashboard=page, history=kept)
+    config = "/etc/kubernetes/kubelet/config.json" if simulate else "/opt/kubelet/config.yaml"
+    numa = {"enabled": True, "kubeletDir": "/opt/kubelet", "kubeletConfig": config}
+    chart = rendered(
+        monitoring={"enabled": True},
+        agent={"simulate": simulate},
+        dashboard=page,
+        history=kept,
+        numaExporter=numa,
+    )
     ours = everything(
         crds=False,
         monitoring=True,
@@ -218,6 +277,9 @@ def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[st
         history_secret=history[0],
         history_reader_secret=history[1],
         history_days=30,
+        numa_exporter=True,
+        kubelet_dir="/opt/kubelet",
+        kubelet_config=config,
     )
     elsewhere = {("Namespace", NAMESPACE), ("Queue", "root"), ("Queue", "default")}
     assert set(chart) == set(ours) - elsewhere
@@ -249,6 +311,7 @@ def test_dashboards_come_as_config_maps() -> None:
         ({"dashboard": {"names": ["a b"]}}, "names"),
         ({"dashboard": {"tokenHeader": "X: y"}}, "tokenHeader"),
         ({"schedulerNames": []}, "schedulerNames"),
+        ({"numaExporter": {"kubeletDir": "../etc"}}, "kubeletDir"),
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
     ],
 )

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from installed import send, servers
 
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, QUEUES
+from unisono.api.kinds import JOBS, NUMATOPOLOGIES, QUEUES
 from unisono.cli.commands.install import command
 from unisono.cli.installing import install
 from unisono.cli.uninstalling import uninstall
@@ -78,6 +78,21 @@ async def test_queues_stay(admin: HttpClient) -> None:
     assert (await send(admin, "POST", QUEUES.path(), meta))[0] == 201
     assert not any(title.startswith("queue") and said == "deleted" for title, said in (await taken(admin)).items())
     assert (await send(admin, "GET", path))[0] == 200
+
+
+async def test_descriptions_of_nodes_that_nobody_keeps_true_go_along(admin: HttpClient) -> None:
+    made = [one for one in manifests(replace(OPTIONS, numa_exporter=True)) if "AdmissionPolicy" not in one["kind"]]
+    async for _ in install(admin, made, dry_run=False):
+        pass
+    for name, labels in (("ours", {"app.kubernetes.io/part-of": "unisono"}), ("anothers", {})):
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {}}
+        full = {"apiVersion": NUMATOPOLOGIES.api_version, "kind": NUMATOPOLOGIES.kind, **body}
+        assert (await send(admin, "POST", NUMATOPOLOGIES.path(), full))[0] == 201
+    steps = [step async for step in uninstall(admin, made, SPACE, with_data=False, dry_run=False)]
+    said = {step.title: step.action for step in steps}
+    assert said["daemonset.apps/unisono-numa-exporter"] == said[f"namespace/{SPACE}-nodes"] == "deleted"
+    assert (await send(admin, "GET", NUMATOPOLOGIES.path(None, "ours")))[0] == 404
+    assert (await send(admin, "GET", NUMATOPOLOGIES.path(None, "anothers")))[0] == 200
 
 
 async def test_the_server_can_be_asked_first(admin: HttpClient) -> None:

@@ -56,6 +56,7 @@ COMMANDS: dict[str, str] = {
     "config": "Check the scheduler's configuration.",
     "agent": "Simulate nodes on an API server.",
     "webhook": "Answer an API server's questions about our kinds.",
+    "numa-exporter": "Tell schedulers of the CPUs of a node on which a kubelet runs.",
     "dashboard-server": "Serve the dashboard on a cluster.",
     "install": "Install Unisono on a cluster, or print the manifests.",
     "crds": "Print the definitions of our kinds for a cluster.",

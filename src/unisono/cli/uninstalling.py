@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.keys import APP_PART_OF
 from unisono.cli.installing import MANAGER, Step, title
 from unisono.errors import ApiError, NotFound
+from unisono.install.numa_exporter import NAME as NUMA_EXPORTER
 from unisono.kube.discovery import ResourceMap, UnknownKind, discover, request_json
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ async def uninstall(
     """
     resources = await discover(client)
     remover = _Remover(client, resources, dry_run)
-    simulated = False
+    simulated = described = False
     for manifest in reversed(manifests):
         if manifest["kind"] in ("Namespace", *USERS):
             continue
         step = await remover.remove(manifest)
         if step is not None:
             simulated |= step.title == "deployment.apps/unisono-agent"
+            described |= step.title == f"daemonset.apps/{NUMA_EXPORTER}"
             yield step
     if not dry_run:
         await _ended(client, namespace)
@@ -59,6 +61,10 @@ async def uninstall(
             yield step
     if simulated:
         async for step in _simulated_nodes(client, remover):
+            yield step
+    if described:
+        # Nobody keeps them true any more.
+        async for step in _labelled(client, remover, "numatopologies.nodeinfo.volcano.sh", resources):
             yield step
     if with_data and not dry_run:
         async for step in _objects(client, resources, manifests):
@@ -162,6 +168,19 @@ async def _simulated_nodes(client: HttpClient, remover: _Remover) -> AsyncIterat
             step = await remover.remove(one)
             if step is not None:
                 yield step
+
+
+async def _labelled(client: HttpClient, remover: _Remover, name: str, resources: ResourceMap) -> AsyncIterator[Step]:
+    """Delete what carries our label."""
+    try:
+        resource = resources.named(name)
+    except UnknownKind:
+        return
+    found = await request_json(client, "GET", resource.path(), params={"labelSelector": f"{APP_PART_OF}=unisono"})
+    for one in found.get("items") or ():
+        step = await remover.remove(_object(resource.api_version, resource.kind, one["metadata"]["name"]))
+        if step is not None:
+            yield step
 
 
 async def _namespace(

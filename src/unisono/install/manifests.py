@@ -13,6 +13,7 @@ from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors
+from unisono.install.numa_exporter import node_namespace, numa_exporter
 from unisono.install.options import InstallOptions, labels
 from unisono.install.policies import policies
 from unisono.install.rights import access
@@ -26,11 +27,13 @@ def manifests(options: InstallOptions) -> list[dict[str, Any]]:
     return [
         *(crd_manifests() if options.crds else ()),
         namespace(options),
+        *([node_namespace(options)] if options.numa_exporter else ()),
         *(manifest for each in chosen for manifest in access(each.name, options)),
         config_map(options),
         *queues(),
         *(manifest for each in chosen for manifest in workload(each, options)),
         *(dashboard_server(options) if options.dashboard else ()),
+        *(numa_exporter(options) if options.numa_exporter else ()),
         *(policies(webhook=options.webhook) if options.policies else ()),
         *(webhooks(options) if options.webhook else ()),
         *(monitors(options) if options.monitoring else ()),

@@ -28,6 +28,9 @@ class InstallOptions:
         dashboard: include the dashboard, which has no rights.
         dashboard_names: under which browsers reach it over HTTPS, through an Ingress or a Gateway.
         dashboard_token_header: in which an authenticating proxy sends tokens; empty for none.
+        numa_exporter: include the DaemonSet that describes the CPUs of every node to the plug-in numa-aware.
+        kubelet_dir: where the kubelets of the cluster keep their state.
+        kubelet_config: the file of their configuration, in that directory or elsewhere on the nodes.
         history_secret: Secret in the namespace whose key ``dsn`` names the database of the history; empty for none.
         history_reader_secret: the same for who only reads it; empty where that is the same one.
         history_days: jobs that ended are kept there one by one for so long.
@@ -47,6 +50,9 @@ class InstallOptions:
     dashboard: bool = False
     dashboard_names: tuple[str, ...] = ()
     dashboard_token_header: str = ""
+    numa_exporter: bool = False
+    kubelet_dir: str = "/var/lib/kubelet"
+    kubelet_config: str = "/var/lib/kubelet/config.yaml"
     history_secret: str = ""
     history_reader_secret: str = ""
     history_days: int = 90

@@ -173,6 +173,17 @@ def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:
     return lambda client, registry: SimulatedNodes(client, specs, heartbeat=heartbeat)
 
 
+def numa_part(node_name: str, directory: Path, config: Path | None, system: Path) -> MakePart:
+    """Describes the CPUs of a node on which a kubelet runs; every node has its own, and none leads.
+
+    ``directory`` and ``config`` are the kubelet's, ``system`` is the kernel's folder of CPUs and NUMA nodes.
+    """
+    from unisono.agent.cpus.exporter import KubeletPlace, NumaExporter
+
+    place = KubeletPlace(directory, config, system)
+    return lambda client, registry: NumaExporter(client, node_name, place)
+
+
 def webhook_part(
     serve: str, namespace: str, configuration: str, also: Sequence[str] = (), most_pods: int = MOST_PODS
 ) -> MakePart:

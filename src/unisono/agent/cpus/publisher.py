@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from unisono.agent.cpus.book import CpuBook
+from unisono.agent.cpus.described import NodeCpus, bring_up_to_date, numatopology, spec_of
 from unisono.agent.limits.watch_loop import WatchLoop
-from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.core import Node, Pod
+from unisono.api.core import Pod
 from unisono.api.kinds import NODES, NUMATOPOLOGIES
-from unisono.api.nodeinfo import (
-    ContainerAllocation,
-    CPUInfo,
-    Numatopology,
-    NumatopologySpec,
-    PodAllocation,
-    ResourceInfo,
-)
-from unisono.api.numa.cpus import write_cpus
+from unisono.api.nodeinfo import ContainerAllocation, PodAllocation
 from unisono.errors import NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
@@ -28,16 +18,13 @@ LOOK_SECONDS = 1.0
 _REFRESH_SECONDS = 60.0
 
 
-def numatopology(node: Node, book: CpuBook, pods: Callable[[str], Pod | None]) -> Numatopology:
-    """What the node's CPUs look like, which are free, and who has the others.
+def cpus_of(book: CpuBook, pods: Callable[[str], Pod | None]) -> NodeCpus:
+    """What the machine's CPUs look like, which are free, and who has the others.
 
     Args:
-        node: the node; the object goes with it.
         book: its CPUs.
         pods: the pod of a uid.
     """
-    meta = node.metadata
-    owner = OwnerReference(api_version="v1", kind="Node", name=meta.name, uid=meta.uid or "", controller=True)
     allocations = []
     for uid in sorted(book.given):
         pod = pods(uid)
@@ -50,15 +37,13 @@ def numatopology(node: Node, book: CpuBook, pods: Callable[[str], Pod | None]) -
                 container_allocations=containers,
             )
         )
-    return Numatopology(
-        metadata=ObjectMeta(name=meta.name, owner_references=[owner]),
-        spec=NumatopologySpec(
-            policies={"CPUManagerPolicy": book.policies.cpu, "TopologyManagerPolicy": book.policies.topology},
-            res_reserved={"cpu": str(book.policies.reserved)} if book.pins else {},
-            numares={"cpu": ResourceInfo(allocatable=write_cpus(book.shared), capacity=len(book.detail))},
-            cpu_detail={str(cpu): CPUInfo(*place) for cpu, place in sorted(book.detail.items())},
-            pod_allocations=allocations,
-        ),
+    return NodeCpus(
+        cpu_policy=book.policies.cpu,
+        topology_policy=book.policies.topology,
+        reserved=str(book.policies.reserved) if book.pins else None,
+        free=book.shared,
+        detail=book.detail,
+        allocations=allocations,
     )
 
 
@@ -95,18 +80,11 @@ class NumaPublisher:
             node = await self._client.get(NODES, self._name)
         except NotFound:
             return
-        wanted = numatopology(node, self._book, self._pods)
+        wanted = spec_of(cpus_of(self._book, self._pods))
         try:
             found = await self._client.get(NUMATOPOLOGIES, self._name)
         except NotFound:
-            await self._client.create(NUMATOPOLOGIES, wanted)
+            await self._client.create(NUMATOPOLOGIES, numatopology(node, wanted))
         else:
-            old, new = msgspec.to_builtins(found.spec), msgspec.to_builtins(wanted.spec)
-            if old != new:
-                gone = {
-                    field: dict.fromkeys(set(old.get(field) or ()) - set(new[field]))
-                    for field in ("cpuDetail", "resReserved", "numares")
-                }
-                body = {name: {**value, **gone[name]} if name in gone else value for name, value in new.items()}
-                await self._client.patch(NUMATOPOLOGIES, self._name, {"spec": body})
+            await bring_up_to_date(self._client, found, wanted)
         self._written, self._at = given, now

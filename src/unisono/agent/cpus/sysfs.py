@@ -38,6 +38,11 @@ def read_cpus(system: Path = SYSTEM, allowed: Iterable[int] | None = None) -> di
     return found
 
 
+def online_cpus(system: Path = SYSTEM) -> list[int]:
+    """Numbers of the CPUs that are online, whether this process may use them or not."""
+    return list(bits(_cpus(system / "cpu" / "online")))
+
+
 def _numa_nodes(system: Path) -> list[tuple[int, int]]:
     found = []
     for path in (system / "node").glob("node*/cpulist"):

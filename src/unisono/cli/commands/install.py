@@ -11,6 +11,12 @@ import click
 from unisono.cli.options import Where, where_options
 
 
+def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value.startswith("/") or ".." in value.split("/") or value.rstrip("/") != value:
+        raise click.BadParameter(f"'{value}' is not the full path of a file or folder on the nodes.")
+    return value
+
+
 @click.command("install")
 @click.option("--image", help="Container image of the components.  [default: unisono:VERSION]")
 @click.option("--replicas", type=click.IntRange(1, 9), default=2, show_default=True, help="Pods of each component.")
@@ -57,6 +63,28 @@ from unisono.cli.options import Where, where_options
     default="",
     metavar="HEADER",
     help="Header in which an authenticating proxy before the dashboard sends the user's token.",
+)
+@click.option(
+    "--numa-exporter/--no-numa-exporter",
+    default=False,
+    show_default=True,
+    help="Include a DaemonSet that describes the CPUs of every node, for the plug-in numa-aware.",
+)
+@click.option(
+    "--kubelet-dir",
+    default="/var/lib/kubelet",
+    show_default=True,
+    metavar="PATH",
+    callback=_path_of_nodes,
+    help="With --numa-exporter: where the kubelets keep their state.",
+)
+@click.option(
+    "--kubelet-config",
+    default="/var/lib/kubelet/config.yaml",
+    show_default=True,
+    metavar="PATH",
+    callback=_path_of_nodes,
+    help="With --numa-exporter: the kubelets' configuration.",
 )
 @click.option(
     "--history-dsn-secret",
@@ -122,7 +150,9 @@ def command(
         raise click.UsageError("--with-data belongs to --uninstall.")
     if uninstall:
         # Whatever was chosen then: what is not there is no error.
-        chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring", "dashboard"), True) | {"simulate": 1}
+        chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring", "dashboard", "numa_exporter"), True) | {
+            "simulate": 1
+        }
     text = ""
     if config is not None:
         try:
