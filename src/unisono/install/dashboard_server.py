@@ -17,17 +17,23 @@ from unisono.install.workloads import (
 NAME = "unisono-dashboard"
 COMPONENT = "dashboard"
 PAGE_PORT, STATUS_PORT = 8090, 8084
+_SERVICE = f"{NAME}:http"
+_RBAC = "rbac.authorization.k8s.io"
 _TRUST = "/etc/unisono"
 # Every namespace has it: who signs the API server's certificate.
 _AUTHORITY = "kube-root-ca.crt"
 
 
 def dashboard_server(options: InstallOptions) -> list[dict[str, Any]]:
-    """ServiceAccount, Service and Deployment; nothing is bound to the account, and its token is not mounted."""
+    """ServiceAccount, Service and Deployment; nothing is bound to the account, and its token is not mounted.
+
+    With a history, users may ask it questions through the API server.
+    """
     meta = {"name": NAME, "namespace": options.namespace, "labels": labels(COMPONENT)}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
         {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": _service()},
+        *(readers(options) if options.history_readers else ()),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -37,6 +43,29 @@ def dashboard_server(options: InstallOptions) -> list[dict[str, Any]]:
                 "selector": {"matchLabels": selector(COMPONENT)},
                 "template": {"metadata": {"labels": labels(COMPONENT)}, "spec": _pod(options)},
             },
+        },
+    ]
+
+
+def service_path(namespace: str) -> str:
+    """Where an API server passes requests on to the dashboard of an installation."""
+    return f"/api/v1/namespaces/{namespace}/services/{_SERVICE}/proxy"
+
+
+def readers(options: InstallOptions) -> list[dict[str, Any]]:
+    """Every user of the cluster may ask through the API server; what is answered is up to the rights of each."""
+    meta = {"name": "unisono-history-questions", "namespace": options.namespace, "labels": labels(COMPONENT)}
+    rule = {"apiGroups": [""], "resources": ["services/proxy"], "resourceNames": [_SERVICE], "verbs": ["get"]}
+    everybody = {"apiGroup": _RBAC, "kind": "Group", "name": "system:authenticated"}
+    role = {"apiGroup": _RBAC, "kind": "Role", "name": meta["name"]}
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": [rule]},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": role,
+            "subjects": [everybody],
         },
     ]
 

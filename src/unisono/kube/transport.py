@@ -99,8 +99,9 @@ class Transport:
         accept: str = JSON,
         timeout: float | None = None,
         max_wait: float | None = None,
+        more: Sequence[tuple[str, str]] = (),
     ) -> Answer:
-        """One call: status, headers and body of the answer.
+        """One call: status, headers and body of the answer; ``more`` are further headers of the request.
 
         After a 429 fewer requests of this transport are under way at a time (`kube.flow`).
         A busy server (429, 503) is asked again after its ``Retry-After`` or a back-off, for ``max_wait``
@@ -114,7 +115,7 @@ class Transport:
         waited, tries, renewed = 0.0, 0, False
         longest = self._max_wait if max_wait is None else max_wait
         while True:
-            headers = await self._headers(accept, content_type if body is not None else None)
+            headers = [*await self._headers(accept, content_type if body is not None else None), *more]
             started, status = self.clock.monotonic(), 0
             try:
                 with nullcontext() if method == "GET" else self.pace.write():
@@ -319,6 +320,10 @@ class Transport:
         if self._socket is not None:
             return UnixConnector(path=str(self._socket), limit=self._connections)
         return TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
+
+    async def authorization(self) -> str | None:
+        """Value of the Authorization header with which the server would be asked now; None for none."""
+        return await self._credentials.authorization()
 
     async def _headers(self, accept: str, content_type: str | None) -> list[tuple[str, str]]:
         headers = [("Accept", accept), *self.config.impersonate]

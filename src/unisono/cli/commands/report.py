@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from unisono.cli.accounting.asking import time_options
-from unisono.cli.components import history_option
+from unisono.cli.accounting.place import history_place_options
 from unisono.cli.options import Where, control_plane_options, output_option
+
+if TYPE_CHECKING:
+    from unisono.cli.accounting.place import HistoryPlace
 
 
 @click.command("report")
@@ -24,10 +27,10 @@ from unisono.cli.options import Where, control_plane_options, output_option
 @click.option("-u", "--user", default="", help="Only of jobs that this user submitted.")
 @click.option("-n", "--namespace", default="", help="Only of this namespace.")
 @output_option("table", "csv", "json", default="table")
-@history_option(", to read in place of asking the API server")
+@history_place_options
 @control_plane_options
 def command(
-    where: Where, since: str, until: str, by: str, queue: str, user: str, output: str, history_dsn_file: Path | None
+    where: Where, since: str, until: str, by: str, queue: str, user: str, output: str, place: HistoryPlace
 ) -> None:
     """Report who used how much: GPU-hours, CPU-hours, waiting times, ends, evictions and failures of a time.
 
@@ -35,11 +38,11 @@ def command(
     """
     from unisono.cli.connection import run_async
 
-    run_async(_report(where, (since, until), {"by": by, "queue": queue, "user": user}, output, history_dsn_file))
+    run_async(_report(where, (since, until), {"by": by, "queue": queue, "user": user}, output, place))
 
 
 async def _report(
-    where: Where, times: tuple[str, str], asked: dict[str, str], output: str, dsn_file: Path | None
+    where: Where, times: tuple[str, str], asked: dict[str, str], output: str, place: HistoryPlace
 ) -> None:
     import time
 
@@ -52,7 +55,7 @@ async def _report(
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
-    found = await ask(where, "report", asked, Report, dsn_file=dsn_file)
+    found = await ask(where, "report", asked, Report, place)
     if output == "json":
         print_json(msgspec.to_builtins(found))
     elif output == "csv":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from unisono.cli.accounting.asking import time_options
-from unisono.cli.components import history_option
+from unisono.cli.accounting.place import history_place_options
 from unisono.cli.options import Where, control_plane_options, output_option
+
+if TYPE_CHECKING:
+    from unisono.cli.accounting.place import HistoryPlace
 
 
 @click.command("sacct")
@@ -21,7 +24,7 @@ from unisono.cli.options import Where, control_plane_options, output_option
 @click.option("-s", "--state", default="", metavar="STATE,...", help="Only jobs in these states, such as F or FAILED.")
 @click.option("-X", "--allocations", is_flag=True, help="Accepted: there is always one line for each job.")
 @output_option("table", "csv", "json", default="table")
-@history_option(", to read in place of asking the API server")
+@history_place_options
 @control_plane_options
 def command(
     where: Where,
@@ -33,7 +36,7 @@ def command(
     columns: str,
     state: str,
     output: str,
-    history_dsn_file: Path | None,
+    place: HistoryPlace,
     *,
     allocations: bool,
 ) -> None:
@@ -48,7 +51,7 @@ def command(
     if (columns or state) and output != "table":
         raise click.UsageError("--format and --state are for the table: csv and json have all.")
     asked = {"name": name, "queue": partition, "user": user}
-    run_async(_sacct(where, (since, until), asked, output, (shown, states), history_dsn_file))
+    run_async(_sacct(where, (since, until), asked, output, (shown, states), place))
 
 
 async def _sacct(
@@ -57,7 +60,7 @@ async def _sacct(
     asked: dict[str, str],
     output: str,
     table: tuple[list[str], list[str]],
-    dsn_file: Path | None,
+    place: HistoryPlace,
 ) -> None:
     import time
 
@@ -70,7 +73,7 @@ async def _sacct(
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}
-    found = await ask(where, "jobs", asked, Accounts, dsn_file=dsn_file)
+    found = await ask(where, "jobs", asked, Accounts, place)
     if output == "json":
         print_json(msgspec.to_builtins(found))
     elif output == "csv":

@@ -13,8 +13,9 @@ from aiohttp import web
 
 from unisono.dashboard.http import actions
 from unisono.dashboard.http.files import HOW_TO_BUILD, File
-from unisono.dashboard.http.guard import KEY_HEADER, SECURITY_HEADERS, refusal
+from unisono.dashboard.http.guard import KEY_HEADER, QUESTIONS, SECURITY_HEADERS, refusal
 from unisono.dashboard.http.log_batches import batches
+from unisono.dashboard.http.questions import Questions
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
 from unisono.dashboard.http.streams import Events, follow, has_left
 from unisono.dashboard.http.views import UnknownView, page_of
@@ -23,6 +24,7 @@ from unisono.dashboard.live.futures import Turns, futures
 from unisono.dashboard.live.past import Past
 from unisono.dashboard.live.rights import namespaces_of
 from unisono.dashboard.live.samples import shares
+from unisono.dashboard.live.viewing import PageViewer
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, UnisonoError
 from unisono.history import answers as history_answers
@@ -95,6 +97,7 @@ class Dashboard:
         app.router.add_get("/api/logs", self._signed(self._logs))
         app.router.add_get("/api/object", self._signed(self._object))
         app.router.add_get("/api/history/{what:[a-z]+}", self._signed(self._history))
+        app.router.add_get(f"{QUESTIONS}history/{{what:[a-z]+}}", Questions(self._sessions, self._past).history)
         app.router.add_get("/api/configuration", self._signed(self._configuration))
         app.router.add_post("/api/fix", self._action(actions.ApplyFix, actions.apply))
         app.router.add_post("/api/job", self._action(actions.ChangeJob, actions.change_job))
@@ -249,7 +252,7 @@ class Dashboard:
         path = f"{history_answers.PATH}/{what}"
         with self._sessions.looking(session) as world:
             if self._past is not None:
-                told_by_it = await self._past.answer(world, what, dict(request.query))
+                told_by_it = await self._past.answer(PageViewer(world), what, dict(request.query))
                 if told_by_it is None:
                     return _refused("There is no such view.", 404)
                 return web.Response(body=told_by_it, content_type="application/json")

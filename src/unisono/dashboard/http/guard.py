@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 KEY_HEADER = "X-Unisono-Key"
+TOKEN_HEADER = "X-Unisono-Token"  # noqa: S105 - a name
+"""In which commands send the user's token. Authorization does not do: API servers take it out of what they pass on."""
+QUESTIONS = "/api/questions/"
+"""Below it commands ask. A browser has nothing to send along there by itself: cookies are not looked at."""
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -46,6 +50,8 @@ def hosts_of(host: str, port: int, names: Collection[str] = ()) -> frozenset[str
 
 def refusal(method: str, path: str, headers: Mapping[str, str], hosts: Collection[str], scheme: str) -> str:
     """Why a request is not even looked at; empty where it is."""
+    if path.startswith(QUESTIONS):
+        return _refused_question(method, headers)
     host = headers.get("Host", "").lower()
     if host not in hosts:
         return "This server does not go by the name in the Host header."
@@ -60,4 +66,13 @@ def refusal(method: str, path: str, headers: Mapping[str, str], hosts: Collectio
         media = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media != "application/json":
             return "Content-Type must be application/json."
+    return ""
+
+
+def _refused_question(method: str, headers: Mapping[str, str]) -> str:
+    """Commands reach the dashboard under any name: of its Service at the API server, or of a forwarded port."""
+    if method != "GET":
+        return "Questions are asked with GET."
+    if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
+        return "This is for commands, and not for pages."
     return ""

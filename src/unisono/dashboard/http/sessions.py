@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -183,10 +183,30 @@ class Sessions:
             ApiError: the server does not accept it.
 
         """
+        return await self._open(self._config_of(token), tuple(namespaces)[:MOST_NAMESPACES])
+
+    @asynccontextmanager
+    async def asking(self, token: str) -> AsyncIterator[tuple[HttpClient, str]]:
+        """Client and name of who asks one question with a bearer token of the API server; there is no session.
+
+        Raises:
+            NotSignedIn: it is no token.
+            ApiError: the server does not accept it.
+
+        """
+        config = self._config_of(token)
+        user = await self._user_of(config)
+        client = self._client_of(config)
+        try:
+            yield client, user
+        finally:
+            await client.close()
+
+    def _config_of(self, token: str) -> ClusterConfig:
         token = token.strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise NotSignedIn("Give a token of the API server, such as 'kubectl create token NAME' prints.")
-        return await self._open(replace(self.base, token=token), tuple(namespaces)[:MOST_NAMESPACES])
+        return replace(self.base, token=token)
 
     async def renew(self, session: Session, token: str) -> None:
         """Go on with another token of the same user, as proxies get one before the last one ends.

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from unisono.api.kinds import NODES, QUEUES
-from unisono.dashboard.live.rights import may_list
-from unisono.errors import Unavailable
 
 if TYPE_CHECKING:
-    from unisono.dashboard.live.world import World
-    from unisono.history.reading import Place
+    from unisono.dashboard.live.viewing import Viewer
     from unisono.history.source import StoredHistory
 
 
@@ -30,31 +27,15 @@ class Past:
         # The source answers one question after the other: of each user one waits there, the others wait here.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def answer(self, world: World, what: str, query: Mapping[str, str]) -> bytes | None:
+    async def answer(self, viewer: Viewer, what: str, query: Mapping[str, str]) -> bytes | None:
         """The answer as JSON; None where there is no such question.
 
         Raises:
             ApiError: the question cannot be read, it is not for this viewer, or nothing can be said now.
 
         """
-        if not await world.scoped():
-            raise Unavailable("it is not known yet what you may see: try again")
-        turn = self._turns.setdefault(world.user, asyncio.Lock())
+        turn = self._turns.setdefault(viewer.user, asyncio.Lock())
         async with turn:
-            shown = await self._shown(world, await self._source.places())
-            return await self._source.answer(
-                what, query, shown, capacity=world.sees_all(NODES), queues=world.sees_all(QUEUES)
-            )
-
-    @staticmethod
-    async def _shown(world: World, places: Sequence[Place]) -> Collection[Place]:
-        """Places that the viewer may list now: the rights that the world has asked for, and those of other kinds."""
-        others: dict[str, Collection[str | None]] = {}
-        for resource in {resource for _, resource in places}:
-            scope = world.scope(resource)
-            others[resource] = await may_list(world.client, resource, world.namespaces) if scope is None else scope
-        return [
-            (namespace, resource)
-            for namespace, resource in places
-            if None in others[resource] or namespace in others[resource]
-        ]
+            shown = await viewer.shown(await self._source.places(), query.get("namespace", ""))
+            capacity, queues = await viewer.sees_all(NODES), await viewer.sees_all(QUEUES)
+            return await self._source.answer(what, query, shown, capacity=capacity, queues=queues)

@@ -56,6 +56,19 @@ async def may(
     return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
 
 
+async def may_list_in(client: Client, resource: str, namespace: str | None) -> bool:
+    """Whether the viewer may list objects of a kind (``plural.group``) in a namespace; None asks for all of them.
+
+    Raises:
+        ApiError: the server cannot answer.
+
+    """
+    plural, _, group = resource.partition(".")
+    asked = ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
+    review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+    return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
+
+
 async def may_list(client: Client, resource: str, namespaces: Sequence[str]) -> Scope:
     """Where the viewer may list objects of a kind that is not looked at (``plural.group``).
 
@@ -63,17 +76,10 @@ async def may_list(client: Client, resource: str, namespaces: Sequence[str]) -> 
         ApiError: the server cannot answer.
 
     """
-    plural, _, group = resource.partition(".")
-
-    async def allowed(namespace: str | None) -> bool:
-        asked = ResourceAttributes(verb="list", group=group or None, resource=plural, namespace=namespace)
-        review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
-        return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
-
-    if await allowed(None):
+    if await may_list_in(client, resource, None):
         return EVERYWHERE
     looked = namespaces[:MOST_NAMESPACES]
-    found = await asyncio.gather(*map(allowed, looked))
+    found = await asyncio.gather(*(may_list_in(client, resource, name) for name in looked))
     return tuple(name for name, granted in zip(looked, found, strict=True) if granted)
 
 
