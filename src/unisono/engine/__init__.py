@@ -72,6 +72,7 @@ def _decide(
     from unisono.engine.plugins.registry import lookup_with
     from unisono.engine.session.unfilled_gangs import note_unfilled
     from unisono.engine.verdicts.explain import explain
+    from unisono.engine.verdicts.other_names import hide_other_names
 
     with watch.stage("open"):
         note_unfilled(snapshot, now)
@@ -83,7 +84,8 @@ def _decide(
     cycle.write_out()
     if verdicts:
         with watch.stage("explain"):
-            cycle.decisions.verdicts = explain(cycle, advice=advice)
+            found = explain(cycle, advice=advice)
+            cycle.decisions.verdicts = found if config.names_others else hide_other_names(cycle, found)
         with watch.stage("close"):
             close(cycle, cycle.decisions.verdicts)
     else:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from unisono.api.verdict import Cause
 from unisono.engine.changes import Change
 
-__all__ = ["Cause", "Holder", "Verdict"]
+__all__ = ["ANOTHER_NAMESPACE", "Cause", "Holder", "Verdict"]
+
+ANOTHER_NAMESPACE = "another namespace"
+"""Stands for the names of other namespaces' objects where a job's owner may not learn them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.config.enforced import enforced_queue_fields
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions, Eviction
-from unisono.engine.verdict import Verdict
+from unisono.engine.verdict import ANOTHER_NAMESPACE, Verdict
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
@@ -417,9 +417,16 @@ class Scheduler:
         groups: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
         for eviction in evictions:
             victim = (eviction.namespace, eviction.pod, eviction.uid)
-            groups[eviction.reason, eviction.beneficiary].append(victim)
+            groups[eviction.reason, self._for_whom(eviction)].append(victim)
         for (reason, beneficiary), victims in groups.items():
             self._evictor.submit(victims, reason, f"{reason} for {beneficiary}" if beneficiary else reason)
+
+    def _for_whom(self, eviction: Eviction) -> str:
+        """The job that takes the place, as the victim's owner may know it."""
+        of = eviction.beneficiary.partition("/")[0]
+        if not of or of == eviction.namespace or self._source.poll().names_others:
+            return eviction.beneficiary
+        return f"a job of {ANOTHER_NAMESPACE}"
 
     def _release_gangs(self) -> None:
         state = self.feed.state

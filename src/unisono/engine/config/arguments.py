@@ -23,6 +23,7 @@ class Argument:
         kind: ``bool``, ``int``, ``float``, ``text``, ``duration``, ``list``, ``map`` or ``quantity``.
         default: what holds when the key is absent.
         meaning: one line for the documentation.
+        choices: the only texts that are right; none: all are.
         effective: False for keys that are accepted because Volcano has them, and that change nothing here.
 
     """
@@ -32,6 +33,7 @@ class Argument:
     default: Any
     meaning: str
     effective: bool = True
+    choices: tuple[str, ...] = ()
 
     def accepts(self, key: str) -> bool:
         """Whether ``key`` is this argument."""

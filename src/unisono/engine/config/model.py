@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.engine.config.flags import Flags
-from unisono.engine.config.names import PLUGINS_SECTION
+from unisono.engine.config.names import PLUGINS_SECTION, VERDICTS_SECTION
 
 DEFAULT_PLUGIN_TIME = 1.0
 """Seconds per cycle that a plug-in that is not built in may take."""
@@ -39,8 +39,8 @@ class SchedulerConfig:
     Attributes:
         actions: action names in the order in which a cycle runs them.
         tiers: plug-ins by tier, in order.
-        action_arguments: arguments of actions, by action name, and those of all plug-ins under ``plugins`` (the file's
-            ``configurations``).
+        action_arguments: arguments of actions, by action name, and those of all plug-ins under ``plugins`` and
+            of verdicts under ``verdicts`` (the file's ``configurations``).
         metrics: where node load comes from (the file's ``metrics``), flat strings.
         bind_concurrency: binds under way at a time; 0 leaves that to the program.
         notes: what the writer of the file should know although it can be used, one sentence each.
@@ -66,6 +66,11 @@ class SchedulerConfig:
 
         text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
         return DEFAULT_PLUGIN_TIME if text is None else parse_duration(text)
+
+    @property
+    def names_others(self) -> bool:
+        """Whether what a job's owner is told names jobs and pods of other namespaces."""
+        return self.action_arguments.get(VERDICTS_SECTION, {}).get("names") != "namespace"
 
     def arguments_of(self, action: str) -> Mapping[str, Any]:
         """Arguments of one action; empty when none are given."""

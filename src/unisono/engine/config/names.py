@@ -21,6 +21,12 @@ _GANG_EVICTION = (
 PLUGINS_SECTION = "plugins"
 """Name of the entry of ``configurations`` that is not for an action but for all plug-ins."""
 
+VERDICTS_SECTION = "verdicts"
+"""The same for what verdicts tell."""
+
+OTHER_SECTIONS = {PLUGINS_SECTION: "the plug-ins", VERDICTS_SECTION: "the verdicts"}
+"""Entries of ``configurations`` that are for no action, and what messages call them."""
+
 ACTION_ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     "allocate": (_CACHE,),
     "backfill": (_CACHE,),
@@ -44,6 +50,15 @@ ACTION_ARGUMENTS: dict[str, tuple[Argument, ...]] = {
         Argument("maxDomains", "int", 4, "HyperNodes tried at most"),
     ),
     PLUGINS_SECTION: (Argument("timeLimit", "duration", "1s", "time that a plug-in that is not built in may take"),),
+    VERDICTS_SECTION: (
+        Argument(
+            "names",
+            "text",
+            "all",
+            "whose jobs and pods a verdict names: all, or namespace",
+            choices=("all", "namespace"),
+        ),
+    ),
 }
 
 METRICS_KEYS: dict[str, str] = {

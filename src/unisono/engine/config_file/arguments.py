@@ -53,5 +53,7 @@ def read_arguments(value: Value, known: Iterable[Argument] | None, owner: str, p
             plain = entry.plain()
             if not matches_kind(spec.kind, plain):
                 entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}")
+            if spec.choices and plain not in spec.choices:
+                entry.fail(f"argument {key} of {owner} must be {' or '.join(spec.choices)}, not {plain!r}")
             read[key] = plain
     return read

@@ -12,7 +12,7 @@ from unisono.engine.actions import action_names
 from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
-from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, PLUGINS_SECTION
+from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, OTHER_SECTIONS
 from unisono.engine.config_file.arguments import read_arguments
 from unisono.engine.config_file.command_line import is_command_line, read_command_line
 from unisono.engine.config_file.problems import Problems
@@ -237,11 +237,11 @@ class _Reader:
         if "name" not in entries:
             element.fail(f"{element.key} has no name; name the action that its arguments are for")
         name = entries["name"].text()
-        known = KNOWN_ACTIONS | {PLUGINS_SECTION, *action_names()}
+        known = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
         if name not in known:
             entries["name"].fail(f"unknown action {name}{suggestion(name, known)}")
         given = entries.get("arguments")
-        owner = f"action {name}" if name != PLUGINS_SECTION else "the plug-ins"
+        owner = OTHER_SECTIONS.get(name, f"action {name}")
         arguments = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), owner, self._problems) if given else {}
         self.action_arguments.setdefault(name, arguments)
 
