@@ -168,7 +168,7 @@ class HyperNodeTree:
 
     def common(self, one: int, other: int) -> int:
         """Lowest HyperNode above both (or one of them); -1 is neutral."""
-        if NOWHERE in (one, other):
+        if one == other or NOWHERE in (one, other):
             return max(one, other)
         key = (one, other)
         found = self._common.get(key)
@@ -222,12 +222,30 @@ class HyperNodeTree:
         ``changes`` (``[..., M]``) says by how much.
         """
         owners, starts = self._holders
+        if self._alike(nodes):
+            at = int(nodes[0])
+            sums[..., owners[starts[at] : starts[at + 1]]] += changes.sum(axis=-1, keepdims=True)
+            return
         first = starts[nodes]
         lengths = starts[nodes + 1] - first
         ends = np.cumsum(lengths)
         places = np.repeat(first - ends + lengths, lengths) + np.arange(lengths.sum())
         where = (..., owners[places])
         np.add.at(sums, where, np.repeat(changes, lengths, axis=-1))  # type: ignore[arg-type]  # any index will do
+
+    def _alike(self, nodes: Index) -> bool:
+        """Whether there are such nodes, and the same HyperNodes hold all of them."""
+        return self.disjoint and len(set(self.lines[0][nodes].tolist())) == 1
+
+    def one_a_line(self, columns: Iterable[int]) -> Iterable[int]:
+        """Of the columns one for all that the same HyperNodes hold, in their order; all where HyperNodes overlap."""
+        first: dict[int, int] = {}
+        every = list(columns)
+        if not self.disjoint:
+            return every
+        for column, code in zip(every, self.lines[0][every].tolist(), strict=True):
+            first.setdefault(code, column)
+        return first.values()
 
     def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Sum of ``values`` (``[..., N]``) over the nodes of each HyperNode: ``[..., H]``."""

@@ -57,7 +57,7 @@ def _inside(tree: HyperNodeTree, columns: Iterable[int], limit: int | None) -> b
     if limit is None or limit >= tree.top_tier:
         return True
     shared: set[int] | None = None
-    for column in set(columns):
+    for column in tree.one_a_line(columns):
         owners = {int(at) for at in tree.holders(column) if tree.tiers[at] <= limit}
         shared = owners if shared is None else shared & owners
         if not shared:

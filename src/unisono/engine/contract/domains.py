@@ -47,5 +47,8 @@ class DomainHooks:
         raise NotImplementedError
 
     def group_score(self, group: SubGroup, columns: npt.NDArray[np.intp]) -> FloatArray | None:
-        """Points per node column for the next task of a sub-group that wants a topology; None: not concerned."""
+        """Points per node column for the next task of a sub-group that wants a topology.
+
+        None: the sub-group is not concerned on these nodes, wherever its tasks are placed.
+        """
         raise NotImplementedError

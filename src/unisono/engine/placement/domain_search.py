@@ -55,6 +55,8 @@ class Search:
     def ranked(self, group: SubGroup, domains: Sequence[int]) -> list[tuple[int, float]]:
         """Domains with their points, best first; among equals that with most of the group's tasks, then by name."""
         points = self.points(group, domains).tolist()
+        if not group.on:
+            return sorted(zip(domains, points, strict=True), key=lambda item: (-item[1], item[0]))
 
         def key(item: tuple[int, float]) -> tuple[float, int, int]:
             at, value = item

@@ -52,19 +52,21 @@ class DomainSlots:
         return found[1].follow()
 
     def _count(self, pod_class: PodClass, result: StaticResult, columns: Index, *, empty: bool) -> Counts:
-        nodes, rows = self.session.nodes, pod_class.rows
-        which = np.ix_(rows, columns)
+        nodes, which = self.session.nodes, (pod_class.rows[:, None], columns)
         free = nodes.allocatable[which]
         if not empty:
-            free = free - nodes.used[which]
+            free -= nodes.used[which]
             free = np.maximum(free, free + nodes.releasing[which] - nodes.pipelined[which])
-        amounts = pod_class.amounts[:, None]
-        count = (free // np.maximum(amounts, 1)).min(axis=0, initial=np.iinfo(np.int32).max).clip(min=0)
-        return np.asarray(np.where(result.bits[columns] == 0, count, 0), dtype=np.int64)
+        free //= np.maximum(pod_class.amounts, 1)[:, None]
+        count: Counts = np.minimum.reduce(free, axis=0, initial=np.iinfo(np.int32).max)
+        np.maximum(count, 0, out=count)
+        count[result.bits[columns] != 0] = 0
+        return count
 
     def held(self, tasks: Iterable[Task], domains: Sequence[int], *, empty: bool = False) -> Counts:
         """``[len(domains)]`` how many of ``tasks`` each domain could hold at most (classes counted one by one)."""
         total: Counts = np.zeros(len(domains), dtype=np.int64)
+        at = list(domains)
         for pod_class, number in by_class(tasks).items():
-            total += np.minimum(self._followed(pod_class, empty=empty).sums[list(domains)], number)
+            total += np.minimum(self._followed(pod_class, empty=empty).sums[at], number)
         return total

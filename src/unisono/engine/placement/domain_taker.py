@@ -26,6 +26,7 @@ class DomainTaker:
         self.guided = group.wants_topology and hooks.has("group_score")
         self._scores = [method for _, method in hooks.flat["group_score"]] if self.guided else []
         self.all_nodes = len(where) == len(table.total)
+        self._span = _span(where)
 
     @property
     def demand(self) -> Demand:
@@ -59,6 +60,8 @@ class DomainTaker:
         parts = self._parts()
         points = self._points(parts)
         alone = not table.batchable or table.layer is not None
+        if not parts and not alone:
+            return self._take_together(wanted, points)
         for _ in range(wanted if not alone else min(wanted, 1)):
             at = int(points.argmax()) if len(points) else 0
             if not len(points) or points[at] == NOWHERE:
@@ -82,10 +85,39 @@ class DomainTaker:
                 points[at] = NOWHERE if table.total[column] == NOWHERE else table.dynamic[column] + self._static[at]
         return columns
 
+    def _take_together(self, wanted: int, points: FloatArray) -> list[int]:
+        """Where a placement changes nothing but its node: as `ways.Together`, among the nodes of the domain."""
+        table, columns = self.table, list[int]()
+        matrix, memo, change = table.session.matrix, table.memo, table.change
+        for _ in range(wanted if len(points) else 0):
+            at = int(points.argmax())
+            if points[at] == NOWHERE:
+                break
+            column = int(self.where[at])
+            state = matrix[:, column]
+            state += change
+            columns.append(column)
+            key = state.tobytes()
+            value = memo.get(key)
+            if value is None:
+                value = table.look(column, key)
+            table.dynamic[column] = value
+            table.total[column] = value + table.points[column]
+            points[at] = value + self._static[at]
+            if value == NOWHERE and table.tracked:
+                table.renormalise()
+                points = self._points([])
+        table.session.touched.extend(columns)
+        table.seen = len(table.session.touched)
+        if self.guided:
+            for column in columns:
+                self.group.took(column)
+        return columns
+
     def _points(self, parts: list[FloatArray]) -> FloatArray:
-        table, where = self.table, self.where
-        total = table.total[where]
-        self._static = table.points[where]
+        table, where = self.table, self._span
+        total: FloatArray = table.total[where].copy()
+        self._static: FloatArray = table.points[where]
         if table.tracked and not self.all_nodes:
             candidates = total > NOWHERE
             self._static = self._static - table.static_points[where] + self._normalised(candidates)
@@ -103,7 +135,7 @@ class DomainTaker:
         """Static points of the domain's nodes, over those of them that are candidates."""
         points: FloatArray = np.zeros(len(self.where), dtype=np.float64)
         for score in self.table.static.scores:
-            raw = score.raw[self.where]
+            raw = score.raw[self._span]
             if score.normalise is Normalise.NONE:
                 points += score.weight * raw
                 continue
@@ -111,3 +143,10 @@ class DomainTaker:
             share = np.trunc(raw * 100.0 / top) if top > 0 else np.zeros_like(points)
             points += score.weight * (share if score.normalise is Normalise.MAX else 100.0 - share)
         return points
+
+
+def _span(columns: Index) -> slice | Index:
+    """Ascending columns as a slice where none is left out, so that picking them copies nothing."""
+    if len(columns) and int(columns[-1]) - int(columns[0]) + 1 == len(columns):
+        return slice(int(columns[0]), int(columns[-1]) + 1)
+    return columns

@@ -47,7 +47,10 @@ class RemainingByGroup:
     @classmethod
     def of(cls, cycle: Cycle, job: JobState, tasks: Sequence[Task]) -> RemainingByGroup:
         """``tasks``, which are in task order, by sub-group."""
-        owner = {task.key: group.key for group in groups_of(cycle.session, job) for task in group.tasks}
+        groups = groups_of(cycle.session, job)
+        if len(groups) == 1 and tasks:
+            return cls({groups[0].key: RemainingTasks(list(tasks))})
+        owner = {task.key: group.key for group in groups for task in group.tasks}
         own: dict[str, list[Task]] = {}
         for task in tasks:
             own.setdefault(owner[task.key], []).append(task)
@@ -196,7 +199,8 @@ class Solver:
             held = self.search.slots.held(own.left(), gradient).tolist()
             able = [at for at, number in zip(gradient, held, strict=True) if number >= least]
             promised: tuple[int, float] | None = None
-            for domain, points in self.search.ranked(group, able) if len(able) != 1 else self._only(group, able[0]):
+            needless = len(able) == 1 and not self.rules.many  # a job that is ready has nothing to compare with
+            for domain, points in [(able[0], 0.0)] if needless else self._ranked(group, able):
                 left = self._try_group(group, domain, own)
                 if left is None:
                     continue
@@ -204,7 +208,8 @@ class Solver:
                     remaining.by_group[group.key] = left[0]
                     return points
                 self.undo(left[1])
-                promised = promised or (None if settled else (domain, points))
+                if promised is None and not settled:
+                    promised = domain, self._ranked(group, able)[0][1] if needless else points
             if promised is not None:
                 again = self._try_group(group, promised[0], own)
                 if again is not None:
@@ -212,9 +217,11 @@ class Solver:
                     return promised[1]
         return None
 
-    def _only(self, group: SubGroup, domain: int) -> list[tuple[int, float]]:
-        """Points of a single candidate."""
-        return [(domain, float(self.search.points(group, [domain])[0]))]
+    def _ranked(self, group: SubGroup, domains: list[int]) -> list[tuple[int, float]]:
+        """Domains with their points, best first."""
+        if len(domains) == 1:
+            return [(domains[0], float(self.search.points(group, domains)[0]))]
+        return self.search.ranked(group, domains)
 
     def _try_group(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
         """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""

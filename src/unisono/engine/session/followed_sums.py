@@ -49,7 +49,7 @@ class FollowedSums:
         touched = self._session.touched
         if self._seen == len(touched):
             return self
-        fresh = np.unique(np.array(touched[self._seen :], dtype=np.intp))
+        fresh = np.array(sorted(set(touched[self._seen :])), dtype=np.intp)
         if not self._exact or len(fresh) * _PART > self.values.shape[-1]:
             self._measure()
             return self

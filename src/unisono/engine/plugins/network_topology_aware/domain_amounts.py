@@ -18,7 +18,8 @@ class DomainAmounts:
     """Sums over the nodes of each HyperNode, for some rows of resources: ``[len(rows), H]``.
 
     Attributes:
-        log: columns of nodes of which the use has changed, one entry for each time that `used` noticed.
+        log: columns of nodes under HyperNodes of which the use has changed: each time that `used` noticed, one for all
+            that the same HyperNodes hold.
 
     """
 
@@ -48,12 +49,14 @@ class DomainAmounts:
             self._known = self.session.nodes.used[self.rows]
             self._used = self.tree.sums(self._known)
         elif self._at < len(touched):
-            live = self.session.nodes.used
-            for column in set(touched[self._at :]):
-                changes = live[self.rows, column] - self._known[:, column]
-                if changes.any():
-                    self._known[:, column] += changes
-                    self._used[:, self.tree.holders(column)] += changes[:, None]
-                    self.log.append(column)
+            fresh = np.array(sorted(set(touched[self._at :])), dtype=np.intp)
+            now = self.session.nodes.used[self.rows[:, None], fresh]
+            changes = now - self._known[:, fresh]
+            moved = changes.any(axis=0)
+            if moved.any():
+                fresh, changes = fresh[moved], changes[:, moved]
+                self._known[:, fresh] += changes
+                self.tree.add_to_sums(self._used, fresh, changes)
+                self.log += self.tree.one_a_line(fresh.tolist())
         self._at = len(touched)
         return self._used

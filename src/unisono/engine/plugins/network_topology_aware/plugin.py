@@ -36,6 +36,8 @@ _RESOURCES = Argument("hypernode.binpack.resources", "text", "", "further resour
 _RESOURCE = "hypernode.binpack.resources."
 _NORMAL = Argument("hypernode.binpack.normal-pod.enable", "bool", True, "score nodes for pods without topology as well")
 _FADING = Argument("hypernode.binpack.normal-pod.fading", "float", 0.8, "weight of a tier against the one below it")
+_MOST_FILLINGS = 64
+"""Requests of which the shares of all HyperNodes are kept at a time."""
 _EVICT = Argument("hypernode.gradient.evict.max-hypernodes", "int", 8, "HyperNodes in which evictions are tried")
 
 
@@ -82,6 +84,8 @@ class NetworkTopologyAwarePlugin(Plugin):
         self.amounts = DomainAmounts(session, self.rows)
         self._weighed: dict[int, bool] = {}
         self._by_lines: dict[bytes, FillingOfLines] = {}
+        self._fillings: dict[bytes, Filling] = {}
+        self._tiers: dict[tuple[int, int], list[list[int]]] = {}
         self._present: dict[int, tuple[list[int], Index]] = {}
         self._near: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
         self._order: FewestDomains | None = None
@@ -112,15 +116,24 @@ class NetworkTopologyAwarePlugin(Plugin):
                 root = allowed
             else:
                 return []
-        domains = [each for each in self.tree.below(root) if self.tree.tiers[each] <= limit]
+        gradients = self._by_tier(root, limit)
         if at == NOWHERE:
-            able = self._large_enough(domains, self._minimum(job, group), evict=evict)
-            domains = able if able or group is None else domains
-        by_tier: dict[int, list[int]] = {}
-        for each in domains:
-            by_tier.setdefault(int(self.tree.tiers[each]), []).append(each)
-        gradients = [by_tier[tier] for tier in sorted(by_tier)]
+            minimum = self._minimum(job, group)
+            able = [self._large_enough(domains, minimum, evict=evict) for domains in gradients]
+            gradients = [domains for domains in able if domains] or ([] if group is None else gradients)
         return self._widest(gradients) if evict else gradients
+
+    def _by_tier(self, root: int, limit: int) -> list[list[int]]:
+        """``root`` and the HyperNodes below it, up to tier ``limit``, by tier from below; read only."""
+        found = self._tiers.get((root, limit))
+        if found is None:
+            by_tier: dict[int, list[int]] = {}
+            for each in self.tree.below(root):
+                tier = int(self.tree.tiers[each])
+                if tier <= limit:
+                    by_tier.setdefault(tier, []).append(each)
+            found = self._tiers[root, limit] = [by_tier[tier] for tier in sorted(by_tier)]
+        return found
 
     def _minimum(self, job: JobState, group: SubGroup | None) -> Vector | None:
         if group is None:
@@ -140,8 +153,8 @@ class NetworkTopologyAwarePlugin(Plugin):
             nodes = self.session.nodes
             fits = (self.tree.sums_at(nodes.allocatable[rows], domains) >= need).all(axis=0)
         else:
-            free = self._free.follow().sums[:, rows][..., list(domains)]
-            fits = (free >= need).all(axis=1).any(axis=0)
+            free = self._free.follow().sums[:, rows][..., domains]
+            fits = np.logical_and.reduce(free >= need, axis=1).any(axis=0)
         return [each for each, yes in zip(domains, np.asarray(fits).tolist(), strict=True) if yes]
 
     @cached_property
@@ -150,8 +163,10 @@ class NetworkTopologyAwarePlugin(Plugin):
         nodes = self.session.nodes
 
         def free(columns: Index) -> Matrix:
-            idle = nodes.allocatable[:, columns] - nodes.used[:, columns]
-            return np.stack((idle, idle + nodes.releasing[:, columns] - nodes.pipelined[:, columns]))
+            free: Matrix = np.empty((2, len(nodes.allocatable), len(columns)), dtype=np.int64)
+            np.subtract(nodes.allocatable[:, columns], nodes.used[:, columns], out=free[0])
+            np.add(free[0], nodes.releasing[:, columns] - nodes.pipelined[:, columns], out=free[1])
+            return free
 
         return FollowedSums(self.session, free)
 
@@ -182,7 +197,12 @@ class NetworkTopologyAwarePlugin(Plugin):
 
     def _share(self, request: Vector) -> FloatArray:
         """``[H]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
-        return Filling(self.amounts, request, self.row_weights).share()
+        found = self._fillings.get(request.tobytes())
+        if found is None:
+            if len(self._fillings) >= _MOST_FILLINGS:
+                self._fillings.clear()
+            found = self._fillings[request.tobytes()] = Filling(self.amounts, request, self.row_weights)
+        return found.share()
 
     # ---- nodes
 
