@@ -13,6 +13,7 @@ import pytest
 from support.dashboards import Setting, running
 from unisono.history.database import Database
 from unisono.history.records import Changes, Hour, Interval, JobRecord, Share
+from unisono.history.source import StoredHistory
 from unisono.history.sqlite import SqliteFile
 
 HOUR = 3_600_000
@@ -68,7 +69,7 @@ def filled(path: Path) -> SqliteFile:
 
 @pytest.fixture
 async def teams(tmp_path: Path) -> AsyncIterator[Setting]:
-    async with running(tmp_path, page=tmp_path, history=filled(tmp_path / "history.db")) as found:
+    async with running(tmp_path, page=tmp_path, history=StoredHistory(filled(tmp_path / "history.db"))) as found:
         for namespace in ("team-a", "team-b"):
             await found.put("/api/v1/namespaces", metadata={"name": namespace})
         yield found

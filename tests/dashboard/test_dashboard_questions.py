@@ -23,6 +23,7 @@ from unisono.cli.main import cli
 from unisono.dashboard.http.sessions import without_credentials
 from unisono.dashboard.live.rights import may
 from unisono.errors import ApiError
+from unisono.history.source import StoredHistory
 from unisono.install.dashboard_server import readers, service_path
 from unisono.install.options import NAMESPACE, InstallOptions
 from unisono.kube.http import HttpClient
@@ -83,7 +84,7 @@ class Front:
 
 @pytest.fixture
 async def front(tmp_path: Path) -> AsyncIterator[Front]:
-    async with running(tmp_path, page=tmp_path, history=filled(tmp_path / "history.db")) as setting:
+    async with running(tmp_path, page=tmp_path, history=StoredHistory(filled(tmp_path / "history.db"))) as setting:
         for namespace in ("team-a", "team-b", NAMESPACE):
             await setting.put("/api/v1/namespaces", metadata={"name": namespace})
         found = Front(setting)

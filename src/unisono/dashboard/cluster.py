@@ -10,7 +10,7 @@ from pathlib import Path
 from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.server import DashboardServer
 from unisono.errors import ConfigError
-from unisono.history.storage import Storage
+from unisono.history.source import HistorySource
 from unisono.install.options import NAMESPACE
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.reflector import ReflectorStatistics
@@ -57,7 +57,7 @@ class DashboardPart:
         secure: browsers reach it over HTTPS.
         token_header: in which an authenticating proxy sends tokens; empty for none.
         namespace: of the installation, with the scheduler's configuration.
-        history: a database with the cluster's history; None for none.
+        history: who knows the cluster's past; None for nobody.
 
     Attributes:
         ready: it listens.
@@ -74,7 +74,7 @@ class DashboardPart:
         secure: bool,
         token_header: str,
         namespace: str = NAMESPACE,
-        history: Storage | None = None,
+        history: HistorySource | None = None,
     ) -> None:
         host, port = address(serve)
         self._server = DashboardServer(

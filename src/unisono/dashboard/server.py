@@ -15,11 +15,10 @@ from unisono.dashboard.http.sessions import Sessions
 from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.past import Past
 from unisono.errors import ConfigError, system_reason
-from unisono.history.source import StoredHistory
 from unisono.kube.listening import AppListener
 
 if TYPE_CHECKING:
-    from unisono.history.storage import Storage
+    from unisono.history.source import HistorySource
     from unisono.kube.kubeconfig import ClusterConfig
 
 # Requests are streams that end with the server.
@@ -40,7 +39,7 @@ class DashboardServer:
         codes: folder of one-time codes that others than this process have made (`unisono.dashboard.http.codes`).
         token_header: in which an authenticating proxy sends the user's token; empty for none.
         places: where the scheduler's configuration is looked for.
-        history: a database with the history that the API server does not keep; None for none.
+        history: who knows the past that the API server does not keep; None for nobody.
 
     Attributes:
         url: of the page.
@@ -61,9 +60,9 @@ class DashboardServer:
         codes: Path | None = None,
         token_header: str = "",
         places: ConfigurationPlaces | None = None,
-        history: Storage | None = None,
+        history: HistorySource | None = None,
     ) -> None:
-        self._past = None if history is None else Past(StoredHistory(history))
+        self._past = None if history is None else Past(history)
         self._bound, self._token_header = bound, token_header
         self._page = page
         self._config, self._host, self._port = config, host, port

@@ -79,7 +79,8 @@ class Report(msgspec.Struct, omit_defaults=True):
         capacity: of the cluster by resource, in the units of ``Row.hours``; empty where the viewer may not list nodes.
         summed: a part of the time is known as sums of hours alone: without jobs and without waiting times.
         more: there are more rows than are shown.
-        since: when the history begins, in seconds since 1970; 0 where it is empty.
+        since: when the history begins, in seconds since 1970; 0 where it is empty or not known.
+        unknown: fields of the rows that the source does not keep; the total may have them.
 
     """
 
@@ -93,6 +94,7 @@ class Report(msgspec.Struct, omit_defaults=True):
     summed: bool = False
     more: bool = False
     since: float = 0.0
+    unknown: list[str] = []
 
 
 class JobLine(msgspec.Struct, omit_defaults=True):

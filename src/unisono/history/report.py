@@ -139,7 +139,7 @@ class Counting:
                 amount = share.capacity * (high - low)
                 self._capacity[share.resource] += amount
                 if self._by == "day":
-                    self._of_day.setdefault(_day(begin), Counter())[share.resource] += amount
+                    self._of_day.setdefault(day_of(begin), Counter())[share.resource] += amount
 
     def report(self, since: int) -> Report:
         """All of it.
@@ -186,7 +186,7 @@ class Counting:
             case "user":
                 return job.user or NOBODY
             case "day":
-                return _day(moment)
+                return day_of(moment)
         return f"{job.namespace}/{job.name}" if job.name else "(older jobs)"
 
 
@@ -248,7 +248,8 @@ def size_of(job: JobRecord) -> tuple[int, str]:
     return len(_SIZES) + 1, "more than 512 GPUs"
 
 
-def _day(moment: int) -> str:
+def day_of(moment: int) -> str:
+    """The day (of UTC) of a moment, as ``2026-11-01``."""
     return rfc3339(moment / 1000)[:10]
 
 

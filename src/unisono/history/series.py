@@ -83,10 +83,11 @@ def line(shares: Sequence[Share], times: Sequence[tuple[int, int]]) -> Line:
         found.deserved.append(ends.deserved)
         found.capability.append(ends.capability)
         found.capacity.append(ends.capacity)
-    return _without_zeros(found)
+    return without_zeros(found)
 
 
-def _without_zeros(found: Line) -> Line:
+def without_zeros(found: Line) -> Line:
+    """The line without amounts that are zero all the time; its use stays."""
     for name in ("deserved", "capability", "capacity"):
         if not any(getattr(found, name)):
             setattr(found, name, [])

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from unisono.errors import ApiError, Unavailable
 from unisono.history.answers import BY
+from unisono.history.asked import bad_request, points_of, window_of
 from unisono.history.reading import Filter, Place, Reader
-from unisono.history.report import Window
 from unisono.history.storage import NotStored, Storage
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 T = TypeVar("T")
 
-_WEEK_SECONDS = 7 * 86400.0
+
+class HistorySource(Protocol):
+    """Who knows the past of a cluster."""
+
+    async def places(self) -> Sequence[Place]:
+        """Namespaces and kinds of jobs (``plural.group``) of which there is anything."""
+        ...
+
+    async def answer(
+        self, what: str, query: Mapping[str, str], shown: Collection[Place], *, capacity: bool, queues: bool
+    ) -> bytes | None:
+        """The answer to a question about these places, as JSON; None where there is no such question."""
+        ...
 
 
 class StoredHistory:
@@ -53,25 +65,20 @@ class StoredHistory:
             ApiError: 400 for a parameter that cannot be read.
 
         """
-        now = self._clock.time()
-        end = _seconds(query, "to", now)
-        start = _seconds(query, "from", end - _WEEK_SECONDS)
-        if start >= end:
-            raise _bad("from must be before to")
-        window = Window(round(start * 1000), round(end * 1000), round(now * 1000))
+        window = window_of(query, self._clock.time())
         wanted = Filter(*(query.get(name, "") for name in ("namespace", "queue", "user", "name")))
         if what == "jobs":
             return msgspec.json.encode(await self._ask(lambda: self._reader.jobs(window, wanted, shown)))
         if what == "shares":
             if not queues:
                 raise ApiError("shares over time are for users that can list queues", code=403, reason="Forbidden")
-            told = query.get("queue", ""), query.get("resource", ""), _points(query)
+            told = query.get("queue", ""), query.get("resource", ""), points_of(query)
             return msgspec.json.encode(await self._ask(lambda: self._reader.shares(window, *told, capacity=capacity)))
         if what != "report":
             return None
         by = query.get("by", "queue")
         if by not in BY:
-            raise _bad(f"by must be one of {', '.join(BY)}, and not {by!r}")
+            raise bad_request(f"by must be one of {', '.join(BY)}, and not {by!r}")
         report = await self._ask(lambda: self._reader.report(window, by, wanted, shown, capacity=capacity))
         return msgspec.json.encode(report)
 
@@ -81,26 +88,3 @@ class StoredHistory:
                 return await asyncio.to_thread(question)
             except NotStored as error:
                 raise Unavailable(f"the history cannot be read now ({error}): try again") from error
-
-
-def _seconds(query: Mapping[str, str], name: str, default: float) -> float:
-    text = query.get(name, "")
-    try:
-        found = float(text) if text else default
-    except ValueError:
-        raise _bad(f"{name} must be seconds since 1970, and not {text!r}") from None
-    # As far as a time can be written on the wire.
-    if not 0 <= found < 253_402_300_800:
-        raise _bad(f"{name} must be seconds between 1970 and the year 10000, and not {text}")
-    return found
-
-
-def _points(query: Mapping[str, str]) -> int:
-    text = query.get("points", "") or "120"
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text)):
-        raise _bad(f"points must be a number from 1 on, and not {text!r}")
-    return int(text)
-
-
-def _bad(message: str) -> ApiError:
-    return ApiError(message, code=400, reason="BadRequest")

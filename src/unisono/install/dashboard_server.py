@@ -33,7 +33,7 @@ def dashboard_server(options: InstallOptions) -> list[dict[str, Any]]:
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
         {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": _service()},
-        *(readers(options) if options.history_readers else ()),
+        *(readers(options) if options.shows_history else ()),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -82,6 +82,7 @@ def arguments(options: InstallOptions) -> list[str]:
         *(["--behind-https"] if options.dashboard_names else []),
         *([f"--token-header={options.dashboard_token_header}"] if options.dashboard_token_header else []),
         *([f"--history-dsn-file={HISTORY_FILE}"] if options.history_readers else []),
+        *([f"--history-prometheus={options.history_prometheus}"] if options.history_prometheus else []),
     ]
 
 

@@ -33,6 +33,7 @@ class InstallOptions:
         kubelet_config: the file of their configuration, in that directory or elsewhere on the nodes.
         history_secret: Secret in the namespace whose key ``dsn`` names the database of the history; empty for none.
         history_reader_secret: the same for who only reads it; empty where that is the same one.
+        history_prometheus: address of a Prometheus that the dashboard reads the history from; empty for none.
         history_days: jobs that ended are kept there one by one for so long.
 
     """
@@ -55,12 +56,18 @@ class InstallOptions:
     kubelet_config: str = "/var/lib/kubelet/config.yaml"
     history_secret: str = ""
     history_reader_secret: str = ""
+    history_prometheus: str = ""
     history_days: int = 90
 
     @property
     def history_readers(self) -> str:
         """The Secret for who only reads the history."""
         return self.history_reader_secret or self.history_secret
+
+    @property
+    def shows_history(self) -> bool:
+        """Whether the dashboard can answer questions about the past."""
+        return bool(self.history_readers or self.history_prometheus)
 
 
 def labels(component: str) -> dict[str, str]:

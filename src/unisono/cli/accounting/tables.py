@@ -86,6 +86,8 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", *columns(["queue", "size", "started", "wait p50", "p95", "max"], map(_size, report.sizes))]
     if report.summed:
         lines += ["", "A part of this time is known as sums of hours alone: without single jobs and waiting times."]
+    if report.unknown:
+        lines += ["", "Cells without a number are not kept: this history is read from Prometheus."]
     if report.since > report.start:
         lines += ["", f"The history begins at {_time(report.since)}."]
     if report.more:
@@ -207,7 +209,7 @@ def _state(job: JobLine) -> str:
 
 def _cells(report: Report, row: Row) -> list[str]:
     values = dict(zip(REPORT_COLUMNS, _values(report, row), strict=True))
-    counts = [str(values[name]) for name in ("ended", "completed", "failed", "stopped")]
+    counts = ["" if values[name] == "" else str(values[name]) for name in ("ended", "completed", "failed", "stopped")]
     use = [
         "" if values[name] == "" else f"{100 * values[name]:.1f} %"
         for name in ("gpu_use", "cpu_use")
@@ -215,7 +217,8 @@ def _cells(report: Report, row: Row) -> list[str]:
     ]
     waits = [duration_text(values[name]) if row.waiting.jobs else "" for name in ("wait_p50", "wait_p95", "wait_max")]
     hours = [f"{row.gpu_hours:.2f}", f"{row.cpu_hours:.2f}"]
-    return [row.key, *counts, *hours, *use, str(row.waiting.jobs), *waits, str(row.evictions), str(row.failures)]
+    rest = [str(values[name]) for name in ("evictions", "failures")]
+    return [row.key, *counts, *hours, *use, str(values["started"]), *waits, *rest]
 
 
 def _values(report: Report, row: Row) -> list[Any]:
@@ -227,21 +230,25 @@ def _values(report: Report, row: Row) -> list[Any]:
         # Of a day, what the cluster had on that day.
         capacity = _capacity(row.capacity if report.by == "day" and row is not report.total else report.capacity, name)
         parts.append(round(hours / capacity, 6) if capacity else "")
+    waits = [row.waiting.jobs, row.waiting.p50, row.waiting.p95, row.waiting.max]
+    # Nothing where the source does not know it, which is not the same as none.
+    unknown = _unknown(report, row)
     return [
-        ended,
-        good,
-        bad,
-        ended - good - bad,
+        *([""] * 4 if "ended" in unknown else [ended, good, bad, ended - good - bad]),
         round(row.gpu_hours, 6),
         round(row.cpu_hours, 6),
         *parts,
-        row.waiting.jobs,
-        row.waiting.p50,
-        row.waiting.p95,
-        row.waiting.max,
-        row.evictions,
-        row.failures,
+        *([""] * 4 if "waiting" in unknown else waits),
+        "" if "evictions" in unknown else row.evictions,
+        "" if "failures" in unknown else row.failures,
     ]
+
+
+def _unknown(report: Report, row: Row) -> Sequence[str]:
+    """Fields of a row that the source does not keep; of the total it may have them."""
+    if row is not report.total:
+        return report.unknown
+    return [name for name in report.unknown if name == "failures"]
 
 
 def _capacity(hours_of: Mapping[str, float], use: str) -> float:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from unisono.cli.components import history_option, log_level_option
+
+if TYPE_CHECKING:
+    from unisono.history.source import HistorySource
 
 
 @click.command("dashboard-server")
@@ -50,6 +54,25 @@ from unisono.cli.components import history_option, log_level_option
     help="Namespace of the installation: the scheduler's configuration is read there, with the viewer's rights.",
 )
 @history_option(" with the cluster's history, which viewers are shown as far as their rights go")
+@click.option(
+    "--history-prometheus",
+    default="",
+    metavar="URL",
+    help="A Prometheus that scrapes the scheduler, to read the history from in place of a database.",
+)
+@click.option(
+    "--history-prometheus-label",
+    "history_labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A label of this cluster's series there, where it scrapes several clusters; may be repeated.",
+)
+@click.option(
+    "--history-prometheus-token-file",
+    "history_token_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with a bearer token for a proxy before it.",
+)
 @log_level_option
 def command(
     kubeconfig: Path | None,
@@ -62,6 +85,9 @@ def command(
     listen: str,
     system_namespace: str,
     history_dsn_file: Path | None,
+    history_prometheus: str,
+    history_labels: tuple[str, ...],
+    history_token_file: Path | None,
     log_level: str,
 ) -> None:
     """Serve the dashboard on a cluster, for all who have a token of its API server.
@@ -85,11 +111,9 @@ def command(
         config = cluster_without_account(certificate_authority)
     else:
         config = without_credentials(load(kubeconfig, context=context))
-    history = None
-    if history_dsn_file is not None:
-        from unisono.history.postgres import Postgres
-
-        history = Postgres.of_file(history_dsn_file)
+    if history_dsn_file is not None and history_prometheus:
+        raise click.UsageError("--history-dsn-file and --history-prometheus name two places; give one of them.")
+    history = _history(history_dsn_file, history_prometheus, history_labels, history_token_file)
     part = DashboardPart(
         config,
         serve,
@@ -101,3 +125,23 @@ def command(
     )
     options = ComponentOptions(listen=listen.strip())
     asyncio.run(until_signal(Component("unisono-dashboard", config, lambda *_: part, options)))
+
+
+def _history(
+    dsn_file: Path | None, prometheus: str, labels: tuple[str, ...], token_file: Path | None
+) -> HistorySource | None:
+    """Who knows the past."""
+    if dsn_file is not None:
+        from unisono.history.postgres import Postgres
+        from unisono.history.source import StoredHistory
+
+        return StoredHistory(Postgres.of_file(dsn_file))
+    if not prometheus:
+        return None
+    from unisono.history.prometheus.api import PrometheusApi
+    from unisono.history.prometheus.source import PrometheusHistory, pairs_of
+
+    try:
+        return PrometheusHistory(PrometheusApi(prometheus, token_file), dict(pairs_of(labels)))
+    except ValueError as error:
+        raise click.UsageError(f"--history-prometheus-label: {error}.") from None

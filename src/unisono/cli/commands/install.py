@@ -100,6 +100,12 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
     help="The same for the dashboard, which only reads it.  [default: that of --history-dsn-secret]",
 )
 @click.option(
+    "--history-prometheus",
+    default="",
+    metavar="URL",
+    help="In place of a database: a Prometheus that scrapes the scheduler, for the dashboard to read the history from.",
+)
+@click.option(
     "--history-days",
     type=click.IntRange(1, 36_500),
     default=90,
@@ -146,6 +152,8 @@ def command(
     from unisono.install.manifests import manifests
     from unisono.install.options import NAMESPACE, InstallOptions
 
+    if chosen["history_prometheus"] and (chosen["history_secret"] or chosen["history_reader_secret"]):
+        raise click.UsageError("--history-prometheus and --history-dsn-secret name two histories; give one of them.")
     if with_data and not uninstall:
         raise click.UsageError("--with-data belongs to --uninstall.")
     if uninstall:

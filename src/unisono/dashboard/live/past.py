@@ -1,4 +1,4 @@
-"""The history of a cluster whose API server keeps none, from a database; a viewer sees rows of what they may list."""
+"""The history of a cluster whose API server keeps none; a viewer sees rows of what they may list."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from unisono.api.kinds import NODES, QUEUES
 
 if TYPE_CHECKING:
     from unisono.dashboard.live.viewing import Viewer
-    from unisono.history.source import StoredHistory
+    from unisono.history.source import HistorySource
 
 
 class Past:
     """Answers questions about the past.
 
     Args:
-        source: the database.
+        source: where it is kept.
 
     """
 
-    def __init__(self, source: StoredHistory) -> None:
+    def __init__(self, source: HistorySource) -> None:
         self._source = source
         # The source answers one question after the other: of each user one waits there, the others wait here.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -48,6 +48,8 @@ export interface Report {
   summed?: boolean;
   more?: boolean;
   since?: number;
+  /** Fields of the rows that the source does not keep. */
+  unknown?: string[];
 }
 
 export interface JobLine {

@@ -77,10 +77,13 @@ function Told(props: { report: Report; by: string }) {
         <span class="tile">
           <b>{report.total.evictions ?? 0}</b> {report.total.evictions === 1 ? "eviction" : "evictions"}
         </span>
-        <span class="tile">
-          <b>{report.total.failures ?? 0}</b> failed {report.total.failures === 1 ? "pod" : "pods"}
-        </span>
+        {!report.unknown?.includes("failures") && (
+          <span class="tile">
+            <b>{report.total.failures ?? 0}</b> failed {report.total.failures === 1 ? "pod" : "pods"}
+          </span>
+        )}
       </p>
+      {report.unknown && <p class="hint">From Prometheus, which keeps no single jobs, users or namespaces: what it does not know is left out.</p>}
       {report.summed && <p class="hint">A part of this time is known as sums of hours alone.</p>}
       <Card title={`Use by ${by}`}>
         {report.rows.length === 0 && <p class="empty">Nothing ran in this time that you may see.</p>}
