@@ -90,6 +90,18 @@ async def discovered(world: World) -> dict[str, list[str]]:
     }
 
 
+async def test_a_mistake_is_told_at_the_config_map_once():
+    async with World() as world:
+        config = ConfigMap(
+            metadata=ObjectMeta(name="volcano-controller-configmap", namespace="volcano-system"),
+            data={"volcano-controller.conf": CONFIG.replace("nodeLabel: leaf", "label: leaf")},
+        )
+        await world.client.create(CONFIG_MAPS, config)
+        await world.advance(600)
+        (message,) = world.recorder.of("TopologyNotDiscovered")
+        assert message.endswith("networkTopologyTypes.roce: every level needs a nodeLabel")
+
+
 async def test_labels_of_nodes_become_hyper_nodes_and_follow_them():
     async with World() as world:
         config = ConfigMap(
@@ -128,7 +140,7 @@ async def test_labels_of_nodes_become_hyper_nodes_and_follow_them():
         (CONFIG.replace("enabled: true", "enabled: false"), None, None),
         ("", None, None),
         ("a: [", None, "volcano-controller.conf:2: "),
-        (CONFIG.replace("source: label", "source: ufm"), None, '"ufm" is not supported'),
+        (CONFIG.replace("source: label", "source: 7"), None, "must be the name of a source"),
         (CONFIG.replace("roce", "r" * 21), {}, "at most 20 characters"),
         (CONFIG.replace("nodeLabel: leaf", "label: leaf"), {}, "every level needs a nodeLabel"),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry
 
+from unisono.api.topology_sources import Fetch
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.claims.limits import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController
@@ -15,6 +16,7 @@ from unisono.controllers.execution import Offload
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import HyperNodeController
 from unisono.controllers.hypernode.discovery_controller import HyperNodeDiscoveryController
+from unisono.controllers.hypernode.source_controller import HyperNodeSourceController
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
@@ -43,6 +45,7 @@ def all_controllers(
     offload: Offload = asyncio.to_thread,
     foreign_kinds: Collection[str] = (),
     prober: Prober | None = None,
+    fetch: Fetch | None = None,
     count_seconds: float = COUNT_SECONDS,
     registry: CollectorRegistry | None = None,
     runs_jobs: bool = True,
@@ -58,6 +61,7 @@ def all_controllers(
         offload: runs what computes for long away from the event loop.
         foreign_kinds: training kinds, such as ``PyTorchJob``, that an operator of their own runs.
         prober: asks pods where flows have probes; without one no HTTP or TCP probe holds.
+        fetch: asks servers that know the network; without one no source of topology that has a server answers.
         count_seconds: longest time for which counts of pods in a job's status may be out of date.
         registry: gets the controllers' metrics.
         runs_jobs: False on a hub, whose members make the pods of jobs; what makes jobs stays.
@@ -81,7 +85,8 @@ def all_controllers(
         *(jobs if runs_jobs else ()),
         TtlController(),
         HyperNodeController(),
-        HyperNodeDiscoveryController(),
+        HyperNodeDiscoveryController(recorder),
+        HyperNodeSourceController(recorder, fetch),
         NodeScalingController(recorder),
         InterruptionController(recorder),
         ProvisioningController(recorder),

@@ -21,6 +21,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
+from unisono.kube.fetching import NetworkFetch
 from unisono.kube.metric_queries import NetworkMetrics
 from unisono.kube.probes import NetworkProber
 from unisono.scheduler.recording import recorder_to
@@ -108,6 +109,7 @@ class Work:
             recorder,
             scheduler_names=SCHEDULER_NAMES,
             prober=NetworkProber(),
+            fetch=NetworkFetch(),
             registry=registry,
             runs_jobs=not self._fleet,
         )

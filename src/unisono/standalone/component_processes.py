@@ -60,6 +60,7 @@ class _Controllers:
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
         from unisono.kube.events import EventRecorder
+        from unisono.kube.fetching import NetworkFetch
         from unisono.kube.probes import NetworkProber
 
         self._recorder = EventRecorder(client, COMPONENT)
@@ -70,6 +71,7 @@ class _Controllers:
             scheduler_names=scheduler_names,
             default_queue=default_queue,
             prober=NetworkProber(),
+            fetch=NetworkFetch(),
             foreign_kinds=foreign_kinds,
             registry=registry,
         )

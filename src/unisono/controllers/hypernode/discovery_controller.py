@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 
 import structlog
 
-from unisono.api.core import Node
+from unisono.api.base import ObjectMeta
+from unisono.api.core import ConfigMap, Node
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES
 from unisono.api.topology import HyperNode
-from unisono.controllers.hypernode.discovery import SOURCE, find_domains, wanted_hyper_nodes
+from unisono.controllers.hypernode.discovery import find_domains, wanted_hyper_nodes
 from unisono.controllers.hypernode.discovery_config import KEY, LABEL_SOURCE, DiscoveryConfig, parse_config
 from unisono.controllers.hypernode.topology_file import FILE_SOURCE, hyper_nodes_of
-from unisono.controllers.objects import delete_seen
-from unisono.controllers.patching import to_json
-from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
-from unisono.kube.client import EventType
+from unisono.controllers.hypernode.writer import HyperNodeWriter, source_of
+from unisono.controllers.recorder import Recorder
+from unisono.errors import NotFound
+from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
 
 _log = structlog.get_logger(__name__)
@@ -34,6 +34,24 @@ def config_map_key() -> tuple[str, str]:
     return os.environ.get("KUBE_POD_NAMESPACE") or "volcano-system", f"{release}-controller-configmap"
 
 
+async def read_text(client: Client, config_map: tuple[str, str]) -> str:
+    """The configuration of discovery; empty where there is none."""
+    namespace, name = config_map
+    try:
+        found = await client.get(CONFIG_MAPS, name, namespace)
+    except NotFound:
+        return ""
+    return (found.data or {}).get(KEY, "")
+
+
+def tell(recorder: Recorder, config_map: tuple[str, str], problem: str) -> None:
+    """Say what is wrong in the log, and as an event of the ConfigMap."""
+    namespace, name = config_map
+    _log.warning("topology.config", config_map=f"{namespace}/{name}", problem=problem)
+    about = ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace))
+    recorder.event(about, "Warning", "TopologyNotDiscovered", problem)
+
+
 class HyperNodeDiscoveryController(Controller):
     """Makes, changes and deletes HyperNodes with label ``volcano.sh/network-topology-source``, and no others.
 
@@ -43,12 +61,16 @@ class HyperNodeDiscoveryController(Controller):
     name = "hyperNode-discovery-controller"
     workers = 1
 
-    def __init__(self, config_map: tuple[str, str] | None = None) -> None:
-        """``config_map`` is namespace and name of the configuration; by default as ``config_map_key`` says."""
-        self._config_map = config_map or config_map_key()
+    def __init__(self, recorder: Recorder, config_map: tuple[str, str] | None = None) -> None:
+        """Keep HyperNodes with labels and files.
+
+        Args:
+            recorder: tells what is wrong at the ConfigMap.
+            config_map: namespace and name of the configuration; by default as ``config_map_key`` says.
+
+        """
+        self._recorder, self._config_map = recorder, config_map or config_map_key()
         self._told: list[str] = []
-        # By name: what the server last refused of a HyperNode.
-        self._refused: dict[str, str] = {}
 
     def setup(self, context: Context) -> None:
         """Watch labels of nodes, and HyperNodes that come or go."""
@@ -57,6 +79,7 @@ class HyperNodeDiscoveryController(Controller):
         self._nodes.on_change(self._node_changed)
         self._hyper_nodes = context.informers.of(HYPER_NODES, optional=True)
         self._hyper_nodes.on_change(self._hyper_node_changed)
+        self._writer = HyperNodeWriter(context.client, lambda: context.enqueue(_WORK, _SETTLE))
 
     async def start(self) -> None:
         """Look once even where there are no nodes."""
@@ -68,75 +91,21 @@ class HyperNodeDiscoveryController(Controller):
         self._tell(config.problems)
         found = self._hyper_nodes.items()
         if config.types is not None:
-            present = [each for each in found if _source(each) == LABEL_SOURCE]
+            present = [each for each in found if source_of(each) == LABEL_SOURCE]
             domains = find_domains(config.types, self._nodes.items())
-            await self._apply(wanted_hyper_nodes(domains, present, LABEL_SOURCE), present)
+            await self._writer.apply(wanted_hyper_nodes(domains, present, LABEL_SOURCE), present)
         if config.switches is not None:
-            present = [each for each in found if _source(each) == FILE_SOURCE]
-            await self._apply(hyper_nodes_of(config.switches), present)
+            present = [each for each in found if source_of(each) == FILE_SOURCE]
+            await self._writer.apply(hyper_nodes_of(config.switches, FILE_SOURCE), present)
         return _AGAIN
 
     async def _read(self) -> DiscoveryConfig:
-        namespace, name = self._config_map
-        try:
-            found = await self._client.get(CONFIG_MAPS, name, namespace)
-        except NotFound:
-            return DiscoveryConfig()
-        return parse_config((found.data or {}).get(KEY, ""))
-
-    async def _apply(self, wanted: dict[str, HyperNode], present: list[HyperNode]) -> None:
-        """Make, change and delete the HyperNodes of one source."""
-        known = {*wanted, *(each.metadata.name for each in self._hyper_nodes.items())}
-        self._refused = {name: text for name, text in self._refused.items() if name in known}
-        by_name = {each.metadata.name: each for each in present}
-        # Narrow domains first, so that no HyperNode names one that does not exist yet.
-        for each in sorted(wanted.values(), key=lambda one: (one.spec.tier or 0, one.metadata.name)):
-            before = by_name.get(each.metadata.name)
-            if before is None:
-                await self._one(each, self._create)
-            elif before.spec != each.spec:
-                await self._one(each, self._change)
-        for name, old in by_name.items():
-            if name not in wanted and not old.metadata.deletion_timestamp:
-                await self._one(old, self._delete)
-
-    async def _one(self, hyper_node: HyperNode, work: Callable[[HyperNode], Awaitable[None]]) -> None:
-        """Work on one HyperNode; what the server refuses of it does not keep the others waiting."""
-        name = hyper_node.metadata.name
-        try:
-            await work(hyper_node)
-        except (Conflict, Unavailable):
-            raise
-        except ApiError as error:
-            if self._refused.get(name) != str(error):
-                _log.warning("topology.refused", hyper_node=name, problem=str(error))
-            self._refused[name] = str(error)
-        else:
-            self._refused.pop(name, None)
-
-    async def _delete(self, hyper_node: HyperNode) -> None:
-        await delete_seen(self._client, HYPER_NODES, hyper_node)
-
-    async def _create(self, hyper_node: HyperNode) -> None:
-        try:
-            await self._client.create(HYPER_NODES, hyper_node)
-        except AlreadyExists:
-            found = await self._client.get(HYPER_NODES, hyper_node.metadata.name)
-            if _source(found) != _source(hyper_node):
-                name = hyper_node.metadata.name
-                _log.warning("topology.name_taken", hyper_node=name, problem="it was made otherwise; rename it")
-
-    async def _change(self, hyper_node: HyperNode) -> None:
-        patch = {"spec": to_json(hyper_node.spec)}
-        try:
-            await self._client.patch(HYPER_NODES, hyper_node.metadata.name, patch)
-        except NotFound:
-            self._context.enqueue(_WORK, _SETTLE)
+        return parse_config(await read_text(self._client, self._config_map))
 
     def _tell(self, problems: list[str]) -> None:
-        if problems != self._told:
-            for problem in problems:
-                _log.warning("topology.config", config_map="/".join(self._config_map), problem=problem)
+        for problem in problems:
+            if problem not in self._told:
+                tell(self._recorder, self._config_map, problem)
         self._told = problems
 
     def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
@@ -145,11 +114,5 @@ class HyperNodeDiscoveryController(Controller):
         self._context.enqueue(_WORK, _SETTLE)
 
     def _hyper_node_changed(self, event_type: EventType, new: HyperNode, old: HyperNode | None) -> None:
-        if _source(new) and (old is None or event_type == "DELETED" or new.spec != old.spec):
+        if source_of(new) and (old is None or event_type == "DELETED" or new.spec != old.spec):
             self._context.enqueue(_WORK, _SETTLE)
-
-
-def _source(hyper_node: HyperNode) -> str:
-    """From what it was made; empty for those that were made by hand or by another system."""
-    found = (hyper_node.metadata.labels or {}).get(SOURCE, "")
-    return found if found in (LABEL_SOURCE, FILE_SOURCE) else ""

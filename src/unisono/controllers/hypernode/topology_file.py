@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from unisono.api.base import ObjectMeta
 from unisono.api.topology import HyperNode, HyperNodeSpec
+from unisono.api.topology_sources import Switch
 from unisono.controllers.hypernode.discovery import SOURCE, member
 
 FILE_SOURCE = "file"
 MOST_NAMES = 100_000
 """Names that a file may list, of nodes and switches together."""
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LONGEST_LINE = 65_536
 
 
 class TopologyError(ValueError):
     """A line that cannot be read; the text says which and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """One switch.
-
-    Attributes:
-        nodes: below it directly.
-        switches: below it directly.
-
-    """
-
-    nodes: tuple[str, ...] = ()
-    switches: tuple[str, ...] = ()
 
 
 def read_switches(text: str) -> dict[str, Switch]:
@@ -90,8 +76,8 @@ def tiers_of(switches: Mapping[str, Switch]) -> dict[str, int]:
     return found
 
 
-def hyper_nodes_of(switches: Mapping[str, Switch]) -> dict[str, HyperNode]:
-    """A HyperNode for each switch, of its name.
+def hyper_nodes_of(switches: Mapping[str, Switch], source: str) -> dict[str, HyperNode]:
+    """A HyperNode for each switch, of its name; ``source`` is where the switches come from.
 
     Raises:
         TopologyError: see `tiers_of`.
@@ -100,7 +86,7 @@ def hyper_nodes_of(switches: Mapping[str, Switch]) -> dict[str, HyperNode]:
     tiers = tiers_of(switches)
     return {
         name: HyperNode(
-            metadata=ObjectMeta(name=name, labels={SOURCE: FILE_SOURCE}),
+            metadata=ObjectMeta(name=name, labels={SOURCE: source}),
             spec=HyperNodeSpec(
                 tier=tiers[name],
                 members=[
@@ -126,7 +112,7 @@ def _expanded(text: str, most: int) -> Iterator[str]:
             count += 1
             if count > most:
                 raise ValueError(f"a file may list {MOST_NAMES} names at most")
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a name that a node or HyperNode can have")
             yield name
 
