@@ -36,6 +36,8 @@ from unisono.kube.kubeconfig import ClusterConfig
 SECONDS = 1200.0
 """Longest time of one test: leases last 15 seconds, and a busy machine may need ten times as long for all else."""
 NODES_COUNT = 8
+SEEN: list[str] = []
+"""What the faults of the running test came to, in words; the summary of the run tells it."""
 
 
 @dataclass
@@ -188,15 +190,17 @@ class Crowd:
 
         A status that was on its way when its job ended may come too late; nobody deletes what is gone.
         """
+        found, longest = self.useless(), self.ledger.longest_partial()
+        wasted = ", ".join(f"{count} {what}" for what, count in sorted(found.items())) or "none"
+        SEEN.append(f"{len(names)} jobs, longest partial gang {longest:.2f} s, useless requests: {wasted}")
         assert not self.ledger.broken
         jobs = {name: self.ledger.jobs.get(f"{self.namespace}/{name}") for name in names}
         assert {name: found.status.succeeded if found else None for name, found in jobs.items()} == dict.fromkeys(
             names, pods
         )
-        assert self.ledger.longest_partial() < 4 * PATIENCE
+        assert longest < 4 * PATIENCE
         told = {name: process.said() for name, process in self.processes.items()}
         assert not {name: text[-3000:] for name, text in told.items() if "Traceback" in text}
-        found = self.useless()
         assert not [what for what in found if what.startswith("DELETE")], found
         assert found.total() <= -(-len(names) // 5), found
 
