@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.e2e import admission, load, raw, report, volcano
+from benchmarks.e2e import admission, load, raw, report, volcano, volcano_webhooks
 from benchmarks.e2e.accounts import COMPONENTS, Accounts
 from benchmarks.e2e.processes import Process, Usage, component, cpu_seconds, served, usage_of
 from unisono.api.annotations import CYCLES_LEASE
@@ -27,6 +27,7 @@ from unisono.kube.kubeconfig import load as read_kubeconfig
 
 # Longest time for an embedded server to start, the making of its nodes and pods included.
 _SERVER_SECONDS = 900.0
+VOLCANO = frozenset((report.VOLCANO, report.VOLCANO_ASKED))
 
 
 def main() -> int:
@@ -41,10 +42,13 @@ def main() -> int:
         choices=report.SETUPS,
         default=["definitions"],
         help="definitions: our kinds and components alone; installed: policies and webhook besides; volcano: Volcano's "
-        "scheduler and controllers on the same definitions and simulated nodes",
+        "scheduler and controllers on the same definitions and simulated nodes; volcano-webhooks: its webhooks besides",
     )
     parser.add_argument(
-        "--volcano", type=Path, metavar="DIR", help="where vc-scheduler and vc-controller-manager are, for that setup"
+        "--volcano",
+        type=Path,
+        metavar="DIR",
+        help="where vc-scheduler, vc-controller-manager and, for its webhooks, vc-webhook-manager are",
     )
     parser.add_argument("--rounds", type=int, default=1, help="how often each setup runs, in turn")
     parser.add_argument("--raw", type=int, default=0, metavar="PODS", help="also measure the server's own limits")
@@ -57,8 +61,8 @@ def main() -> int:
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--write", action="store_true", help="put the results into docs/performance.md")
     options = parser.parse_args()
-    if report.VOLCANO in options.setups and (options.volcano is None or options.kubeconfig is None):
-        parser.error("the setup volcano needs --volcano DIR and --kubeconfig FILE of a Kubernetes API server")
+    if VOLCANO & set(options.setups) and (options.volcano is None or options.kubeconfig is None):
+        parser.error("the setups of Volcano need --volcano DIR and --kubeconfig FILE of a Kubernetes API server")
     # Ended from outside, the processes that are measured must end as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="unisono-e2e-") as folder:
@@ -171,7 +175,7 @@ async def _run_as(
     # As its Deployment says; the account may write no other.
     heartbeat = [f"--heartbeat-lease={accounts.namespace}/{CYCLES_LEASE}"] if accounts.namespace else []
     parts = [component("agent", identities["agent"], folder, "--simulate", str(options.nodes))]
-    if setup == report.VOLCANO:
+    if setup in VOLCANO:
         parts += volcano.components(options.volcano, options.kubeconfig, folder)
     else:
         parts.append(component("controllers", identities["controllers"], folder))
@@ -183,6 +187,8 @@ async def _run_as(
             await part.ready()
         if setup == report.INSTALLED:
             parts.append(await admission.installed(accounts, identities["webhook"], folder, namespace))
+        if setup == report.VOLCANO_ASKED:
+            parts.append(await volcano_webhooks.started(client, options.volcano, options.kubeconfig, folder, namespace))
         text = await _server_metrics(client)
         before = {part.name: part.usage() for part in parts} | {"API server": usage_of(text)}
         asked, spent = served(text), {name: cpu_seconds(pid) for name, pid in others.items()}
@@ -196,7 +202,9 @@ async def _run_as(
         answered = served(text)
         answered.subtract(asked)
     finally:
-        for part in parts:
+        for part in reversed(parts):
+            if isinstance(part, volcano_webhooks.VolcanoWebhooks):
+                await volcano_webhooks.removed(client, part.made)
             part.stop()
         if options.kubeconfig is not None:
             await load.remove(client, namespace)

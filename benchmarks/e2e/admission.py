@@ -54,15 +54,20 @@ async def installed(accounts: Accounts, kubeconfig: Path, folder: Path, namespac
     process = component("webhook", kubeconfig, folder, *arguments, "--server-name=127.0.0.1", elects=False)
     try:
         await process.ready()
-        await _asked(accounts.admin, namespace)
+        await asked(accounts.admin, namespace, process)
     except BaseException:
         process.stop()
         raise
     return process
 
 
-async def _asked(admin: HttpClient, namespace: str) -> None:
-    """Return when a job that only the webhook refuses is refused by it."""
+async def asked(admin: HttpClient, namespace: str, webhook: Process) -> None:
+    """Return when a job that only the webhook refuses is refused by it.
+
+    Raises:
+        RuntimeError: the webhook ended, or is not asked for a minute.
+
+    """
     body = (
         b'{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{"generateName":"probe-"},"spec":{"queue":'
         b'"no-such-queue","tasks":[{"replicas":1,"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}]}}'
@@ -71,7 +76,8 @@ async def _asked(admin: HttpClient, namespace: str) -> None:
         status, _headers, answer = await admin.request(
             "POST", JOBS.path(namespace), body=body, params={"dryRun": "All"}
         )
-        if status == 422 and b"no-such-queue" in answer:
+        if 400 <= status < 500 and b"no-such-queue" in answer:
             return
+        webhook.alive()
         await asyncio.sleep(0.1)
     raise RuntimeError(f"the server does not ask the webhook: {answer.decode()}")

@@ -117,12 +117,21 @@ class Process:
         """
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
-            if self._child.poll() is not None:
-                raise RuntimeError(f"{self.name} ended with {self._child.returncode}")
+            self.alive()
             if await asyncio.to_thread(self._works):
                 return
             await asyncio.sleep(0.1)
         raise RuntimeError(f"{self.name} is not ready after {_PATIENCE:.0f} s")
+
+    def alive(self) -> None:
+        """Say when it has ended by itself.
+
+        Raises:
+            RuntimeError: with its exit code.
+
+        """
+        if self._child.poll() is not None:
+            raise RuntimeError(f"{self.name} ended with {self._child.returncode}")
 
     def _works(self) -> bool:
         return self.get(self.probe) == "ok" and _LEADS.search(self.get("/metrics")) is not None

@@ -27,6 +27,7 @@ admission: Any = import_module("benchmarks.e2e.admission")
 load: Any = import_module("benchmarks.e2e.load")
 processes: Any = import_module("benchmarks.e2e.processes")
 report: Any = import_module("benchmarks.e2e.report")
+volcano_webhooks: Any = import_module("benchmarks.e2e.volcano_webhooks")
 
 METRICS = """
 # HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
@@ -111,6 +112,22 @@ def test_setups_are_compared_round_by_round() -> None:
     assert "| 2 x 8 installed | 0.65 (0.50 to 0.80) | 1.75 (1.50 to 2.00) | 2 |" in ratios
     assert "| 2 x 8 installed | 1.0 s | 6.0 s | 2.0 s | 0 in 0.0 s |" in cost
     assert "| 2 x 8 | 4.50 | GET jobs 2.50, POST pods 1.00, POST pods/binding 1.00 |" in served
+
+
+def test_volcano_is_asked_as_by_its_default_installation_about_one_namespace_alone() -> None:
+    asked = {}
+    for path, body in volcano_webhooks.configurations("space", 9443, b"authority"):
+        (hook,) = body["webhooks"]
+        assert hook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "space"}}
+        assert hook["failurePolicy"] == "Fail"
+        (rule,) = hook["rules"]
+        where = hook["clientConfig"]["url"].removeprefix("https://127.0.0.1:9443/")
+        asked[path.rpartition("/")[2], where] = (rule["resources"], rule["operations"])
+    assert asked == {
+        ("mutatingwebhookconfigurations", "jobs/mutate"): (["jobs"], ["CREATE"]),
+        ("validatingwebhookconfigurations", "jobs/validate"): (["jobs"], ["CREATE", "UPDATE"]),
+        ("validatingwebhookconfigurations", "podgroups/validate"): (["podgroups"], ["CREATE"]),
+    }
 
 
 def test_cpu_of_any_process() -> None:
