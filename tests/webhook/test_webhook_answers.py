@@ -19,10 +19,14 @@ from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.apiserver.admission import Settings
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.webhook.json_patch import json_patch
-from unisono.webhook.review import BadReview, check, mutate, read
+from unisono.webhook.review import BadReview, Question, check, completed, patching, read
 from unisono.webhook.view import Objects
 
 TASK = {"replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+
+
+def mutate(question: Question, seen: Objects) -> dict[str, Any]:
+    return patching(question, completed(question, seen))
 
 
 def queue(name: str, state: str = "Open", **spec: Any) -> Queue:

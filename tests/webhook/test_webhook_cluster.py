@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import secrets
 from collections.abc import AsyncIterator
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from unisono.api.annotations import CHECKED
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
@@ -19,10 +23,13 @@ from unisono.install.options import InstallOptions
 from unisono.install.webhooks import webhooks
 from unisono.kube import kubeconfig
 from unisono.kube.http import HttpClient
+from unisono.kube.listening import AppListener
 from unisono.webhook.server import WebhookServer
 
 VARIABLE = "UNISONO_TEST_KUBECONFIG"
 pytestmark = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no cluster")
+MUTATING = "admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+OUTCOMES = ("allowed", "refused")
 NAME = f"webhook-test-{secrets.token_hex(4)}"
 
 
@@ -34,12 +41,10 @@ def place(configuration: dict[str, Any]) -> str:
 class World:
     """A cluster, requests to it, and the webhook that it asks."""
 
-    def __init__(self, client: HttpClient, server: WebhookServer, space: str) -> None:
-        self.client, self.server, self.space = client, server, space
+    def __init__(self, client: HttpClient, server: WebhookServer, registry: CollectorRegistry, space: str) -> None:
+        self.client, self.server, self.registry, self.space = client, server, registry, space
 
     async def send(self, method: str, path: str, body: Any = None, **params: str) -> tuple[int, dict[str, Any]]:
-        import json
-
         apply = method == "PATCH"
         status, _, answer = await self.client.request(
             method,
@@ -65,16 +70,17 @@ class World:
 async def world(cluster_turn: None) -> AsyncIterator[World]:
     client = HttpClient(kubeconfig.load(Path(os.environ[VARIABLE])))
     space = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name="webhook-test-")))
+    registry = CollectorRegistry()
     server = WebhookServer(
         client,
-        CollectorRegistry(),
+        registry,
         host="127.0.0.1",
         port=0,
         namespace=space.metadata.name,
         configuration=NAME,
         also=("127.0.0.1",),
     )
-    made = World(client, server, space.metadata.name)
+    made = World(client, server, registry, space.metadata.name)
     queue = {"apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1}}
     await made.send("POST", QUEUES.path(), queue)
     running = asyncio.create_task(server.run())
@@ -146,3 +152,87 @@ async def test_the_other_spelling_of_a_guarantee_gets_through_default_validation
     status, answer = await world.send("POST", QUEUES.path(), queue, dryRun="All", fieldValidation="Strict")
     assert status == 201, answer
     assert answer["spec"]["guaranteed"] == {"cpu": 2}
+
+
+def reviews(world: World, path: str) -> float:
+    """How many new Jobs the webhook was asked about."""
+    labels = {"path": path, "resource": JOBS.resource, "operation": "CREATE"}
+    found = (
+        world.registry.get_sample_value("unisono_webhook_answers_total", labels | {"outcome": o}) for o in OUTCOMES
+    )
+    return sum(value or 0.0 for value in found)
+
+
+async def test_a_new_job_waits_for_one_review(world: World) -> None:
+    before = {path: reviews(world, path) for path in ("mutate", "validate")}
+    status, answer = await world.job()
+    assert status == 201, answer
+    assert answer["metadata"]["annotations"][CHECKED].startswith("default |")
+    assert reviews(world, "mutate") == before["mutate"] + 1
+    assert reviews(world, "validate") == before["validate"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_nobody_passes_with_a_seal_of_his_own(world: World, method: str) -> None:
+    body = {
+        "apiVersion": JOBS.api_version,
+        "kind": "Job",
+        "metadata": {
+            "name": "forged",
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {CHECKED: "no-such-queue |  |  | 1"},
+        },
+        "spec": {"queue": "no-such-queue", "tasks": [{"replicas": 1, "template": {"spec": {"containers": []}}}]},
+    }
+    path = JOBS.path(world.space) if method == "POST" else JOBS.path(world.space, "forged")
+    status, answer = await world.send(method, path, body, dryRun="All")
+    assert status == 422, answer
+
+
+@pytest.mark.parametrize("turn", [1, 2], ids=["ours is asked again", "after the last time that ours is asked"])
+async def test_a_queue_that_another_webhook_names_afterwards_is_checked(world: World, turn: int) -> None:
+    """Kubernetes asks a webhook a second time at most; the seal tells what came after that."""
+    asked = 0
+
+    async def mutate(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        question = (await request.json())["request"]
+        response: dict[str, Any] = {"uid": question["uid"], "allowed": True}
+        # Another size needs another seal, and what ours changes the other one is shown again.
+        patch: list[dict[str, Any]] = [{"op": "add", "path": "/spec/tasks/0/replicas", "value": 3}]
+        if asked == turn:
+            patch.append({"op": "add", "path": "/spec/queue", "value": "no-such-queue"})
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+        return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+    app = web.Application()
+    app.router.add_post("/mutate", mutate)
+    listener = await AppListener.open(app, "127.0.0.1", 0, tls=world.server.certificates.context)
+    try:
+        status, own = await world.send("GET", f"/apis/{MUTATING}/{NAME}")
+        assert status == 200, own
+        hook = next(hook for hook in own["webhooks"] if hook["name"].startswith("jobs"))
+        other = hook | {"name": "jobs.other.webhook", "reinvocationPolicy": "IfNeeded"}
+        other["clientConfig"] = hook["clientConfig"] | {"url": f"https://127.0.0.1:{listener.address[1]}/mutate"}
+        body = {
+            "apiVersion": own["apiVersion"],
+            "kind": own["kind"],
+            "metadata": {"name": f"{NAME}-z"},
+            "webhooks": [other],
+        }
+        status, answer = await world.send("POST", f"/apis/{MUTATING}", body)
+        assert status == 201, answer
+        async with asyncio.timeout(600):
+            while not asked:
+                await world.job()
+                await asyncio.sleep(0.1)
+        asked = 0
+        status, answer = await world.job()
+        assert asked >= turn
+        assert status == 422, answer
+        assert '"no-such-queue" not found' in answer["message"]
+        assert ("jobs" if turn == 1 else "gangs") + ".webhook.unisono" in answer["message"]
+    finally:
+        await world.send("DELETE", f"/apis/{MUTATING}/{NAME}-z")
+        await listener.close()

@@ -11,6 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
+from unisono.api.base import ObjectMeta
+from unisono.api.kinds import QUEUES
+from unisono.api.scheduling import Queue
 from unisono.webhook import server as module
 from unisono.webhook.review import BadReview, read
 from unisono.webhook.server import WebhookServer
@@ -40,7 +43,7 @@ def review(name: str) -> bytes:
 async def test_a_review_that_fails_is_a_refusal_of_that_object_alone(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    function = "mutate" if path == "mutate" else "check"
+    function = "completed" if path == "mutate" else "check"
     whole = getattr(module, function)
 
     def breaking(question: Any, view: Any, *rest: Any) -> Any:
@@ -50,6 +53,7 @@ async def test_a_review_that_fails_is_a_refusal_of_that_object_alone(
 
     monkeypatch.setattr(module, function, breaking)
     client: Any = MemoryClient(VirtualClock())
+    await client.create(QUEUES, Queue(metadata=ObjectMeta(name="default")))
     registry = CollectorRegistry()
     server = WebhookServer(client, registry, host="127.0.0.1", port=0, namespace="system", clock=client.clock)
 
@@ -65,8 +69,7 @@ async def test_a_review_that_fails_is_a_refusal_of_that_object_alone(
     assert refused["uid"] == "u1"
     assert not refused["allowed"]
     assert refused["status"]["message"] == 'jobs.batch.volcano.sh "ns/bad" cannot be checked: OverflowError: too large'
-    if path == "mutate":
-        assert (await ask("good"))["allowed"]
+    assert (await ask("good"))["allowed"]
     labels = {"path": path, "resource": "jobs.batch.volcano.sh", "operation": "CREATE", "outcome": "failed"}
     assert registry.get_sample_value("unisono_webhook_answers_total", labels) == 1.0
 

@@ -187,6 +187,9 @@ MEMBER_REASONS: Final = "unisono.io/member-reasons"
 USER: Final = "unisono.io/user"
 """On a job or a PodGroup: who submitted it, as the server knows; only controllers may say otherwise."""
 
+CHECKED: Final = "unisono.io/checked"
+"""On a Job: what the webhook had before it when it checked the new Job; nobody else writes it. See decision 20."""
+
 QUEUE_NAMESPACES: Final = "unisono.io/namespaces"
 """On a Queue: the namespaces whose jobs may use it, separated by commas; a ``*`` at the end stands for any ending."""
 

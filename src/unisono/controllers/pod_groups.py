@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from unisono.api.annotations import CHECKED
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import PodSpec
 from unisono.api.keys import LAST_APPLIED
@@ -17,6 +18,8 @@ from unisono.controllers.patching import field_diff, to_json
 PENDING: Final = "Pending"
 """Phase of a PodGroup that waits for its admission."""
 
+# Annotations that say something of the job alone.
+_OWN = frozenset({LAST_APPLIED, CHECKED})
 # Resources of which a quota counts limits.
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -30,8 +33,8 @@ def pod_group_of_job(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> PodGroup:
-    """The PodGroup that a job controls; it takes over the job's annotations, and these besides."""
-    handed = {k: v for k, v in (job.metadata.annotations or {}).items() if k != LAST_APPLIED}
+    """The PodGroup that a job controls; it takes over the job's annotations for others, and these besides."""
+    handed = {k: v for k, v in (job.metadata.annotations or {}).items() if k not in _OWN}
     return PodGroup(
         metadata=ObjectMeta(
             name=name,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.kinds import JOBS
+from unisono.api.seal import sealed
+
 _OLD, _NEW = "oldObject", "object"
 
 
@@ -24,7 +27,9 @@ def changed(*, annotations: bool = False) -> dict[str, Any]:
 
 def staying() -> dict[str, Any]:
     """The object is not on its way out: one that is must get there, whatever it looks like."""
-    return {"name": "not-being-deleted", "expression": f"{_NEW} == null || !has({_NEW}.metadata.deletionTimestamp)"}
+    # A new object is not on its way out, though its author may say so.
+    leaves = f"has({_NEW}.metadata.deletionTimestamp)"
+    return {"name": "not-being-deleted", "expression": f"request.operation != 'UPDATE' || !{leaves}"}
 
 
 def not_made_by(account: str, namespace: str) -> dict[str, Any]:
@@ -33,6 +38,12 @@ def not_made_by(account: str, namespace: str) -> dict[str, Any]:
     owned = f"has({_NEW}.metadata.ownerReferences)"
     group = f"{_NEW}.metadata.ownerReferences.exists(o, o.apiVersion.startsWith('batch.volcano.sh/'))"
     return {"name": "not-of-a-checked-job", "expression": f"!({user} && {owned} && {group})"}
+
+
+def unsealed() -> dict[str, Any]:
+    """Not a new Job that the review which completed it has checked, and that is still as it was then."""
+    new = f"request.operation == 'CREATE' && request.resource.resource == '{JOBS.plural}'"
+    return {"name": "not-checked-yet", "expression": f"!({new} && {sealed(_NEW)})"}
 
 
 def _differs(path: str) -> str:

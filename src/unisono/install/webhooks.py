@@ -14,7 +14,7 @@ from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import KUBEFLOW_KINDS
-from unisono.install.conditions import changed, not_made_by, staying
+from unisono.install.conditions import changed, not_made_by, staying, unsealed
 from unisono.install.options import InstallOptions, labels
 from unisono.scheduler.config_advice import INSTALLED_NAME
 
@@ -36,19 +36,22 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
     """The mutating and the validating configuration.
 
     Our own kinds wait for an answer, and only where there is something to complete or to check: never for a status.
+    A new Job waits once: the review that completes it checks it, too, and its seal says so (decision 20).
     Pods are not asked about; a policy checks what they say.
     """
     new, any_change = changed(), changed(annotations=True)
     once = {"reinvocationPolicy": "Never"}
+    # Also after what other webhooks change: this review checks new Jobs, too.
+    again = {"reinvocationPolicy": "IfNeeded"}
     ours = not_made_by("unisono-controllers", options.namespace)
     mutating = [
-        _hook("jobs", "/mutate", [_rule(_DEFAULTED, "CREATE", "UPDATE")], options, new, **once),
+        _hook("jobs", "/mutate", [_rule(_DEFAULTED, "CREATE", "UPDATE")], options, new, **again),
         # A Job's gang is complete as its controller makes it; other gangs may have to go to their namespace's queue.
         _hook("groups", "/mutate", [_rule(_GROUPS, "CREATE", "UPDATE")], options, new, ours, **once),
         _hook("queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, **once),
     ]
     checking = [
-        _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours),
+        _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours, unsealed()),
         _hook("objects", "/validate", [_rule(_CHECKED, "CREATE", "UPDATE")], options, any_change),
         _hook("queues", "/validate", [_rule(_QUEUES, "CREATE", "UPDATE", "DELETE")], options, any_change),
         # Only warns, and so do training jobs: their own operator may check them, too.

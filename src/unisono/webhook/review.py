@@ -18,6 +18,7 @@ from unisono.api.defaulting import apply_defaults
 from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
+from unisono.api.seal import seal, seals
 from unisono.api.validation import validate
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import Operation, Request, Settings
@@ -94,14 +95,14 @@ def read(body: bytes) -> Question:
         raise BadReview(f"this is no AdmissionReview: {error}") from error
 
 
-def mutate(question: Question, view: Clocked) -> dict[str, Any]:
-    """The answer with the object's defaults as a JSON Patch."""
+def completed(question: Question, view: Clocked) -> dict[str, Any] | None:
+    """The object with its defaults, a new Job also with its seal; None where there is nothing to complete."""
     kind, raw = question.kind, question.raw
     if kind is None or raw is None or question.subresource or question.leaving or kind.resource in FOREIGN:
-        return _answer(question)
+        return None
     decoded = decode(kind, copy.deepcopy(raw))
     if decoded.type_errors:
-        return _answer(question)
+        return None
     before = msgspec.to_builtins(decoded.obj)
     old = _decoded(kind, question.old_raw)
     request = _request(question, kind, decoded.obj, old.obj if old is not None else None)
@@ -110,15 +111,26 @@ def mutate(question: Question, view: Clocked) -> dict[str, Any]:
     apply_defaults(kind, decoded.obj)
     for rule in CHANGING.get(kind.resource, ()):
         rule(request, view)
-    after = overlaid(raw, before, msgspec.to_builtins(decoded.obj))
+    if seals(kind, question.operation):
+        seal(decoded.obj)
+    after: dict[str, Any] = overlaid(raw, before, msgspec.to_builtins(decoded.obj))
     # The version in which the object was written is not ours to change.
-    after |= {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
-    operations = list(json_patch(raw, after))
+    return after | {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
+
+
+def patching(question: Question, after: dict[str, Any] | None) -> dict[str, Any]:
+    """Yes, with the way from the object as it was asked about to ``after``; None leaves it as it is."""
     answer = _answer(question)
+    operations = list(json_patch(question.raw, after)) if after is not None else []
     if operations:
         patch = base64.b64encode(json.dumps(operations).encode()).decode()
         answer["response"] |= {"patchType": "JSONPatch", "patch": patch}
     return answer
+
+
+def sealing(question: Question) -> bool:
+    """The review that completes the object is also the one that checks it."""
+    return question.kind is not None and not question.subresource and seals(question.kind, question.operation)
 
 
 def check(

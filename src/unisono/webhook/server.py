@@ -26,7 +26,17 @@ from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.scheduler.config_advice import advice
 from unisono.webhook.certificates import Bundle, Certificates
-from unisono.webhook.review import BadReview, Question, check, failed, mutate, read, refused
+from unisono.webhook.review import (
+    BadReview,
+    Question,
+    check,
+    completed,
+    failed,
+    patching,
+    read,
+    refused,
+    sealing,
+)
 from unisono.webhook.view import SEEN, cached, live
 
 _log = structlog.get_logger(__name__)
@@ -152,10 +162,10 @@ class WebhookServer:
         except BadReview as error:
             return self._bad("mutate", error)
         try:
-            answer = mutate(question, cached(self._informers))
+            answer = await self._complete(question, cached(self._informers))
         except Exception as error:
             return self._failed("mutate", question, error)
-        self._count("mutate", "allowed", question)
+        self._count("mutate", "refused" if refused(answer) else "allowed", question)
         return web.json_response(answer)
 
     async def _validate(self, request: web.Request) -> web.Response:
@@ -164,9 +174,7 @@ class WebhookServer:
         except BadReview as error:
             return self._bad("validate", error)
         try:
-            answer = await self._check(question, cached(self._informers))
-            if refused(answer):
-                answer = await self._look_again(question, answer)
+            answer = await self._checked(question, cached(self._informers))
         except Exception as error:
             return self._failed("validate", question, error)
         self._count("validate", "refused" if refused(answer) else "allowed", question)
@@ -177,6 +185,21 @@ class WebhookServer:
         if self._components in question.groups:
             return replace(question, user="", groups=(MASTERS,))
         return question
+
+    async def _complete(self, question: Question, view: Clocked) -> dict[str, Any]:
+        """The answer with the defaults; of what gets a seal, only when the object with them passes the rules."""
+        after = completed(question, view)
+        answer = patching(question, after)
+        if not sealing(question):
+            return answer
+        verdict = await self._checked(question if after is None else replace(question, raw=after), view)
+        if refused(verdict):
+            return verdict
+        return {**answer, "response": {**verdict["response"], **answer["response"]}}
+
+    async def _checked(self, question: Question, view: Clocked) -> dict[str, Any]:
+        answer = await self._check(question, view)
+        return await self._look_again(question, answer) if refused(answer) else answer
 
     async def _check(self, question: Question, view: Clocked) -> dict[str, Any]:
         """The answer, after the API server was asked about every queue for which the author's roles count."""
