@@ -60,7 +60,7 @@ class NoHeartbeats:
         (pod(node=None), "its phase is Pending, not bound yet"),
         (
             pod(waiting(reason="PortTaken", message=PORT)),
-            f"its phase is Pending on node here; container main waits: PortTaken: {PORT}",
+            "its phase is Pending on node here",
         ),
         (
             pod(
@@ -68,18 +68,16 @@ class NoHeartbeats:
                 waiting("side", reason="CrashLoopBackOff", message="back-off 10s restarting failed container"),
                 phase="Running",
             ),
-            "its phase is Running on node here; container side waits: CrashLoopBackOff: "
-            "back-off 10s restarting failed container",
+            "its phase is Running on node here",
         ),
         (
             pod(
                 waiting(reason="PodInitializing"),
                 initContainerStatuses=[waiting("init", reason="CreateContainerError")],
             ),
-            "its phase is Pending on node here; container init waits: CreateContainerError; "
-            "container main waits: PodInitializing",
+            "its phase is Pending on node here",
         ),
-        (pod(waiting()), "its phase is Pending on node here; container main waits"),
+        (pod(waiting()), "its phase is Pending on node here"),
         (pod(waiting(reason="X"), node=None), "its phase is Pending, not bound yet"),
     ],
 )
@@ -93,8 +91,8 @@ async def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
         (pod(RUNNING, phase="Running"), "pod/second does not wait: its phase is Running on node here.\n"),
         (
             pod(waiting(reason="PortTaken", message=PORT)),
-            "pod/second waits on its node: its phase is Pending on node here; container main waits: "
-            f"PortTaken: {PORT}.\n",
+            f"pod/second waits on its node: container main waits: PortTaken: {PORT}; "
+            "its phase is Pending on node here.\n",
         ),
     ],
 )

@@ -47,6 +47,7 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "waiting_containers": [container.json() for container in told.containers],
         "suspended_by": told.suspended,
         "failures": [pod.json() for pod in told.failures],
+        "failing_again": [pod.json() for pod in told.loops],
         "refused": [refusal.json() for refusal in told.refused],
         "scheduler_silent": told.silent,
         "outdated_verdicts": [to_json(verdict) for verdict in told.outdated],
@@ -71,7 +72,9 @@ def explanation_lines(told: Explanation) -> list[str]:
         lines += verdict_lines(_with_gates(verdict, told.gates), alone)
     lines += [f"  {refusal}" for refusal in told.refused]
     texts = [str(pod) for pod in told.pods]
-    texts += [f"pod/{each.pod}: {each}" for each in told.containers] if told.kind != "Pod" else []
+    looping = {pod.name for pod in told.loops}
+    waiting = [each for each in told.containers if each.pod not in looping]
+    texts += [f"pod/{each.pod}: {each}" for each in waiting] if told.kind != "Pod" else []
     lines += [f"  {text}" for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
@@ -114,11 +117,12 @@ def _with_gates(verdict: Verdict, gates: str) -> Verdict:
 
 
 def _failure_lines(told: Explanation) -> list[str]:
-    if not told.failures:
+    failures = [*told.failures, *told.loops]
+    if not failures:
         return []
-    lines = [f"  {line}" for pod in told.failures[:_FAILURES] for line in pod.lines()]
-    if len(told.failures) > _FAILURES:
-        lines.append(f"  and {len(told.failures) - _FAILURES} more pods failed")
+    lines = [f"  {line}" for pod in failures[:_FAILURES] for line in pod.lines()]
+    if len(failures) > _FAILURES:
+        lines.append(f"  and {len(failures) - _FAILURES} more pods failed")
     return [*lines, f"  all lines: unisono logs {told.title}"]
 
 

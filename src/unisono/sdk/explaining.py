@@ -17,7 +17,7 @@ from unisono.api.verdict import Cause, verdict_in
 from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_flow
-from unisono.sdk.failures import failed_pods
+from unisono.sdk.failures import failed_pods, looping_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
@@ -46,9 +46,9 @@ from unisono.sdk.waiting import (
     suspended_by,
     unscheduled,
     unserved,
-    waiting_containers,
     without_group,
 )
+from unisono.sdk.waiting_containers import waiting_containers, with_warnings
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
@@ -144,9 +144,9 @@ async def explain_workload_group(
 async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     """What is known of a pod."""
     verdicts = [] if pod.spec.node_name else await verdicts_of(client, PODS.kind, pod.metadata)
-    containers = waiting_containers(pod)
+    containers = await with_warnings(client, pod.metadata.namespace or "", waiting_containers(pod))
     place = f" on node {pod.spec.node_name}" if pod.spec.node_name else ", not bound yet"
-    state = "; ".join([f"its phase is {pod.status.phase or 'Pending'}{place}", *map(str, containers)])
+    state = f"its phase is {pod.status.phase or 'Pending'}{place}"
     alone = [] if verdicts else await pods_with_groups(client, [pod])
     failures = await failed_pods(client, [pod])
     gates = gates_text([pod])
@@ -156,10 +156,11 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
         title,
         state,
         verdicts,
-        alone,
-        containers,
+        pods=alone,
+        containers=containers,
         failures=failures,
         gates=gates,
+        loops=await looping_pods(client, [pod]),
     )
     item = await read(client, PODS, pod.metadata.name, pod.metadata.namespace) if told.waits else None
     if pod.status.phase == "Running":
@@ -197,18 +198,20 @@ async def explain_owner(
     ]
     refused = [] if suspended_by(item) or is_over(item) else await refusals(client, [owner, *found.parts], found.pods)
     refused = [await with_names(client, each, owner.metadata.namespace) for each in refused]
+    bound = [container for pod in found.pods for container in waiting_containers(pod)]
     told = Explanation(
         item.get("kind") or (kind.kind if kind else ""),
         owner.metadata.name,
         title,
         state_text(kind, owner, found),
         gates_in_template(verdicts_beside(refused, item, owner, found), found.pods, title),
-        await pods_with_groups(client, alone),
-        [container for pod in found.pods for container in waiting_containers(pod)],
-        suspended_by(item),
-        await failed_pods(client, found.pods),
-        refused,
-        gates_text(found.pods),
+        pods=await pods_with_groups(client, alone),
+        containers=await with_warnings(client, owner.metadata.namespace or "", bound),
+        suspended=suspended_by(item),
+        failures=await failed_pods(client, found.pods),
+        refused=refused,
+        gates=gates_text(found.pods),
+        loops=await looping_pods(client, found.pods),
     )
     if scheduler := unseen_by(item, found):
         _unseen_by(told, scheduler)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from unisono.errors import UnisonoError
 from unisono.sdk.fleet_notes import FleetNotes
 from unisono.sdk.group_verdicts import telling
+from unisono.sdk.waiting_containers import waiting_text
 
 if TYPE_CHECKING:
     from unisono.api.verdict import Verdict
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from unisono.sdk.fixes.fix import Fix
     from unisono.sdk.refusals import Refusal
     from unisono.sdk.running_state import RunningNote
-    from unisono.sdk.waiting import Misnamed, UnboundPod, WaitingContainer
+    from unisono.sdk.waiting import Misnamed, UnboundPod
+    from unisono.sdk.waiting_containers import WaitingContainer
 
 
 class NothingToExplain(UnisonoError):
@@ -37,6 +39,7 @@ class Explanation:
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
         failures: pods that have failed.
+        loops: pods with a container that fails and is started again and again.
         refused: pods that it wants and that the server does not let be created.
         gates: which of its pods have which scheduling gates.
         unseen: that no scheduler has looked at its PodGroup.
@@ -62,6 +65,7 @@ class Explanation:
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
     failures: list[FailedPod] = field(default_factory=list)
+    loops: list[FailedPod] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     gates: str = ""
     unseen: str = ""
@@ -85,6 +89,11 @@ class Explanation:
         """Whether it is for a scheduler to do something."""
         return bool(self.verdicts or self.pods or self.unseen or self.gates)
 
+    def _first_loop(self) -> str:
+        first = self.loops[0]
+        pod = "" if self.kind == "Pod" else f" of pod {first.name}"
+        return f"{first.cause}, in container {first.container}{pod}"
+
     @property
     def headline(self) -> str:
         """How it is doing, in one line; where verdicts say why it waits, the message of the first."""
@@ -99,8 +108,10 @@ class Explanation:
             return f"{self.title} waits: {self.silent}; {self.state}."
         if self.suspended:
             return f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false."
+        if self.loops:
+            return f"{self.title} fails again and again: {self._first_loop()}; {self.state}."
         if self.containers:
-            return f"{self.title} waits on its node: {self.state}."
+            return f"{self.title} waits on its node: {waiting_text(self.containers)}; {self.state}."
         if self.verdicts:
             return ""
         if self.refused:

@@ -1,4 +1,4 @@
-"""Pods that have failed: how they ended, which of them was the first, and the last lines that they wrote."""
+"""Pods that have failed, or fail again and again: how, which of them was the first, and the last lines they wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.pod_end import pod_end
+from unisono.api.pod_end import PodEnd, pod_end
 from unisono.errors import ApiError
 from unisono.sdk.crash import LastWords, ending_text, first_of, last_words
 from unisono.sdk.log_selection import LogSelection
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
 
+LOOP = "CrashLoopBackOff"
+NOT_STARTED = "StartError"
+"""Reasons of nodes: a container waits before it is started again; a program cannot even be started."""
 # Pods whose logs are read, and lines of each: enough for the end of a traceback.
 _PODS = 16
 _LINES = 60
@@ -39,6 +42,7 @@ class FailedPod:
         said: the exception, or the last line of the log.
         exception: ``said`` is the last line of a traceback.
         complaint: ``said`` says that something is wrong.
+        restarts: of a container that is started again and again; 0 for pods that have failed for good.
 
     """
 
@@ -51,6 +55,7 @@ class FailedPod:
     said: str = ""
     exception: bool = False
     complaint: bool = False
+    restarts: int = 0
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -58,7 +63,8 @@ class FailedPod:
 
     def lines(self) -> list[str]:
         """For people."""
-        return [f"pod/{self.name} failed: {self.reason}", *(f"  | {line}" for line in self.log)]
+        often = f" {self.restarts + 1} times" if self.restarts else ""
+        return [f"pod/{self.name} failed{often}: {self.reason}", *(f"  | {line}" for line in self.log)]
 
     @property
     def cause(self) -> str:
@@ -78,9 +84,27 @@ def failed(pod: Pod) -> FailedPod | None:
     )
     end = pod_end(pod)
     ending = ending_text(end.exit_code, end.reason)
-    if not worst and end.message:
+    if end.message and (not worst or end.reason == NOT_STARTED):
         ending = f"{ending}: {end.message}"
     return FailedPod(pod.metadata.name, worst, end.exit_code if worst else None, end_text(end), ending=ending)
+
+
+def looping(pod: Pod) -> FailedPod | None:
+    """How the container that the pod starts again and again ended the last time, without its log; None without one."""
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    for status in statuses:
+        waiting = status.state.waiting if status.state is not None else None
+        last = status.last_state.terminated if status.last_state is not None else None
+        if waiting is None or waiting.reason != LOOP or last is None:
+            continue
+        end = PodEnd(pod.metadata.name, "Running", last.exit_code, last.reason or "", last.message or "")
+        ending = ending_text(end.exit_code, end.reason)
+        if end.message:
+            ending = f"{ending}: {end.message}"
+        # The first restart is not counted before it has happened.
+        restarts = max(status.restart_count or 0, 1)
+        return FailedPod(end.name, status.name, end.exit_code, end_text(end), ending=ending, restarts=restarts)
+    return None
 
 
 async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod]:
@@ -88,8 +112,18 @@ async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod
 
     Pods that were ended with their job have not failed, unless nothing else has.
     """
-    found = sorted(((pod, told) for pod in pods if (told := failed(pod))), key=lambda each: _ended(each[0]))
+    found = [(pod, told) for pod in pods if (told := failed(pod))]
     found = [each for each in found if not _was_ended(each[0], each[1])] or found
+    return await _with_logs(client, found)
+
+
+async def looping_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod]:
+    """All pods with a container that is started again and again, in the same order, with what it wrote last."""
+    return await _with_logs(client, [(pod, told) for pod in pods if (told := looping(pod))])
+
+
+async def _with_logs(client: HttpClient, found: list[tuple[Pod, FailedPod]]) -> list[FailedPod]:
+    found = sorted(found, key=lambda each: _ended(each[0]))
     read, rest = found[:_PODS], [told for _, told in found[_PODS:]]
     if not read:
         return []
@@ -131,5 +165,6 @@ async def _log(client: HttpClient, pod: Pod, told: FailedPod) -> list[tuple[str,
 def _ended(pod: Pod) -> str:
     """When the pod's first failed container ended; RFC 3339 sorts as text."""
     statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
-    ends = [each.state.terminated for each in statuses if each.state and each.state.terminated]
+    states = [state for each in statuses for state in (each.state, each.last_state)]
+    ends = [state.terminated for state in states if state and state.terminated]
     return min((str(end.finished_at or "") for end in ends if end.exit_code), default="")

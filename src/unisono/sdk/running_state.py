@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from unisono.api.kinds import EVENTS, PODS
+from unisono.api.kinds import PODS
 from unisono.api.times import parse_time
+from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -156,20 +155,9 @@ async def _last_line(client: HttpClient, pod: Pod) -> float | None:
 
 async def _warnings(client: HttpClient, pods: Sequence[Pod], now: float) -> list[RunningNote]:
     """The newest warning among the events of the pods."""
-    names = {pod.metadata.name for pod in pods}
-    params = {"fieldSelector": "type=Warning,involvedObject.kind=Pod"}
-    status, _, body = await client.request("GET", EVENTS.path(pods[0].metadata.namespace), params=params)
-    if status >= 300:
-        return []
-    items: list[dict[str, Any]] = msgspec.json.decode(body).get("items") or []
-    mine = [one for one in items if (one.get("involvedObject") or {}).get("name") in names]
-    newest = max(mine, key=_seen, default=None)
+    found = await newest_warnings(client, pods[0].metadata.namespace or "", {pod.metadata.name for pod in pods})
+    newest = max(found.values(), key=lambda one: one.seen, default=None)
     if newest is None:
         return []
-    text = f"last warning, {_ago(_seen(newest), now)}{newest.get('reason')}: {newest.get('message')}"
-    return [RunningNote(f"pod/{newest['involvedObject']['name']}:", text, "Warning")]
-
-
-def _seen(event: dict[str, Any]) -> str:
-    series = event.get("series") or {}
-    return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")
+    text = f"last warning, {_ago(newest.seen, now)}{newest.reason}: {newest.message}"
+    return [RunningNote(f"pod/{newest.pod}:", text, "Warning")]

@@ -1,11 +1,11 @@
-"""What an object and its pods wait for, where no verdict says it: conditions, suspension and containers (pure)."""
+"""What an object and its pods wait for, where no verdict says it: conditions, gates and suspension (pure)."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.core import Pod
@@ -17,25 +17,6 @@ _UNSEEN = "no running scheduler has looked at it yet"
 _NAMED_PODS = 3
 # Fields that stop a whole object, from its spec down.
 _SUSPENDED = (("suspend",), ("runPolicy", "suspend"), ("rayClusterSpec", "suspend"))
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingContainer:
-    """A container of a bound pod that waits to be started, as its node reports it."""
-
-    pod: str
-    name: str
-    reason: str = ""
-    message: str = ""
-
-    def __str__(self) -> str:
-        """``container main waits: ImagePullBackOff: no such image``."""
-        words = ": ".join(filter(None, (self.reason, self.message)))
-        return f"container {self.name} waits" + (f": {words}" if words else "")
-
-    def json(self) -> dict[str, str]:
-        """For programs."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +59,6 @@ class UnboundPod:
     def json(self) -> dict[str, str]:
         """For programs."""
         return {"name": self.name, "reason": self.reason, "message": self.message}
-
-
-def waiting_containers(pod: Pod) -> list[WaitingContainer]:
-    """Containers of a bound pod that wait to be started; init containers come first."""
-    if not pod.spec.node_name:
-        return []
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
-    return [
-        WaitingContainer(
-            pod.metadata.name, each.name, each.state.waiting.reason or "", each.state.waiting.message or ""
-        )
-        for each in statuses
-        if each.state is not None and each.state.waiting is not None
-    ]
 
 
 def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:

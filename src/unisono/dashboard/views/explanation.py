@@ -40,7 +40,7 @@ def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -
     """
     notes = [str(refusal) for refusal in told.refused] + [str(pod) for pod in told.pods]
     notes += [f"pod/{each.pod}: {each}" for each in told.containers] + [str(note) for note in told.running]
-    failures = [line for pod in told.failures for line in pod.lines()]
+    failures = [line for pod in (*told.failures, *told.loops) for line in pod.lines()]
     warnings = list(told.warnings)
     if told.configuration_error:
         warnings.append(f"the scheduler refuses its newest configuration: {told.configuration_error}")

@@ -21,7 +21,7 @@ from unisono.sdk.dependents import Dependents
 from unisono.sdk.followed import task_of
 from unisono.sdk.observing import observation
 from unisono.sdk.views import end_text
-from unisono.sdk.waiting import waiting_containers
+from unisono.sdk.waiting_containers import waiting_containers
 
 if TYPE_CHECKING:
     from unisono.api.base import Object

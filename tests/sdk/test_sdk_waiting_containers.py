@@ -1,0 +1,118 @@
+"""What containers of bound pods wait for, with the cause first."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from unisono.api.core import Pod
+from unisono.api.decode import decode
+from unisono.api.kinds import PODS
+from unisono.kube.http import HttpClient
+from unisono.sdk.explanation import Explanation
+from unisono.sdk.failures import looping
+from unisono.sdk.waiting_containers import waiting_containers, with_warnings
+
+MISSING = {"reason": "CreateContainerConfigError", "message": 'secret "creds" not found'}
+CREATING = {"reason": "ContainerCreating"}
+INITIALIZING = {"reason": "PodInitializing"}
+
+
+def waits(name: str = "main", **waiting: str) -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": waiting}}
+
+
+def runs(name: str) -> dict[str, Any]:
+    return {"name": name, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+
+
+def pod(name: str, *statuses: dict[str, Any], inits: tuple[dict[str, Any], ...] = (), sidecar: str = "") -> Pod:
+    first = [{"name": each["name"], "restartPolicy": "Always" if each["name"] == sidecar else None} for each in inits]
+    value = {
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"nodeName": "n", "containers": [{"name": "main"}], "initContainers": first},
+        "status": {"phase": "Pending", "containerStatuses": list(statuses), "initContainerStatuses": list(inits)},
+    }
+    return decode(PODS, value).obj
+
+
+def headline(*pods: Pod) -> str:
+    containers = [each for one in pods for each in waiting_containers(one)]
+    return Explanation("Job", "train", "job/train", "its phase is Pending", containers=containers).headline
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([pod("a", waits(**MISSING))], 'container main waits: CreateContainerConfigError: secret "creds" not found'),
+        (
+            [pod("a", waits(**MISSING)), pod("b", waits(**MISSING))],
+            'container main of 2 pods waits: CreateContainerConfigError: secret "creds" not found',
+        ),
+        (
+            [pod("a", waits(**CREATING)), pod("b", waits(**MISSING)), pod("c", waits(**MISSING))],
+            'container main of 2 pods waits: CreateContainerConfigError: secret "creds" not found; 1 more pod waits',
+        ),
+        (
+            [pod("a", waits(**INITIALIZING), inits=(runs("fetch"),))],
+            "container main waits: PodInitializing: init container fetch has not ended yet",
+        ),
+        (
+            [pod("a", waits(**INITIALIZING), inits=(runs("proxy"), waits("fetch", **MISSING)), sidecar="proxy")],
+            'container fetch waits: CreateContainerConfigError: secret "creds" not found',
+        ),
+    ],
+)
+def test_the_cause_comes_first(pods: list[Pod], expected: str) -> None:
+    assert headline(*pods) == f"job/train waits on its node: {expected}; its phase is Pending."
+
+
+class Events:
+    """A server with warnings about pods, or one that refuses to tell them."""
+
+    def __init__(self, *items: tuple[str, str, str], status: int = 200) -> None:
+        self.status, self.asked = status, 0
+        self.items = [
+            {"involvedObject": {"name": name}, "reason": "FailedMount", "message": text, "lastTimestamp": at}
+            for name, at, text in items
+        ]
+
+    async def request(self, *_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
+        self.asked += 1
+        return self.status, {}, msgspec.json.encode({"items": self.items})
+
+
+async def texts(server: Events, *pods: Pod) -> list[str]:
+    containers = [each for one in pods for each in waiting_containers(one)]
+    return [str(each) for each in await with_warnings(cast(HttpClient, server), "ns", containers)]
+
+
+async def test_a_node_that_says_nothing_of_the_cause_has_told_it_by_an_event() -> None:
+    server = Events(("a", "2026-01-01T00:00:01Z", "old"), ("a", "2026-01-01T00:00:02Z", "no volume"), ("b", "", "else"))
+    assert await texts(server, pod("a", waits(**CREATING))) == [
+        "container main waits: ContainerCreating: FailedMount: no volume"
+    ]
+
+
+async def test_events_are_asked_for_only_where_they_are_needed_and_may_be_refused() -> None:
+    server = Events(("a", "", "no volume"))
+    await texts(server, pod("a", waits(**MISSING)))
+    assert not server.asked
+    assert await texts(Events(status=403), pod("a", waits(**CREATING))) == ["container main waits: ContainerCreating"]
+
+
+def test_a_container_that_fails_again_and_again_says_how_it_ended() -> None:
+    last = {"terminated": {"exitCode": 128, "reason": "StartError", "message": "no such program"}}
+    status = {**waits(reason="CrashLoopBackOff", message="back-off 20s"), "lastState": last, "restartCount": 2}
+    found = looping(pod("a", status))
+    assert found is not None
+    assert found.lines() == ["pod/a failed 3 times: exit code 128 (StartError): no such program"]
+    told = Explanation("Job", "train", "job/train", "its phase is Running", loops=[found])
+    told.containers = waiting_containers(pod("a", status))
+    assert told.headline == (
+        "job/train fails again and again: StartError: no such program, in container main of pod a; "
+        "its phase is Running."
+    )
+    assert looping(pod("a", waits(**MISSING))) is None
