@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from fleet_world import fleet, node
 
+from unisono.api import held_room
 from unisono.api.annotations import (
     BIND_TIMEOUT,
     MEMBER_REASONS,
@@ -16,7 +18,7 @@ from unisono.api.annotations import (
     WORKER_LOST_TIMEOUT,
 )
 from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.kinds import JOBS, NODES
+from unisono.api.kinds import CONFIG_MAPS, JOBS, NODES
 from unisono.errors import Unavailable
 
 STAGE = {"name": "stage", "pods": 4, "replicas": 2}
@@ -278,3 +280,61 @@ async def test_parts_in_different_queues_wait_and_other_jobs_go_on():
         places = world.where()
         assert places.pop("other")
         assert set(places.values()) == {""}
+
+
+def held(world, name: str) -> dict[str, Any]:
+    """Room that a member was told to hold: pods to nodes, by the number of the dispatch."""
+    found = world.members[name].find(CONFIG_MAPS, f"{held_room.NAMESPACE}/{held_room.NAME}")
+    rooms = held_room.decode_rooms(found.data or {}) if found is not None else {}
+    return {key.rpartition(".")[2]: {pod: node for pod, (node, _) in room.pods.items()} for key, room in rooms.items()}
+
+
+async def test_members_are_told_to_hold_the_room_of_a_part_until_it_has_its_nodes():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1"), node("n2")])
+        world.join("b", [node("n1")])
+        world.start()
+        await world.run()
+        refuse_jobs(world, "b")  # one does not accept: the other holds the room meanwhile
+        await world.hyper("llm", {"name": "left", "pods": 4, "gpus": 4}, {"name": "right", "pods": 2, "gpus": 4})
+        await world.run(30)
+        dispatched = world.record("llm")
+        assert dispatched.is_held("llm-left-0")
+        number = str(dispatched.number)
+        assert held(world, "a") == {
+            number: {"llm-left-0-w-0": "n1", "llm-left-0-w-1": "n1", "llm-left-0-w-2": "n2", "llm-left-0-w-3": "n2"}
+        }
+        world.hub_client.remove(HYPER_JOBS, "default/llm")
+        await world.run(400)
+        assert held(world, "a") == {}
+
+
+async def test_what_is_held_is_let_go_once_the_pods_have_nodes():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1"), node("n2")])
+        world.join("b", [node("n1")])
+        world.start()
+        await world.run()
+        await world.hyper("llm", {"name": "left", "pods": 4, "gpus": 4}, {"name": "right", "pods": 2, "gpus": 4})
+        await world.run(5)
+        world.play()
+        await world.tell_running()
+        await world.run(30)
+        assert world.record("llm").started == world.record("llm").opened > 0
+        assert (held(world, "a"), held(world, "b")) == ({}, {})
+
+
+async def test_a_hub_that_starts_again_takes_no_held_room_away():
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1"), node("n2")])
+        world.join("b", [node("n1")])
+        world.start()
+        await world.run()
+        refuse_jobs(world, "b")
+        await world.hyper("llm", {"name": "left", "pods": 4, "gpus": 4}, {"name": "right", "pods": 2, "gpus": 4})
+        await world.run(20)
+        before = held(world, "a")
+        await world.stop()
+        world.start()
+        await world.run(20)
+        assert before and held(world, "a") == before

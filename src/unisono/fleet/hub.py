@@ -33,6 +33,7 @@ from unisono.fleet.dispatch.targets import TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import GangController
+from unisono.fleet.hyper_jobs.held_room import HeldRoomController
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
@@ -129,7 +130,8 @@ class Hub(Scheduler):
         dispatching = Dispatching(self.members_state, finder, self._clock)
         jobs = self._dispatch[KINDS.index(JOBS)]
         self._orders = OrdersController(self.members_state, self._members.member, jobs, self.events)
-        self._hyper_gangs.connect(jobs.job, jobs.look_at, dispatching.hold)
+        self._held_room = HeldRoomController(self.members_state, self._members.member, self._hyper_gangs.rooms)
+        self._hyper_gangs.connect(jobs.job, jobs.look_at, dispatching.hold, self._held_room.look_again)
         return dispatching, TakingBack(self.members_state, finder)
 
     async def run(self) -> None:
@@ -144,6 +146,7 @@ class Hub(Scheduler):
             self._queue_copies,
             self._applications,
             self._hyper_gangs,
+            self._held_room,
             *self._dispatch,
             *self._division,
             self._orders,
@@ -207,5 +210,6 @@ class Hub(Scheduler):
             controller.look_again(name)
         self._rules_changed()
         self._hyper_gangs.look_again(name)
+        self._held_room.forget(name)
         self._queue_copies.look_again(name)
         self._applications.look_again(name)

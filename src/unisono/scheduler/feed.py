@@ -172,6 +172,18 @@ class _Nodes(set[str]):
         return list(self)
 
 
+class Guests(Protocol):
+    """Pods that are no objects, and what objects owe to them."""
+
+    def seen(self, event_type: EventType, pod: Pod) -> Pod:
+        """The pod as the state is to see it; called where the state may be changed."""
+        ...
+
+    def pods(self) -> Iterator[Pod]:
+        """The pods that are no objects."""
+        ...
+
+
 class Feed:
     """The one way into a `ClusterState`.
 
@@ -185,6 +197,7 @@ class Feed:
         events: changes taken in since the start.
         arrivals: pods and PodGroups that came while watching.
         arrived: is told of each of those pods that has no node yet.
+        guests: pods that are no objects and occupy nodes all the same; None for none.
 
     """
 
@@ -201,6 +214,7 @@ class Feed:
         self.explained: set[str] = set()
         self.events = self.arrivals = 0
         self.arrived: Callable[[Pod], None] | None = None
+        self.guests: Guests | None = None
         self._changed = changed
         self._records: dict[str, _Records] = {
             POD_GROUPS.kind: groups,
@@ -270,6 +284,8 @@ class Feed:
                 if not self._put(records, kind, obj):
                     return
             self._note_verdict(kind, obj.key)
+        if self.guests is not None and isinstance(obj, Pod):
+            obj = self.guests.seen(event_type, obj)
         self.state.apply(event_type, kind, obj)
 
     def refuse(self, kind: Kind[Any], obj: Object, why: str) -> None:
@@ -312,6 +328,10 @@ class Feed:
                     records.remove(obj.key)
                     refused.append((obj, str(error) or type(error).__name__))
                 self._note_verdict(kind, obj.key)
+        if self.guests is not None and kind.kind == PODS.kind:
+            guests = self.guests
+            taken = [guests.seen("ADDED", pod) for pod in taken if isinstance(pod, Pod)]
+            taken += guests.pods()
         with collector_paused():
             self.state.replace(kind, taken)
         for obj, why in refused:

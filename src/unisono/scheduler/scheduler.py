@@ -25,6 +25,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
+from unisono.api.kinds import PODS
 from unisono.api.queue_enforcement import unenforced
 from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
@@ -45,6 +46,7 @@ from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
+from unisono.scheduler.held_room import HeldRooms
 from unisono.scheduler.kept_use import KeptUse
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.plugin_failures import PluginFailures
@@ -200,6 +202,9 @@ class Scheduler:
             for kind in self.kinds
         ]
         self._reflectors.append(config_reflector(client, self._config_map, clock))
+        self._held_rooms = HeldRooms(feed, clock) if PODS in self.kinds else None
+        if self._held_rooms is not None:
+            self._reflectors.append(self._held_rooms.reflector(client))
 
     def _adapted(self, source: ConfigSource) -> ConfigSource:
         """The source with what this scheduler needs beyond what users write."""
@@ -238,6 +243,8 @@ class Scheduler:
                 await self._usage.first()
                 group.create_task(self._heartbeat.run())
                 group.create_task(self._kept_use.run())
+                if self._held_rooms is not None:
+                    group.create_task(self._held_rooms.run())
                 await self._loop()
         finally:
             await self._kept_use.close()

@@ -48,7 +48,7 @@ from unisono.fleet.hyper_jobs.decide import (
     RestartPolicy,
     decide_gang,
 )
-from unisono.fleet.hyper_jobs.record import GangRecord, record_of
+from unisono.fleet.hyper_jobs.record import GangRecord, Place, record_of
 from unisono.fleet.hyper_jobs.rendezvous import part_environment
 from unisono.fleet.hyper_jobs.spreading import Spreading
 from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name
@@ -110,13 +110,18 @@ class GangController(Controller):
         self._job: Callable[[str], Job | None] = lambda _key: None
         self._look_at_part: Callable[[str], None] = lambda _key: None
         self._hold: Callable[[str], None] = lambda _group: None
+        self._room_changed: Callable[[str], None] = lambda _cluster: None
         self._spreading = Spreading(state)
 
     def connect(
-        self, job: Callable[[str], Job | None], look_at_part: Callable[[str], None], hold: Callable[[str], None]
+        self,
+        job: Callable[[str], Job | None],
+        look_at_part: Callable[[str], None],
+        hold: Callable[[str], None],
+        room_changed: Callable[[str], None],
     ) -> None:
-        """Who knows the newest state of a part, who acts on it, and who lets a gang wait."""
-        self._job, self._look_at_part, self._hold = job, look_at_part, hold
+        """Who knows the newest state of a part, who acts on it, who lets a gang wait, and who holds room in members."""
+        self._job, self._look_at_part, self._hold, self._room_changed = job, look_at_part, hold, room_changed
 
     def setup(self, context: Context) -> None:
         """Watch HyperJobs, their jobs and PodGroups, and the copies of their jobs."""
@@ -217,6 +222,22 @@ class GangController(Controller):
             {name: max(1, JobView(job).min_available) for name, job in waiting.items()},
             {name: bounds.get(_replicated(job), ()) for name, job in waiting.items()},
         )
+
+    def rooms(self, cluster: str) -> list[tuple[str, Place, float, float]]:
+        """Parts for which room is held in a member: namespace, place, until when (seconds since 1970), seconds at most.
+
+        It is held from the choice of the member until the part has its nodes, or the time for that is over.
+        """
+        found: list[tuple[str, Place, float, float]] = []
+        for hyper_job in self._hyper_jobs.items():
+            record, marks = self.record(hyper_job), hyper_job.metadata.annotations or {}
+            reserve = _seconds(marks.get(RESERVE_TIMEOUT), RESERVE_SECONDS)
+            bind = _seconds(marks.get(BIND_TIMEOUT), BIND_SECONDS)
+            for name, place in sorted(record.parts.items()):
+                if place.cluster == cluster and place.generation > record.started:
+                    until = record.since + bind + (reserve if record.is_held(name) else 0.0)
+                    found.append((hyper_job.metadata.namespace or "", place, until, reserve + bind))
+        return found
 
     async def send(self, hyper_job: HyperJob, places: Mapping[str, tuple[str, str]]) -> None:
         """Write down where parts go: part to member and uid of its job.
@@ -336,8 +357,11 @@ class GangController(Controller):
             )
 
     async def _write(self, hyper_job: HyperJob, record: GangRecord, type_: Any, reason: str, why: str) -> None:
+        before = self.record(hyper_job)
         written = await self._patch(hyper_job, record)
         self._written.keep(written)
+        for cluster in {place.cluster for places in (before, record) for place in places.parts.values()}:
+            self._room_changed(cluster)
         if why:
             self._recorder.event(written, type_, reason, why)
         self._context.enqueue(written.key)

@@ -11,6 +11,7 @@ import yaml
 from unisono.api import rbac
 from unisono.api.annotations import PRICES
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, FLEETS
+from unisono.api.held_room import NAMESPACE
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, EVENTS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
@@ -21,7 +22,7 @@ from unisono.kube.kubeconfig import ClusterConfig
 
 ACCOUNT = "unisono-hub"
 """Name of the service account in a member, and of its role and binding."""
-ACCOUNT_NAMESPACE = "unisono-fleet"
+ACCOUNT_NAMESPACE = NAMESPACE
 FLEET_NAMESPACE = "kurator-fleet-system"
 """Where a hub keeps its AttachedClusters unless it is told otherwise."""
 TOKEN_SECONDS = 365 * 24 * 3600
@@ -66,7 +67,7 @@ def account(*, applications: bool = False) -> list[dict[str, Any]]:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [subject],
     }
-    # What Applications have brought is recorded in ConfigMaps beside the account.
+    # What Applications have brought, and the room held for gangs, stand in ConfigMaps beside the account.
     records = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"]}
     own = {"name": ACCOUNT, "namespace": ACCOUNT_NAMESPACE}
     return [
