@@ -72,7 +72,7 @@ async def test_a_new_token_of_the_same_user_goes_on_and_another_user_s_ends_the_
     assert (await browser.call("GET", "/api/session")).status == 200
     other = await proxied.account("team-b", "other", ["get"])
     reply = await browser.call("GET", "/api/session", **{HEADER: other})
-    assert (reply.status, "Another user" in reply.json()["error"]) == (401, True)
+    assert (reply.status, "another user" in reply.json()["error"]) == (401, True)
     assert (await browser.call("GET", "/api/session", **{HEADER: token})).status == 401
 
 

@@ -97,6 +97,14 @@ def test_a_window_is_bounded_and_the_counts_are_of_all_rows() -> None:
     assert view.states[0].count == 2000
 
 
+@pytest.mark.parametrize("text", ["train-5", "Train-5", "default/train-5", " train-5 "])
+def test_a_whole_name_comes_before_names_that_begin_with_it(text: str) -> None:
+    rows = [row(f"train-{number}", state="waiting", created=float(-number)) for number in range(100)]
+    view = jobs_view(rows, Query(q=text, limit=5))
+    assert (view.order[0].rpartition("/")[2], view.matched) == ("train-5", 11)
+    assert [key.rpartition("/")[2] for key in view.order[1:3]] == ["train-59", "train-58"]
+
+
 def test_jobs_that_wait_for_the_same_are_told_together() -> None:
     groups = waiting_groups(ROWS)
     assert [(group.cause, group.jobs, group.pods) for group in groups] == [("NodesFull", 2, 10)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, MutableSequence, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -58,13 +58,25 @@ class _Event(msgspec.Struct):
 
 
 class HttpClient:
-    """Typed access to the API server of a ``ClusterConfig``."""
+    """Typed access to the API server of a ``ClusterConfig``.
+
+    ``taken`` may put another object in the place of each that a list or a watch has read. Of a list it does so page by
+    page: what it does not keep of one page is gone before the next one comes.
+    """
 
     streams_lists = True
     """A watch from no resourceVersion begins with all objects, and a bookmark that is annotated as their end."""
 
-    def __init__(self, config: ClusterConfig, *, transport: Transport | None = None, page: int = _PAGE) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        transport: Transport | None = None,
+        page: int = _PAGE,
+        taken: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.transport = transport or Transport(config)
+        self._taken = taken
         self._page = page
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
@@ -128,7 +140,7 @@ class HttpClient:
             if (kind.group, kind.plural) in _LEAN:
                 for item in found:
                     item.metadata.managed_fields = None
-            items.extend(found)
+            items.extend(found if self._taken is None else map(self._taken, found))
             if not page.metadata.continue_:
                 return Listing(items, page.metadata.resource_version or "", unread)
             params["continue"] = page.metadata.continue_
@@ -323,6 +335,8 @@ class HttpClient:
         obj, problem = self._decode_one(kind, event.object)
         if (kind.group, kind.plural) in _LEAN:
             obj.metadata.managed_fields = None
+        if self._taken is not None and event_type in ("ADDED", "MODIFIED") and not problem:
+            obj = self._taken(obj)
         return WatchEvent(event_type, obj, problem)
 
     def _decode_one(self, kind: Kind[T], data: msgspec.Raw) -> tuple[T, str]:

@@ -29,8 +29,7 @@ class Informer(Generic[T]):
 
     ``synced`` is set after the first list went through every handler. Keys are ``namespace/name``, or
     ``name`` for cluster-scoped kinds. With ``absent_seconds`` a server that does not know the kind counts as one
-    without objects, and is asked again after so long. ``taken`` may put another object in the place of each that was
-    read.
+    without objects, and is asked again after so long.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class Informer(Generic[T]):
         backoff: Backoff | None = None,
         resync_seconds: float | None = None,
         absent_seconds: float | None = None,
-        taken: Callable[[T], T] | None = None,
     ) -> None:
         self.kind = kind
         self._objects: dict[str, T] = {}
@@ -63,7 +61,6 @@ class Informer(Generic[T]):
             backoff=backoff,
             resync_seconds=resync_seconds,
             absent_seconds=absent_seconds,
-            taken=taken,
         )
 
     @property

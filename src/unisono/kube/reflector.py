@@ -98,19 +98,16 @@ class Reflector(Generic[T]):
         resync_seconds: float | None = None,
         absent_seconds: float | None = None,
         resume_from: str = "",
-        taken: Callable[[T], T] | None = None,
     ) -> None:
         """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
         lists. With ``absent_seconds`` a server that does not know the kind, or does not let us read it, counts as one
         that holds no objects of it, and is asked again after so long. ``resume_from`` is the resourceVersion up to
         which the sink knows everything from before: a list comes only where the server does not know it any more.
-        ``taken`` may put another object in the place of each that was read.
         """
         self.kind = kind
         self.synced = asyncio.Event()
         self._client, self._sink, self._clock = client, sink, clock
         self._namespace, self._labels, self._fields = namespace, label_selector, field_selector
-        self._taken = taken
         self._backoff = backoff or Backoff(base=0.2, cap=30.0)
         self._rng = self._backoff.rng
         self._watch_seconds, self._resync_seconds = watch_seconds, resync_seconds
@@ -196,8 +193,7 @@ class Reflector(Generic[T]):
             self.synced.set()
             await self._clock.sleep(self._absent_seconds)
             return
-        items = listing.items if self._taken is None else [self._taken(each) for each in listing.items]
-        self._replace(items, listing.resource_version, listing.unread)
+        self._replace(listing.items, listing.resource_version, listing.unread)
         self._streams_lists = self._can_stream
 
     def _replace(self, objects: Sequence[T], resource_version: str, unread: Sequence[tuple[T, str]]) -> None:
@@ -276,8 +272,6 @@ class Reflector(Generic[T]):
             raise Unavailable(f"the watch on {self.kind.resource} fell silent") from None
 
     def _take(self, event: WatchEvent[T]) -> None:
-        if self._taken is not None and event.type in ("ADDED", "MODIFIED") and not event.error:
-            event = WatchEvent(event.type, self._taken(event.object))
         if self._coming is not None:
             self._take_early(self._coming, event)
             return

@@ -219,7 +219,7 @@ class Sessions:
         renewed = replace(session.config, token=token)
         if await self._user_of(renewed) != session.user:
             self.end(session)
-            raise NotSignedIn("Another user has signed in at the proxy: sign in again.")
+            raise NotSignedIn("another user has signed in at the proxy.")
         session.config = renewed
 
     def find(self, cookie: str, key: str) -> Session:
@@ -232,10 +232,11 @@ class Sessions:
         session = self._sessions.get(cookie)
         now = self._clock.monotonic()
         if session is None or not hmac.compare_digest(session.key.encode(), key.encode()):
-            raise NotSignedIn("Sign in first.")
+            # Who brings a key was signed in once.
+            raise NotSignedIn("the dashboard was started anew, or you have signed out." if key else "Sign in first.")
         if now - session.seen > IDLE_SECONDS and not session.streams:
             self.end(session)
-            raise NotSignedIn("You were signed out after a long time without a request: sign in again.")
+            raise NotSignedIn("nothing was asked for a long time.")
         session.seen = now
         return session
 

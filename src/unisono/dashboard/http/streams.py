@@ -13,7 +13,7 @@ from unisono.dashboard.live.pages import Page
 from unisono.dashboard.live.world import World
 from unisono.dashboard.views.difference import difference
 from unisono.dashboard.views.wire import Refused
-from unisono.errors import UnisonoError
+from unisono.errors import ApiError, UnisonoError
 
 HEARTBEAT_SECONDS = 15.0
 """So long nothing is sent at most: the page knows by it that the server is there."""
@@ -71,6 +71,11 @@ class Events:
         return self._response
 
 
+def refused_text(error: ApiError) -> str:
+    """Why a session is of no use any more."""
+    return f"the API server does not accept your credentials any more ({error.message.rstrip('.')})."
+
+
 async def follow(events: Events, world: World, page: Page, alive: Callable[[], bool]) -> None:
     """Send a page's view and its changes until the session ends or the reader leaves."""
     loop = asyncio.get_running_loop()
@@ -97,7 +102,7 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
             progress = told
             await events.send("reading", told)
         if world.refused is not None:
-            await events.send("refused", Refused(error=world.refused.message, code=401))
+            await events.send("refused", Refused(error=refused_text(world.refused), code=401))
             return
         await asyncio.sleep(max(page.pause, took / _MOST_BUSY))
         if not ready:
@@ -105,4 +110,4 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
             continue
         while not await world.signal.changed(topics, version, LOOK_SECONDS) and alive():
             await events.look()
-    await events.send("refused", Refused(error="You were signed out: sign in again.", code=401))
+    await events.send("refused", Refused(error="you were signed out elsewhere.", code=401))

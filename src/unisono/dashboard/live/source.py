@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import PODS
@@ -27,7 +27,6 @@ class Source:
         client: with the viewer's credentials.
         kind: of the objects.
         handler: is told every change; what leaves the scope counts as deleted.
-        taken: may put another object in the place of each that was read.
 
     """
 
@@ -36,9 +35,8 @@ class Source:
         client: Client,
         kind: Kind[Any],
         handler: Handler[Any],
-        taken: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.kind, self._taken = kind, taken
+        self.kind = kind
         self._client, self._handler = client, handler
         self._running: dict[str | None, tuple[Informer[Any], asyncio.Task[None]]] = {}
 
@@ -65,7 +63,7 @@ class Source:
             informer.replace([])
         for place in scope:
             if place not in self._running:
-                informer = Informer(self._client, self.kind, place, absent_seconds=_ABSENT_SECONDS, taken=self._taken)
+                informer = Informer(self._client, self.kind, place, absent_seconds=_ABSENT_SECONDS)
                 informer.add_index("owner", _owners)
                 if self.kind is PODS:
                     informer.add_index("group", lambda pod: filter(None, [pod_group_of(pod)]))

@@ -26,6 +26,7 @@ from unisono.dashboard.views.usage import Usage, used_by_node
 from unisono.dashboard.views.wire import NodeCell, OverviewView
 from unisono.errors import ApiError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.api.kind import Kind
     from unisono.dashboard.live.rights import Scope
-    from unisono.kube.http import HttpClient
 
 _log = LazyLogger(__name__)
 
@@ -89,9 +89,11 @@ class World:
         self.samples = Samples()
         self._usage = Usage()
         self._named, self._clock = tuple(namespaces), clock
+        sharing = (
+            HttpClient(client.config, transport=client.transport, taken=pool.share) if pool is not None else client
+        )
         self._sources = {
-            kind.resource: Source(client, kind, self._handler(kind), pool.share if pool and kind is PODS else None)
-            for kind in KINDS
+            kind.resource: Source(sharing if kind is PODS else client, kind, self._handler(kind)) for kind in KINDS
         }
         self._pods_scope: Scope | None = None
         self._reading_pods: asyncio.Task[None] | None = None

@@ -97,6 +97,9 @@ def jobs_view(
     sort = query.sort.removeprefix("-")
     found.sort(key=lambda row: row.key)  # equal ones keep one order
     found.sort(key=_SORTS.get(sort, _SORTS["state"]), reverse=query.sort.startswith("-"))
+    if name := query.q.strip().lower():
+        # Who types a whole name wants that job, and not the hundred others whose names begin with it.
+        found.sort(key=lambda row: name not in (row.name.lower(), f"{row.namespace}/{row.name}".lower()))
     offset, window = windowed(found, query.offset, query.limit)
     return JobsView(
         ready=ready,

@@ -37,6 +37,7 @@ export function useUser(): string {
 
 function keep(who: Who | null): void {
   if (who) {
+    ending = "";
     localStorage.setItem(KEY, who.key);
     localStorage.setItem(USER, who.user);
   } else {
@@ -46,8 +47,16 @@ function keep(who: Who | null): void {
   for (const told of listeners) told();
 }
 
-/** The server does not know the session any more. */
-export function forget(): void {
+let ending = "";
+
+/** Why the session has ended that was open in this tab; empty where none was, or its user has ended it. */
+export function whyEnded(): string {
+  return ending;
+}
+
+/** The server does not know the session any more, and says why. */
+export function forget(why: string): void {
+  if (localStorage.getItem(KEY)) ending = why;
   keep(null);
 }
 
@@ -63,8 +72,8 @@ export async function request<T>(method: string, path: string, body?: unknown): 
   }
   const told: unknown = await answer.json().catch(() => ({}));
   if (answer.ok) return told as T;
-  if (answer.status === 401 && path !== "/api/session") forget();
   const refused = told as Partial<Refused>;
+  if (answer.status === 401 && path !== "/api/session") forget(refused.error ?? "");
   throw new Failure(refused.error ?? `The server answered ${answer.status}.`, answer.status);
 }
 
@@ -83,6 +92,7 @@ export function wasSignedOut(): boolean {
 export async function signOut(): Promise<void> {
   await request("DELETE", "/api/session").catch(() => undefined);
   signedOut = true;
+  ending = "";
   keep(null);
 }
 
@@ -96,7 +106,7 @@ export function useFleet(user: string): boolean {
         (who) => current && setFleet(who.fleet),
         (error: unknown) => {
           // The server may have forgotten the session while the page was closed.
-          if (current && error instanceof Failure && error.code === 401) forget();
+          if (current && error instanceof Failure && error.code === 401) forget(error.message);
         },
       );
     return () => {

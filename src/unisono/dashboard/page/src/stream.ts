@@ -72,7 +72,7 @@ export async function follow(
       answered = true;
       if (!answer.ok || !answer.body) {
         const told = (await answer.json().catch(() => ({}))) as Partial<Refused>;
-        if (answer.status === 401) forget();
+        if (answer.status === 401) forget(told.error ?? "");
         tell("problem", told.error ?? `The server answered ${answer.status}.`);
         if (answer.status < 500 && answer.status !== 429) return;
       } else {
@@ -82,7 +82,7 @@ export async function follow(
           if (!event) continue;
           failures = 0;
           if (event === "refused") {
-            forget();
+            forget((data as Partial<Refused>).error ?? "");
             return;
           }
           tell(event, data);

@@ -67,3 +67,14 @@ export function resourceTitle(name: string): string {
   if (name === "memory") return "Memory";
   return name.endsWith("/gpu") ? `GPU (${name})` : name;
 }
+
+// Colours, titles and links that terminals obey: CSI, OSC and other strings, and two-character sequences.
+const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])/g;
+// Other control characters, and marks that turn the direction of what follows.
+const OBEYED = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A line of a log as a terminal would leave it, without what only a terminal obeys: of a progress bar the last state. */
+export function plain(line: string): string {
+  const told = line.replace(SEQUENCES, "").replace(/\r+$/, "");
+  return told.slice(told.lastIndexOf("\r") + 1).replace(OBEYED, "");
+}

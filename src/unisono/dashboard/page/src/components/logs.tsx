@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { LogLine, PodRow, Refused } from "../../generated/views";
 import { go, useRoute, withQuery } from "../route";
 import { follow } from "../stream";
+import { plain } from "../units";
 
 const MOST = 5000;
 const DRAWN = 1000;
@@ -73,7 +74,7 @@ export function Logs(props: { job: { apiVersion: string; kind: string; namespace
         {lines.slice(-DRAWN).map((line, index) => (
           <div key={index}>
             {!pod && <b>{line.pod} | </b>}
-            {line.text}
+            {plain(line.text)}
           </div>
         ))}
       </pre>

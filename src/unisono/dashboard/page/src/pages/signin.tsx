@@ -1,7 +1,7 @@
 // Signing in: with the one-time link of `unisono dashboard`, or with a token of the API server.
 
 import { useEffect, useState } from "preact/hooks";
-import { Failure, signIn, wasSignedOut } from "../session";
+import { Failure, signIn, wasSignedOut, whyEnded } from "../session";
 
 /** `problem`: why a link did not work. */
 export function SignIn(props: { problem: string }) {
@@ -26,6 +26,12 @@ export function SignIn(props: { problem: string }) {
   return (
     <main class="signin">
       <h1>Unisono</h1>
+      {whyEnded() && (
+        <p class="problem" role="alert">
+          Your session has ended: {whyEnded()} Sign in again, here or with a new link in another tab, and this page goes on
+          where you were.
+        </p>
+      )}
       <p>
         On this machine run <code>unisono dashboard</code>: it opens this page with a link that signs you in once.
       </p>
