@@ -312,6 +312,22 @@ async def test_a_knative_service_becomes_a_deployment_a_service_and_an_autoscale
         assert world.states(KNATIVE_SERVICES, "infer")["Ready"] == ("Unknown", "Deploying")
 
 
+async def test_a_knative_service_that_sleeps_is_ready_and_says_where_it_is_asked() -> None:
+    async with World() as world:
+        await world.make(KNATIVE_SERVICES, knative())
+        await world.look()
+        assert world.states(KNATIVE_SERVICES, "infer")["Ready"] == ("Unknown", "Deploying")
+        was = {"status": {"latestReadyRevisionName": "infer-00001"}}
+        await world.client.patch(KNATIVE_SERVICES, "infer", was, namespace="default", subresource="status")
+        await world.edit(DEPLOYMENTS, "infer-deployment", replicas=0)
+        note = {"metadata": {"annotations": {"unisono.io/service-address": "127.192.0.1:80"}}}
+        await world.client.patch(SERVICES, "infer", note, namespace="default")
+        await world.look()
+        assert world.states(KNATIVE_SERVICES, "infer")["Ready"] == ("True", None)
+        status = world.one(KNATIVE_SERVICES, "infer").status
+        assert (status.url, status.address.url) == ("http://127.192.0.1", "http://infer.default.svc.cluster.local")
+
+
 async def test_a_knative_service_does_not_take_what_is_another_s() -> None:
     async with World() as world:
         await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, "infer-deployment", replicas=1))

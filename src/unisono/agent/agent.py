@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from unisono.agent.activator.controller import ActivatorController
 from unisono.agent.colocation.decide import Offer
 from unisono.agent.colocation.keeper import Colocation
 from unisono.agent.colocation.measure import UseMeter
@@ -33,7 +34,7 @@ from unisono.agent.logs.retention import LastWords
 from unisono.agent.machine.facts import Machine, this_machine
 from unisono.agent.machine.isolation import Isolation, Level, find_isolation, no_namespaces
 from unisono.agent.machine.limit_groups import CONTROLLERS
-from unisono.agent.network.addresses import AddressBook
+from unisono.agent.network.addresses import SERVICE_NETWORK, AddressBook
 from unisono.agent.network.port_book import PortBook
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pods.containers import PYTHON_NOT_READABLE
@@ -223,10 +224,14 @@ class Agent:
         await self._register(self._registration)
         self._say_once(node, isolation)
         group.create_task(self._registration.run())
-        group.create_task(self._serve_claims(self._host.recorder))
+        activator = ActivatorController(
+            self._host.recorder, AddressBook(self._layout.service_addresses, SERVICE_NETWORK), pods.items
+        )
+        group.create_task(self._control(self._host.recorder, activator))
         await services.synced.wait()
         await namespaces.synced.wait()
         pods.on_change(supervisor.pod_changed)
+        pods.on_change(activator.pod_changed)
         group.create_task(pods.run())
         await pods.synced.wait()
         isolation.limits.sweep()
@@ -280,8 +285,8 @@ class Agent:
                 _log.warning("node.register_failed", node=self.node_name, error=str(error))
                 await self._clock.sleep(backoff.delay(failures))
 
-    async def _serve_claims(self, recorder: EventRecorder) -> None:
-        """Make volumes for claims, and offer the machine's cards to resource claims."""
+    async def _control(self, recorder: EventRecorder, activator: ActivatorController) -> None:
+        """Make volumes for claims, offer the machine's cards to resource claims, take requests of services."""
         gpus = self._machine.whole_cards
 
         def offer(node: str) -> DeviceOffer | None:
@@ -293,8 +298,12 @@ class Agent:
         controllers = [
             VolumeProvisioner(recorder, self.node_name.__eq__, Folders(self._layout.volumes)),
             DevicePublisher([NVIDIA] if gpus else [], offer, limits=bool(gpus)),
+            activator,
         ]
-        await Manager(self._client, clock=self._clock).run(controllers)
+        try:
+            await Manager(self._client, clock=self._clock).run(controllers)
+        finally:
+            await activator.close()
 
     async def _report_disk(self, pressure: bool) -> None:
         if self._registration is not None:

@@ -3,6 +3,7 @@
 ::
 
     DATA/addresses.json            pod uid to address
+    DATA/services.json             service uid to address, of services whose requests are taken for them
     DATA/users.json                namespace to user id
     DATA/claims/NAMESPACE/NAME/    folders of claims that have no PersistentVolume, kept when pods go
     DATA/volumes/NAME/             PersistentVolumes that were made for claims
@@ -208,6 +209,11 @@ class Layout:
     def addresses(self) -> Path:
         """File of the address book."""
         return self.root / "addresses.json"
+
+    @property
+    def service_addresses(self) -> Path:
+        """File of the address book of services."""
+        return self.root / "services.json"
 
     @property
     def users(self) -> Path:

@@ -210,3 +210,6 @@ MOST_REPLICAS: Final = "unisono.io/max-replicas"
 
 ELASTIC_COOL_DOWN: Final = "unisono.io/elastic-cool-down"
 """On an elastic job: a duration such as ``5m``, from a change of its replicas to its next growth."""
+
+SERVICE_ADDRESS: Final = "unisono.io/service-address"
+"""On a Service of one machine: address and port at which its requests are taken, in the place of its pods'."""

@@ -226,5 +226,15 @@ KNATIVE_REVISION: Final = "serving.knative.dev/revision"
 KNATIVE_CLASS: Final = "autoscaling.knative.dev/class"
 KNATIVE_METRIC: Final = "autoscaling.knative.dev/metric"
 KNATIVE_TARGET: Final = "autoscaling.knative.dev/target"
+KNATIVE_UTILIZATION: Final = (
+    "autoscaling.knative.dev/target-utilization-percentage",
+    "autoscaling.knative.dev/targetUtilizationPercentage",
+)
+KNATIVE_WINDOW: Final = "autoscaling.knative.dev/window"
+KNATIVE_RETENTION: Final = (
+    "autoscaling.knative.dev/scale-to-zero-pod-retention-period",
+    "autoscaling.knative.dev/scaleToZeroPodRetentionPeriod",
+)
+KNATIVE_INITIAL: Final = ("autoscaling.knative.dev/initial-scale", "autoscaling.knative.dev/initialScale")
 KNATIVE_LEAST: Final = ("autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/minScale")
 KNATIVE_MOST: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")

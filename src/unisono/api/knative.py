@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 import msgspec
 
 from unisono.api.base import Base, Object, ObjectMeta
 from unisono.api.core import PodSpec
 from unisono.api.fields import Int32
 from unisono.api.meta import Condition
+from unisono.api.triggers import number
+
+HPA_CLASS: Final = "hpa.autoscaling.knative.dev"
+"""The class of services that a HorizontalPodAutoscaler scales."""
+PORT: Final = 8080
+MOST_REPLICAS: Final = 100
+"""Of a service that states no bound."""
+_MOST_STATED = 50_000
 
 
 class RevisionSpec(PodSpec):
@@ -69,3 +80,20 @@ class KnativeService(Object):
 
     spec: ServingSpec = msgspec.field(default_factory=ServingSpec)
     status: ServingStatus = msgspec.field(default_factory=ServingStatus)
+
+
+def revision_of(service: KnativeService) -> str:
+    """The name of the present revision."""
+    return service.spec.template.metadata.name or f"{service.metadata.name}-{service.metadata.generation or 1:05}"
+
+
+def port_of(service: KnativeService) -> int:
+    """The port on which its container listens."""
+    ports = [port for each in service.spec.template.spec.containers or () for port in each.ports or ()]
+    return ports[0].container_port if ports else PORT
+
+
+def stated(notes: Mapping[str, str], keys: Sequence[str], default: int) -> int:
+    """A number of replicas that one of the annotations states; 0 and what is no number count as the default."""
+    text = next((notes[key] for key in keys if key in notes), "")
+    return min(int(number(text) or default), _MOST_STATED)

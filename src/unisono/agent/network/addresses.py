@@ -1,4 +1,4 @@
-"""An IPv4 address of the loopback network for every pod of this node, kept over restarts of the agent."""
+"""An IPv4 address of the loopback network for every pod and service of this node, kept over restarts of the agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from unisono.agent.files import read_json, write_json
 from unisono.errors import AgentError
 
 NETWORK = ipaddress.IPv4Network("127.64.0.0/10")
+SERVICE_NETWORK = ipaddress.IPv4Network("127.192.0.0/12")
+"""Of services whose requests are taken for them; the blocks between are second addresses of pods."""
 # Agents with different data directories start at different places, so that they do not meet.
 _BLOCK = 4096
 

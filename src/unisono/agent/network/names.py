@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.core import Pod, Service
 
 CLUSTER_DOMAIN = "cluster.local"
@@ -64,6 +66,16 @@ def members(service: Service, peers: Iterable[Peer]) -> list[Peer]:
     return [p for p in peers if p.namespace == service.metadata.namespace and wanted <= p.labels.items()]
 
 
+def taken_address(service: Service) -> str | None:
+    """The address at which requests of a Service are taken on this machine, None where its pods take them."""
+    host = (service.metadata.annotations or {}).get(SERVICE_ADDRESS, "").rpartition(":")[0]
+    try:
+        address = ipaddress.IPv4Address(host)
+    except ValueError:
+        return None
+    return str(address) if address.is_loopback else None
+
+
 def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Service]) -> list[str]:
     """Lines that all pods of a namespace have in common: every pod and every Service of this node.
 
@@ -88,6 +100,10 @@ def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Servi
         room = left.setdefault(where, MOST_OWN_LINES if where == namespace else MOST_FOREIGN_LINES)
         if room > 0:
             joined = " ".join(service_names(service, namespace))
+            if (taken := taken_address(service)) is not None:
+                lines.append(f"{taken}\t{joined}")
+                left[where] -= 1
+                continue
             found = members(service, here[where])[:room]
             lines.extend(f"{p.address}\t{joined}" for p in found)
             # One that selects nothing was looked through all the same.

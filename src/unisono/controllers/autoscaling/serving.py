@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.inference_kinds import KNATIVE_SERVICES
 from unisono.api.keys import KNATIVE_CLASS
 from unisono.api.kinds import SERVICES
-from unisono.api.knative import Addressable, KnativeService, ServingStatus, TrafficTarget
+from unisono.api.knative import HPA_CLASS, Addressable, KnativeService, ServingStatus, TrafficTarget, revision_of
 from unisono.api.meta import Condition
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.times import rfc3339
 from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.controllers.autoscaling.serving_objects import (
-    HPA_CLASS,
     autoscaler_of,
     deployment_of,
-    revision_of,
     service_of,
     url_of,
 )
@@ -43,6 +42,7 @@ class ServingController(Controller):
         self._client, self._clock = context.client, context.clock
         self._services = context.watch(KNATIVE_SERVICES, when=_worth_a_look)
         self._deployments = context.watch(DEPLOYMENTS, keys=_owner)
+        self._addresses = context.watch(SERVICES, keys=_owner)
 
     async def reconcile(self, key: str) -> float | None:
         """Make what is missing, and tell how far it is."""
@@ -74,6 +74,9 @@ class ServingController(Controller):
         meta, revision = service.metadata, revision_of(service)
         found = self._deployments.get(f"{meta.namespace}/{meta.name}-deployment")
         available = found is not None and bool(found.status.available_replicas)
+        if found is not None and found.spec.replicas == 0 and service.status.latest_ready_revision_name == revision:
+            # It rests until a request wakes it.
+            available = True
         reason, message = "", ""
         if trouble:
             reason, message = "NotOwned", trouble
@@ -89,14 +92,17 @@ class ServingController(Controller):
             one.reason, one.message = reason or None, message or None
             conditions.append(one)
         ready = revision if state == "True" else service.status.latest_ready_revision_name
-        url = url_of(service)
+        inside = url_of(service)
+        named = self._addresses.get(service.key)
+        taken = (named.metadata.annotations or {}).get(SERVICE_ADDRESS) if named is not None else None
+        url = f"http://{taken.removesuffix(':80')}" if taken else inside
         return ServingStatus(
             observed_generation=meta.generation,
             conditions=conditions,
             latest_created_revision_name=revision,
             latest_ready_revision_name=ready,
             url=url,
-            address=Addressable(url=url),
+            address=Addressable(url=inside),
             traffic=[TrafficTarget(latest_revision=True, percent=100, revision_name=ready)] if ready else None,
         )
 

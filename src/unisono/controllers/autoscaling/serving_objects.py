@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
-
 from msgspec.structs import replace
 
 from unisono.api.apps import Deployment, DeploymentSpec
@@ -29,22 +26,12 @@ from unisono.api.keys import (
     KNATIVE_SERVICE,
     KNATIVE_TARGET,
 )
-from unisono.api.knative import KnativeService
+from unisono.api.knative import MOST_REPLICAS, KnativeService, port_of, revision_of, stated
 from unisono.api.meta import LabelSelector
 from unisono.api.triggers import number
 from unisono.controllers.owners import owned_by
 
-HPA_CLASS: Final = "hpa.autoscaling.knative.dev"
-"""The class of services that a HorizontalPodAutoscaler scales."""
-PORT: Final = 8080
-MOST_REPLICAS: Final = 100
 _CPU_PERCENT = 80
-_MOST_STATED = 50_000
-
-
-def revision_of(service: KnativeService) -> str:
-    """The name of the present revision."""
-    return service.spec.template.metadata.name or f"{service.metadata.name}-{service.metadata.generation or 1:05}"
 
 
 def url_of(service: KnativeService) -> str:
@@ -53,15 +40,10 @@ def url_of(service: KnativeService) -> str:
 
 
 def bounds_of(service: KnativeService) -> tuple[int, int]:
-    """Fewest and most replicas. One at least runs: what would wake it from none is not here."""
+    """Fewest and most replicas by the use of resources; one at least runs, as nothing else can be measured."""
     notes = service.spec.template.metadata.annotations or {}
-    least, most = _noted(notes, KNATIVE_LEAST, 1), _noted(notes, KNATIVE_MOST, MOST_REPLICAS)
+    least, most = stated(notes, KNATIVE_LEAST, 1), stated(notes, KNATIVE_MOST, MOST_REPLICAS)
     return max(least, 1), max(most, least, 1)
-
-
-def _noted(notes: Mapping[str, str], keys: Sequence[str], default: int) -> int:
-    text = next((notes[key] for key in keys if key in notes), "")
-    return min(int(number(text) or default), _MOST_STATED)
 
 
 def _meta(service: KnativeService, name: str) -> ObjectMeta:
@@ -92,12 +74,6 @@ def deployment_of(service: KnativeService) -> Deployment:
     pods = PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=template.metadata.annotations), spec=spec)
     wanted = DeploymentSpec(selector=LabelSelector(match_labels=selector), template=pods)
     return Deployment(metadata=_meta(service, f"{name}-deployment"), spec=wanted)
-
-
-def port_of(service: KnativeService) -> int:
-    """The port on which its container listens."""
-    ports = [port for each in service.spec.template.spec.containers or () for port in each.ports or ()]
-    return ports[0].container_port if ports else PORT
 
 
 def service_of(service: KnativeService) -> Service:
