@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
@@ -62,11 +65,21 @@ def _forgetting(refresh: Callable[[JobBook], None]) -> Callable[[JobBook], None]
     return forget
 
 
+def _telling_nothing(snapshot: Callable[[ClusterState], Snapshot]) -> Callable[[ClusterState], Snapshot]:
+    def plain(state: ClusterState) -> Snapshot:
+        for held in state.tasks_on.values():
+            held.derived.clear()
+        return replace(snapshot(state), waiting=None)
+
+    return plain
+
+
 @contextmanager
 def plainly() -> Iterator[None]:
     """Nothing is kept from cycle to cycle, and each job is looked at by itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JobBook, "refresh", _forgetting(JobBook.refresh))
+        patch.setattr(ClusterState, "snapshot", _telling_nothing(ClusterState.snapshot))
         patch.setattr(EquivalenceBatches, "skip", lambda *_: False)
         patch.setattr(EquivalenceBatches, "fail", lambda *_: False)
         patch.setattr(Evictions, "known_to_fail", lambda *_: False)

@@ -21,6 +21,7 @@ from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
 from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.cluster.sums import LARGE, LargeSums
+from unisono.cluster.waiting_jobs import WaitingJobs
 
 Sums = npt.NDArray[np.int64]
 _REMEMBERED = 16
@@ -35,6 +36,7 @@ class JobBook:
     Attributes:
         jobs, queues: by key and by name; see ``known`` of the records.
         active: keys of jobs that a cycle has to look at.
+        waiting: the same jobs, by shape.
 
     """
 
@@ -44,6 +46,7 @@ class JobBook:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, Queue] = {}
         self.active: set[str] = set()
+        self.waiting = WaitingJobs()
         self._shapes = Shapes()
         self._dirty: set[str] = set()
         self._held: frozenset[str] = frozenset()
@@ -297,6 +300,7 @@ class JobBook:
         for key in self._dirty:
             job = self.jobs.get(key)
             self._withdraw(key)
+            self.waiting.drop(key)
             if job is not None and job.derived:
                 job.derived = {}
             if job is None or not job.known:
@@ -306,6 +310,7 @@ class JobBook:
             if self.needs_attention(job):
                 job.shape = self._shapes.of(job)
                 self.active.add(key)
+                self.waiting.put(job)
             else:
                 job.shape = 0  # it is not compared while it is left alone
                 self.active.discard(key)

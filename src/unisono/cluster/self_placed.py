@@ -7,7 +7,7 @@ or which has no room for it beside the others, must not count as the share of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class SelfPlaced:
         self._tasks.clear()
         self._stale.clear()
 
-    def changes(self, nodes: NodeTable, on_node: dict[str, dict[str, Task]]) -> list[Task]:
+    def changes(self, nodes: NodeTable, on_node: Mapping[str, Mapping[str, Task]]) -> list[Task]:
         """Pods that must change sides: that hold their node and are going to be refused, or the other way round.
 
         Args:

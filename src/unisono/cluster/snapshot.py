@@ -19,6 +19,7 @@ from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
 from unisono.cluster.shared_objects import SharedObjects
+from unisono.cluster.waiting_jobs import WaitingJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Snapshot:
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
         evictions: what was evicted lately.
+        waiting: the jobs of ``active`` by shape; None where that is not known.
         setbacks: jobs whose binds failed lately, by key.
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
@@ -74,6 +76,7 @@ class Snapshot:
     evictions: EvictionLog = field(default_factory=EvictionLog)
     run_times: RunTimes = field(default_factory=RunTimes)
     setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    waiting: WaitingJobs | None = None
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

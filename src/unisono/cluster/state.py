@@ -6,7 +6,7 @@ it had been built from lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, Priority
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
 from unisono.api.node_usage import NodeUsage
+from unisono.api.scheduling import PodGroup
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
@@ -24,6 +25,7 @@ from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
+from unisono.cluster.node_pods import NodePods
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.other_schedulers import ForeignPods
 from unisono.cluster.podclass import PodClass
@@ -76,7 +78,7 @@ class ClusterState:
         self.book = JobBook(self.registry, default_queue)
         self.hyper_nodes = HyperNodeBook()
         self.tasks: dict[str, Task] = {}
-        self.tasks_on: dict[str, dict[str, Task]] = {}
+        self.tasks_on: dict[str, NodePods] = {}
         self.port_holders: dict[str, dict[str, PodClass]] = {}
         self.priorities: dict[str, PriorityClass] = {}
         self.affinity_index = AffinityIndex(self.classes.selectors)
@@ -98,8 +100,8 @@ class ClusterState:
             "Pod": (self._put_pod, self._remove_pod, lambda: list({*self.tasks, *self._foreign.pods()})),
             "Node": (self._put_node, self._remove_node, self.nodes.wanted),
             "PodGroup": (
-                self.book.put_group,
-                self.book.remove_group,
+                self._put_group,
+                self._remove_group,
                 lambda: [key for key, job in self.book.jobs.items() if job.known],
             ),
             "Queue": (
@@ -278,7 +280,11 @@ class ClusterState:
             self._self_placed.add(task)
         if task.node and task.status in ON_NODE_STATES:
             self._self_placed.touch(task.node)
-            self.tasks_on.setdefault(task.node, {})[task.key] = task
+            held = self.tasks_on.get(task.node)
+            if held is None:
+                held = self.tasks_on[task.node] = NodePods()
+            held[task.key] = task
+            held.derived.clear()
             if task.pod_class.host_ports:
                 self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
             self._occupy(task, 1)
@@ -292,12 +298,37 @@ class ClusterState:
             self._self_placed.remove(task)
         if task.node and task.status in ON_NODE_STATES:
             self._self_placed.touch(task.node)
+            self.tasks_on[task.node].derived.clear()
             _drop(self.tasks_on, task.node, task.key)
             if task.pod_class.host_ports:
                 _drop(self.port_holders, task.node, task.key)
             self._occupy(task, -1)
         self.affinity_index.remove(task)
         self.book.remove_task(task)
+
+    def _put_group(self, group: PodGroup) -> bool:
+        key = group.key
+        before = self._annotations_of(key)
+        changed = self.book.put_group(group)
+        if self._annotations_of(key) != before:
+            self._look_again_at_pods_of(key)
+        return changed
+
+    def _remove_group(self, key: str) -> bool:
+        self._look_again_at_pods_of(key)
+        return self.book.remove_group(key)
+
+    def _annotations_of(self, key: str) -> Mapping[str, str]:
+        job = self.book.jobs.get(key)
+        return job.annotations if job is not None else {}
+
+    def _look_again_at_pods_of(self, key: str) -> None:
+        """What pods on nodes say of themselves together with the annotations of their PodGroup may have changed."""
+        job = self.book.jobs.get(key)
+        for task in job.tasks.values() if job is not None else ():
+            held = self.tasks_on.get(task.node)
+            if held is not None:
+                held.derived.clear()
 
     def _occupy(self, task: Task, sign: int) -> None:
         releasing = task.status is TaskStatus.RELEASING
@@ -473,6 +504,7 @@ class ClusterState:
             evictions=self.evictions,
             run_times=self.run_times,
             setbacks=self.setbacks,
+            waiting=self.book.waiting,
         )
 
     def _relist(self) -> None:
@@ -527,7 +559,7 @@ def _merged(one: Mapping[str, str], other: Mapping[str, str]) -> Mapping[str, st
     return {**one, **other} if other else one
 
 
-def _drop(index: dict[str, dict[str, Any]], node: str, key: str) -> None:
+def _drop(index: MutableMapping[str, Any], node: str, key: str) -> None:
     held = index[node]
     del held[key]
     if not held:

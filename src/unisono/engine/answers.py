@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,21 @@ class Scope(IntEnum):
     """The job's queue: read it from ``session.subject``."""
     JOB = 2
     """The job: read it from ``session.subject``."""
+
+
+class Parts(NamedTuple):
+    """What ``filter`` and ``score`` depend on for waiting jobs of one shape, which fall into two parts at most.
+
+    Attributes:
+        usual: the answer for all jobs but the others.
+        others: entries of ``Alike.aged``, sorted.
+        other: the answer for those.
+
+    """
+
+    usual: str
+    others: Sequence[tuple[float, str]]
+    other: str
 
 
 class Purpose(Enum):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.actions.nominated import promised
 from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
+from unisono.engine.placement.waiting_line import WaitingLine
 from unisono.engine.placement.waiting_tasks import Remaining, place, remaining_of
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.session.job_state import JobState
@@ -29,6 +33,7 @@ def run(cycle: Cycle) -> None:
             if not (place(cycle, job, left) and left):
                 waiting[job.queue.name].remove(job)
     heaps = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items() if jobs}
+    heaps |= _lines(cycle, waiting)
     alike = EquivalenceBatches(cycle)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
     while len(queues):
@@ -84,6 +89,18 @@ def _prepare(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
         if job.record.pending and (job.shape or cycle.has_pending(job, best_effort=False)):
             by_queue.setdefault(job.queue.name, []).append(job)
     return by_queue, stops
+
+
+def _lines(cycle: Cycle, waiting: Mapping[str, list[JobState]]) -> dict[str, Heap[JobState]]:
+    """By queue the jobs to serve, where some of them sleep."""
+    asleep: dict[str, list[Alike]] = {}
+    for alike in cycle.asleep:
+        sample = cycle.session.job(alike.sample)
+        if sample is not None and cycle.valid(sample):
+            asleep.setdefault(sample.queue.name, []).append(alike)
+    return {
+        name: WaitingLine(cycle.orders, cycle.session, waiting.get(name, ()), found) for name, found in asleep.items()
+    }
 
 
 def _may_run(cycle: Cycle, job: JobState, *, admits_all: bool) -> bool:

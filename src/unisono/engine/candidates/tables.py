@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import Normalise, Scope
+from unisono.cluster.waiting_jobs import Alike
+from unisono.engine.answers import Normalise, Parts, Scope
 from unisono.engine.candidates.static_answers import RawPoints, StaticResults
 from unisono.engine.candidates.table import CandidateTable, Demand
 from unisono.engine.contract.plugin import Plugin
@@ -81,6 +82,18 @@ class Tables:
             self._answers = [self.hooks.question(plugin, "answers_alike") for plugin in self._by_subject]
         parts = [answer(pod_class) for answer in self._answers]
         return subject.key if None in parts else f"{subject.queue.name}/{'/'.join(parts)}"
+
+    def parts(self, jobs: Alike) -> Parts | None:
+        """As `alike` for jobs of one shape at once, ``session.subject`` being one of them; None: not known."""
+        subject = self.session.subject
+        if subject is None or len(self._by_subject) != 1 or self.hooks.guard.failures:
+            return None
+        pod_class = next(iter(subject.record.pending.values())).pod_class
+        parts = self._by_subject[0].answers_in_parts(pod_class, jobs)
+        if parts is None:
+            return None
+        queue = subject.queue.name
+        return Parts(f"{queue}/{parts.usual}", parts.others, f"{queue}/{parts.other}")
 
 
 _ASKED: Final = ("static_filter", "static_score", "filter", "score")

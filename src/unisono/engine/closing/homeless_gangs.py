@@ -23,7 +23,7 @@ def note_homeless(cycle: Cycle) -> None:
     empty = EmptyCluster(cycle.session, cycle.hooks, cycle.fits.static)
     by_shape: dict[int, bool] = {}
     found: dict[str, float] = {}
-    for job in cycle.jobs:
+    for job in cycle.session.active:
         if not awaits_places(job.record) or job.ready_count or job.places:
             continue
         homeless = by_shape.get(job.shape) if job.shape else None

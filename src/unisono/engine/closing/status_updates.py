@@ -12,6 +12,7 @@ from unisono.engine.closing import messages
 from unisono.engine.closing.queue_metrics import figures_of
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
+from unisono.engine.cycle.sleeping_jobs import woken_jobs
 from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Verdict
@@ -42,20 +43,44 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
 def close_briefly(cycle: Cycle) -> None:
     """Only what later cycles go by: phases and totals of PodGroups, and promised places with their nominations."""
     names, held = cycle.session.snapshot.nodes.names, cycle.held_back()
-    judged = cycle.hooks.has("ready")
-    for job in cycle.jobs:
-        record = job.record
-        untouched = judged and job.phase == record.phase and job.counts == record.counts
-        if not (untouched and record.derived.get(_SAID)):
-            (phase, _), totals = next_phase(cycle, job), totals_of(job.counts)
-            if (phase, totals) != (record.reported_phase, record.totals):
-                stated = tuple(Condition(kind, *rest) for kind, rest in record.conditions.items())
-                update = PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated)
-                cycle.decisions.pod_groups.append(update)
-            elif untouched:
-                record.derived[_SAID] = True
+    jobs = cycle.jobs
+    if cycle.asleep:
+        jobs = sorted([*jobs, *woken_jobs(cycle.session, cycle.asleep), *_misstated(cycle)], key=lambda job: job.key)
+    for job in dict.fromkeys(jobs):
+        update = _brief_update(cycle, job)
+        if update is not None:
+            cycle.decisions.pod_groups.append(update)
         if job.key in held:
             _close_held(cycle, job, held[job.key], names)
+
+
+def _brief_update(cycle: Cycle, job: JobState) -> PodGroupUpdate | None:
+    """New phase and totals; None when the PodGroup says so already."""
+    record = job.record
+    untouched = cycle.hooks.has("ready") and job.phase == record.phase and job.counts == record.counts
+    if untouched and record.derived.get(_SAID):
+        return None
+    (phase, _), totals = next_phase(cycle, job), totals_of(job.counts)
+    if (phase, totals) == (record.reported_phase, record.totals):
+        if untouched:
+            record.derived[_SAID] = True
+        return None
+    stated = tuple(Condition(kind, *rest) for kind, rest in record.conditions.items())
+    return PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated)
+
+
+def _misstated(cycle: Cycle) -> list[JobState]:
+    """Sleeping jobs whose PodGroups do not say how they are: those of a shape all do, or none does."""
+    session = cycle.session
+    found: list[JobState] = []
+    for alike in cycle.asleep:
+        record = session.snapshot.jobs[alike.sample]
+        if record.derived.get(_SAID):
+            continue
+        fresh = JobState(record, session.queues[record.queue], 0)
+        if _brief_update(cycle, fresh) is not None:
+            found += [job for _, key in alike.aged if (job := session.job(key)) is not None]
+    return found
 
 
 # ---- PodGroups

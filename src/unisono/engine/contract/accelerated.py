@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from unisono.engine.answers import BoolArray, FloatArray, Purpose
+from unisono.engine.answers import BoolArray, FloatArray, Parts, Purpose
 
 if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
+    from unisono.cluster.waiting_jobs import Alike
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.node_view import NodeAt
     from unisono.engine.session.victims import VictimJobs
@@ -102,6 +103,13 @@ class AcceleratedHooks:
 
         Subjects of a queue with the same answer here get the same answers there for the class, as things stand. None:
         the subject is like no other.
+        """
+        return None
+
+    def answers_in_parts(self, pod_class: PodClass, jobs: Alike) -> Parts | None:
+        """As `answers_alike` for waiting jobs of one shape at once, ``session.subject`` being one of them.
+
+        Asked of built-in plug-ins only. None: they must be asked about one by one.
         """
         return None
 

@@ -14,6 +14,7 @@ from unisono.engine.candidates.tables import Tables
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Lookup
 from unisono.engine.cycle.reports import FitReporter, JobReport
+from unisono.engine.cycle.sleeping_jobs import awake_jobs, sleeping_jobs
 from unisono.engine.cycle.transaction import Placement, Transaction
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
 from unisono.engine.failure import Failure
@@ -54,7 +55,9 @@ class Cycle:
         lookup: where plug-ins come from.
         stopwatch: measures actions and plug-ins.
         session, hooks, orders, tables, transaction: see their modules.
-        jobs: jobs that the cycle looks at, in order of their keys: with pending tasks, not yet running, or changed.
+        asleep: jobs that it looks at only where one of them may be placed.
+        jobs: all other jobs that it has to look at, in order of their keys: with pending tasks, not yet running, or
+            changed.
         strays: PodGroups whose queue does not exist, in order of their keys.
         reports: what went wrong, by job key; only for jobs with which something did.
         decisions: collected so far.
@@ -94,8 +97,10 @@ class Cycle:
         self.bound: list[Placement] = []
         self.evicted: list[tuple[Placement, str]] = []
         self.failed: list[Task] = []
-        self.jobs = self.session.active
-        self.strays = [] if len(self.jobs) == len(snapshot.active) else _strays(self.session)
+        self.asleep = [] if reasons else sleeping_jobs(self.session, self.hooks, config.actions)
+        self.jobs = awake_jobs(self.session, self.asleep)
+        known = len(self.jobs) + sum(map(len, self.asleep))
+        self.strays = [] if known == len(snapshot.active) else _strays(self.session)
         self._valid: dict[str | int, Any] = {}
         self._set_back = bool(snapshot.setbacks)
 

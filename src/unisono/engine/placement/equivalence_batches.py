@@ -7,19 +7,24 @@ cluster, so it fails for the same reasons, at the places where the first one fai
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from copy import copy
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.engine.answers import Scope
+from unisono.cluster.waiting_jobs import Alike
+from unisono.engine.answers import Parts, Scope
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.transaction import Placement
+from unisono.engine.placement.waiting_line import WaitingLine
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.verdict import Cause
 
 _State = tuple[int, ...]
+_ONE_PART = Parts("", (), "")
 _MOST = 4096
 """Jobs served with one request, so that what was placed in vain and is taken back stays small."""
 
@@ -138,7 +143,41 @@ class EquivalenceBatches:
         if self._failed_in != self.state():
             return False
         silent = not self._asks and not self.cycle.fits.reasons
+        if isinstance(jobs, WaitingLine) and silent:
+            return jobs.drop_failing(self._fail_silently, self._next_in) > 0
         return jobs.take_while(self._fail_silently if silent else self.fail) > 0
+
+    def _next_in(self, alike: Alike, at: int) -> int:
+        """Of sleeping jobs, from a position on: the first that may fare better than those that have failed.
+
+        Jobs of which something is to be reported are looked at one by one.
+        """
+        shape, entries = alike.shape, alike.aged
+        parts = self._parts_of(alike)
+        if parts is None:
+            return at
+        usual, others, other = parts
+        failed = self._fails_quietly(shape, usual), not others or self._fails_quietly(shape, other)
+        if all(failed):
+            return len(entries)
+        if not any(failed):
+            return at
+        place = bisect_left(others, entries[at])
+        if failed[0]:
+            return bisect_left(entries, others[place]) if place < len(others) else len(entries)
+        while at < len(entries) and place < len(others) and entries[at] == others[place]:
+            at, place = at + 1, place + 1
+        return at
+
+    def _parts_of(self, alike: Alike) -> Parts | None:
+        if self.cycle.tables.scope is not Scope.JOB:
+            return _ONE_PART
+        self.cycle.session.subject = self.cycle.session.job(alike.sample)
+        return self.cycle.tables.parts(alike)
+
+    def _fails_quietly(self, shape: int, like: str) -> bool:
+        report = self._failed.get((shape, like))
+        return report is not None and (report.quota is None or report.quota.cause is not Cause.OVER_SHARE)
 
     def _fail_silently(self, job: JobState) -> bool:
         """As `fail` in the state in which others have failed, where nothing is asked and no reason is told."""

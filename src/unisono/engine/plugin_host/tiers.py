@@ -154,6 +154,10 @@ class PluginTiers:
         """Whether a plug-in that is not built in answers ``hook``."""
         return any(is_hosted(plugin) for plugin, _ in self.flat[hook])
 
+    def hosts_any(self) -> bool:
+        """Whether a plug-in is not built in."""
+        return any(map(is_hosted, self.plugins()))
+
     def refusing(self) -> list[Plugin]:
         """Plug-ins with filters that placements change, in order."""
         asked = {plugin for hook in ("filter", "domain_filter") for plugin, _ in self.flat[hook]}

@@ -7,6 +7,7 @@ its pods and nodes that take them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -42,7 +43,13 @@ def note_unfilled(snapshot: Snapshot, now: float) -> None:
     book = snapshot.memo.of(UnfilledGangs, UnfilledGangs)
     found: dict[str, tuple[float, int]] = {}
     jobs = snapshot.jobs
-    for key in snapshot.active:
+    waiting = snapshot.waiting
+    if waiting is None:
+        keys: Iterable[str] = snapshot.active
+    else:  # those that are alike have equally many pods
+        few = [alike for alike in waiting.alike.values() if _unfilled(snapshot, alike.sample) is not None]
+        keys = [*waiting.others, *(key for alike in few for _, key in alike.aged)]
+    for key in keys:
         job = jobs.get(key)
         if job is None or len(job.tasks) >= job.min_member:
             continue  # nearly all

@@ -174,6 +174,7 @@ class Edit:
             hyper_nodes=tree,
             quotas={**origin.quotas, **self._quotas},
             catalogue=self._catalogue or origin.catalogue,
+            waiting=None,
         )
 
     def _count_jobs(self) -> None:

@@ -160,7 +160,7 @@ class Trials:
         failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
         if failed or not self._whole:
             turns = snapshot.active if self._whole else [*self._turns[: self._turn[key] + 1], *edit.woken]
-            snapshot = replace(snapshot, active=[other for other in turns if other not in failed])
+            snapshot = replace(snapshot, active=[other for other in turns if other not in failed], waiting=None)
         trial = Cycle(
             snapshot,
             cycle.config,

@@ -86,11 +86,9 @@ class Cycles:
     def _is_vain(self) -> bool:
         """Whether a cycle would bind nothing, and refuse no job: those that have come are admitted then."""
         places = self._places
-        if not self._keeping or places.room.holds_any(
-            needs for live in places.waiting.values() for needs in live.wanted()
-        ):
+        if not self._keeping or places.room.holds_any(places.wanted):
             return False
-        coming = [live for live in places.waiting.values() if (live.group.status.phase or "Pending") == "Pending"]
+        coming = list(places.coming.values())
         if not self._admits:  # a cycle gives those that have come their phase, which later cycles go by
             return not coming
         if coming and (self._may_refuse or any(live.has_places for live in coming)):

@@ -59,11 +59,6 @@ class LiveJob:
         """Whether a pod of it has a place."""
         return any(unit.placed for unit in self.units)
 
-    @property
-    def waits(self) -> bool:
-        """Whether pods of it wait for places."""
-        return any(len(unit.placed) < len(unit.pods) and not unit.over for unit in self.units)
-
     def wanted(self) -> Iterator[Needs]:
         """What its pods that wait take from their nodes."""
         for unit in self.units:

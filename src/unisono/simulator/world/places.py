@@ -5,6 +5,7 @@ Every change is told to the engine's state, and noted in the outcomes of the job
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 
@@ -17,7 +18,7 @@ from unisono.simulator.world.live_jobs import Adopted, LiveJob
 from unisono.simulator.world.objects import ObjectMaker, succeeded, with_status
 from unisono.simulator.world.outcome import EvictionRecord, Run, Stretch
 from unisono.simulator.world.progress import Unit
-from unisono.simulator.world.room import Room
+from unisono.simulator.world.room import Needs, Room
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.speed import SpeedModel
 from unisono.simulator.world.trouble import Trouble
@@ -37,6 +38,8 @@ class Places:
     Attributes:
         live: by key of their PodGroup.
         waiting: those of them with pods that wait.
+        coming: those of them that no cycle has admitted yet.
+        wanted: what their pods ask for that wait, and of how many jobs.
         room: free amounts of the nodes, less only what these jobs hold.
         changed: something has happened that the engine should look at.
         ended: how many jobs are over.
@@ -49,6 +52,9 @@ class Places:
         self.trouble = trouble
         self.live: dict[str, LiveJob] = {}
         self.waiting: dict[str, LiveJob] = {}
+        self.coming: dict[str, LiveJob] = {}
+        self.wanted: Counter[Needs] = Counter()
+        self._wants: dict[str, frozenset[Needs]] = {}
         self.numbers = {name: number for number, name in enumerate(run.node_names)}
         self.room = Room(run.cluster.nodes)
         self.changed = False
@@ -64,7 +70,7 @@ class Places:
         self.state.apply("ADDED", POD_GROUPS, live.group)
         for at in range(live.job.pods):
             self._add_pod(live, at)
-        self.waiting[live.key] = live
+        self._note_waiting(live)
         self.changed = True
 
     def adopt(self, live: LiveJob, adopted: Adopted) -> None:
@@ -81,8 +87,7 @@ class Places:
             if len(unit.placed) >= unit.minimum:
                 unit.attempts = 1
                 self._open_stretch(live, unit)
-            if len(unit.placed) < len(unit.pods):
-                self.waiting[live.key] = live
+        self._note_waiting(live)
 
     def finish(self, live: LiveJob, unit: Unit) -> None:
         """A part of a job has done its work."""
@@ -95,6 +100,8 @@ class Places:
         self._take_from(live, unit, list(unit.placed))
         if all(each.over for each in live.units):
             self.remove(live, outcomes.COMPLETED)
+        else:
+            self._note_waiting(live)
 
     def remove(self, live: LiveJob, state: str) -> None:
         """The job is over: its pods and its PodGroup are deleted."""
@@ -108,10 +115,40 @@ class Places:
             del self._pods[pod.key]
         self.state.apply("DELETED", POD_GROUPS, live.group)
         del self.live[live.key]
-        self.waiting.pop(live.key, None)
+        self._forget_waiting(live.key)
         live.outcome.state, live.outcome.ended = state, None if state == outcomes.DROPPED else self.heap.now
         self.changed = True
         self.ended += 1
+
+    def _note_waiting(self, live: LiveJob) -> None:
+        """Follow whether the job waits, and for what."""
+        wants = frozenset(live.wanted())
+        if not wants:
+            self._forget_waiting(live.key)
+            return
+        if wants != self._wants.get(live.key):
+            self._forget_wants(live.key)
+            self.wanted.update(wants)
+            self._wants[live.key] = wants
+        self.waiting[live.key] = live
+        self._note_phase(live)
+
+    def _note_phase(self, live: LiveJob) -> None:
+        if (live.group.status.phase or "Pending") == "Pending":
+            self.coming[live.key] = live
+        else:
+            self.coming.pop(live.key, None)
+
+    def _forget_waiting(self, key: str) -> None:
+        if self.waiting.pop(key, None) is not None:
+            self._forget_wants(key)
+            self.coming.pop(key, None)
+
+    def _forget_wants(self, key: str) -> None:
+        for needs in self._wants.pop(key, ()):
+            self.wanted[needs] -= 1
+            if not self.wanted[needs]:
+                del self.wanted[needs]
 
     def close(self) -> None:
         """Write down how things stand at the end."""
@@ -128,6 +165,8 @@ class Places:
     def write(self, live: LiveJob, update: PodGroupUpdate) -> None:
         """The scheduler writes the status of a PodGroup."""
         live.group = with_status(live.group, update)
+        if live.key in self.waiting:
+            self._note_phase(live)
         self.state.apply("MODIFIED", POD_GROUPS, live.group)
 
     def nominate(self, condition: PodCondition) -> None:
@@ -153,8 +192,7 @@ class Places:
         self.run.binds += len(binds)
         for live, unit in touched.values():
             self._begin(live, unit)
-            if not live.waits:
-                self.waiting.pop(live.key, None)
+            self._note_waiting(live)
         return bool(touched)
 
     def evict(self, evictions: Sequence[Eviction]) -> None:
@@ -264,7 +302,7 @@ class Places:
                 self.heap.push(self.heap.now + grace, "gone", (live, [(at, live.incarnations[at]) for at in gone]))
             else:
                 self._remake(live, gone)
-        self.waiting[live.key] = live
+        self._note_waiting(live)
         self.changed = True
 
     def leave(self, live: LiveJob, pods: Sequence[tuple[int, int]]) -> None:

@@ -52,7 +52,7 @@ class Room:
 
     def holds_any(self, wanted: Iterable[Needs]) -> bool:
         """Whether a node has room for one of these pods."""
-        return any(self._holds(needs) for needs in set(wanted))
+        return any(self._holds(needs) for needs in wanted)
 
     def _holds(self, needs: Needs) -> bool:
         known = self._known.get(needs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
+from unisono.cluster.node_pods import NodePods
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, fitted
@@ -96,6 +97,8 @@ def _by_class(tasks: Sequence[Task]) -> list[tuple[PodClass, int]]:
 Ending = tuple[float, int, PodClass]
 """When, on which node, a pod of which class ends."""
 _END = itemgetter(0)
+_KEY = attrgetter("key")
+_ENDS = "reservation.ends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +139,34 @@ class Endings:
 
 def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
     """Pods of which it is known how long they run."""
-    index, end_of = session.snapshot.nodes.index, estimates.end
+    index, now = session.snapshot.nodes.index, session.now
     for name, held in session.snapshot.tasks_on.items():
         column = index.get(name)
-        if column is None:
-            continue
-        for task in held.values():
-            if task.status is not TaskStatus.RELEASING and (end := end_of(task)):
-                yield end, column, task.pod_class
-    for job in session.active:
-        if not job.places:
-            continue
+        if column is not None:
+            for end, pod_class in _ends_on(held, estimates):
+                yield end if end > now else now, column, pod_class
+    started = [job for job in session.opened().values() if job.places]
+    for job in sorted(started, key=_KEY):
         for key, (status, column) in job.places.items():
             task = job.record.tasks[key]
             seconds = estimates.seconds(task) if status in _STARTING else 0.0
             if seconds:
                 yield session.now + seconds, column, task.pod_class
+
+
+def _ends_on(held: Mapping[str, Task], estimates: RunEstimates) -> list[tuple[float, PodClass]]:
+    """When pods of a node end, which may have been foreseen for a moment that is over.
+
+    Where it follows from what is stated, it is kept from cycle to cycle.
+    """
+    known = held.derived.get(_ENDS) if isinstance(held, NodePods) and not estimates.learned else None
+    if known is None:
+        tasks = [task for task in held.values() if task.status is not TaskStatus.RELEASING]
+        ends = estimates.end if estimates.learned else estimates.stated_end
+        known = [(end, task.pod_class) for task in tasks if (end := ends(task))]
+        if isinstance(held, NodePods) and not estimates.learned:
+            held.derived[_ENDS] = known
+    return known
 
 
 def _staying(session: Session) -> Matrix:

@@ -10,17 +10,20 @@ IBM SP2 with backfilling", IEEE TPDS 12 (2001).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unisono.api.times import duration_or_none
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, fitted
-from unisono.engine.answers import Reason, Scope, Veto, Vote
+from unisono.cluster.waiting_jobs import Alike
+from unisono.engine.answers import Parts, Reason, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
@@ -41,6 +44,8 @@ _LEARN = Argument(
     "reservation.learnRunTimes", "bool", False, "expect jobs to run as long as the last two of their kind have"
 )
 
+_RUNS = "reservation.runs"
+"""Under this name it is kept how long a job's waiting pods run at most, and jobs stand in that order."""
 _MOST_TRIED = 16
 """Starved gangs looked at in one cycle."""
 
@@ -69,6 +74,7 @@ class ReservationPlugin(Plugin):
 
         self._rooms: dict[str, QueueRoom] = {}
         self._longest: dict[tuple[str, int], float] = {}
+        self._parts: dict[int, tuple[Plan, Parts]] = {}
 
     # ---- admission
 
@@ -135,6 +141,33 @@ class ReservationPlugin(Plugin):
             return heeded[0].job.key
         return ",".join([plan.job.key for plan in heeded])
 
+    def answers_in_parts(self, pod_class: PodClass, jobs: Alike) -> Parts | None:
+        """Those that end before the gang can start for which room is kept, and the others."""
+        job, plans = self.session.subject, self.plans
+        if job is None or self.learn or len(plans) > 1 or any(plan.job.is_ready for plan in plans):
+            return None
+        if not plans or job.priority > plans[0].job.priority:
+            return Parts("", (), "")
+        plan = plans[0]
+        known = self._parts.get(jobs.shape)
+        if known is None or known[0] is not plan:
+            known = self._parts[jobs.shape] = plan, self._divided(plan, pod_class, jobs)
+        return known[1]
+
+    def _divided(self, plan: Plan, pod_class: PodClass, jobs: Alike) -> Parts:
+        own = plan.job.created, plan.job.key
+        there = plan.job.record.shape == jobs.shape
+        if plan.start == inf:
+            return Parts(plan.job.key, (own,) if there else (), "")
+        now, records = self.session.now, self.session.snapshot.jobs
+        runs = jobs.sorted_by(_RUNS, lambda key: self._longest_stated(records[key], pod_class) or inf)
+        short = bisect_right(runs, plan.start, key=lambda entry: now + entry[0])
+        if 2 * short > len(runs):
+            longer = {(records[key].created, key) for _, key in runs[short:]} - {own}
+            return Parts("", sorted(longer), plan.job.key)
+        shorter = {(records[key].created, key) for _, key in runs[:short]}
+        return Parts(plan.job.key, sorted(shorter | {own} if there else shorter), "")
+
     def _heeded(self, job: JobState, pod_class: PodClass) -> list[Plan]:
         """Plans from which pods of the class may take nothing when they are the job's; asked once per waiting job."""
         for plan in self.plans:
@@ -174,16 +207,26 @@ class ReservationPlugin(Plugin):
 
     def _longest_run(self, job: JobState, pod_class: PodClass) -> float:
         """Seconds that the job's waiting pods of the class run at most; 0.0 where that is not known of one."""
-        known: dict[Any, float] = self._longest if self.learn else job.record.derived
+        if not self.learn:
+            return self._longest_stated(job.record, pod_class)
         key = (job.key, pod_class.id)
-        longest = known.get(key)
+        longest = self._longest.get(key)
         if longest is None:
-            pending = job.record.pending.values()
-            seconds = [self.estimates.seconds(task) for task in pending if task.pod_class is pod_class]
-            longest = max(seconds) if seconds and all(seconds) else 0.0
-            if seconds:
-                known[key] = longest
+            longest = self._longest[key] = self._longest_of(job.record, pod_class)
         return longest
+
+    def _longest_stated(self, record: Job, pod_class: PodClass) -> float:
+        """As `_longest_run` where earlier runs do not count; it is kept with the record."""
+        key = (_RUNS, pod_class.id)
+        longest: float | None = record.derived.get(key)
+        if longest is None:
+            longest = record.derived[key] = self._longest_of(record, pod_class)
+        return longest
+
+    def _longest_of(self, record: Job, pod_class: PodClass) -> float:
+        pending = record.pending.values()
+        seconds = [self.estimates.seconds(task) for task in pending if task.pod_class is pod_class]
+        return max(seconds) if seconds and all(seconds) else 0.0
 
 
 def _asked(job: JobState, row: int) -> int:

@@ -21,7 +21,6 @@ class RunEstimates:
     def __init__(self, session: Session, *, learned: bool) -> None:
         self.session = session
         self.learned = learned
-        self._now, self._jobs = session.now, session.snapshot.jobs
 
     def stated(self, task: Task) -> float:
         """Seconds that the pod, or its PodGroup, says it runs at most; 0.0 when neither does."""
@@ -51,7 +50,8 @@ class RunEstimates:
         later than it has been so far.
         """
         if not self.learned:
-            return self._stated_end(task)
+            end = self.stated_end(task)
+            return max(end, self.session.now) if end else 0.0
         now, began = self.session.now, task.since or task.created
         seconds = self.seconds(task)
         if not seconds:
@@ -65,16 +65,10 @@ class RunEstimates:
         later = began + seconds + next((step for step in _STEPS if step > over), over + _STEPS[-1])
         return min(later, began + stated) if stated else later
 
-    def _stated_end(self, task: Task) -> float:
-        """As `end`, by what is stated alone: the same moment from cycle to cycle, until that has come."""
-        job = self._jobs.get(task.job)
-        end: float | None = job.derived.get(task) if job is not None else None
-        if end is None:
-            seconds = self.stated(task)
-            end = (task.since or task.created) + seconds if seconds else 0.0
-            if job is not None:
-                job.derived[task] = end
-        return (end if end > self._now else self._now) if end else 0.0
+    def stated_end(self, task: Task) -> float:
+        """When a running pod ends by what is stated alone, seconds since the epoch; 0.0 where nothing is."""
+        seconds = self.stated(task)
+        return (task.since or task.created) + seconds if seconds else 0.0
 
 
 def _seconds(text: str) -> float:

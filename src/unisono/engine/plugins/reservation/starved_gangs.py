@@ -8,11 +8,13 @@ from math import inf
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
+from unisono.cluster.waiting_jobs import Entry
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 
 _Place = tuple[int, float, str]
 _Needs = tuple[float, list[Task]]
+_Behind = Iterator[Entry] | None
 _NONE: _Needs = (0.0, [])
 _KNOWN = "reservation.needs"
 
@@ -26,18 +28,51 @@ class StarvedGangs:
     """
 
     def __init__(self, session: Session, after: float) -> None:
-        self._heap: list[tuple[_Place, JobState, list[Task]]] = []
+        self._heap: list[tuple[_Place, JobState, _Behind]] = []
         self._first: list[tuple[JobState, list[Task]]] = []
-        now, setbacks = session.now, session.snapshot.setbacks
-        open_queues = {name for name, queue in session.queues.items() if queue.open}
-        heap = self._heap
-        for job in session.active if after < inf else ():
-            since, tasks = job.record.derived.get(_KNOWN) or _needs(job)
-            if tasks and now - since >= after and job.queue.name in open_queues:
-                heap.append(((-job.priority, since, job.key), job, tasks))
+        self._session, self._after = session, after
+        self._open = {name for name, queue in session.queues.items() if queue.open}
+        if after < inf:
+            self._find()
+        setbacks = session.snapshot.setbacks
         if setbacks:  # those may never start
-            heap[:] = [entry for entry in heap if entry[1].key not in setbacks]
-        heapq.heapify(heap)
+            self._heap[:] = [entry for entry in self._heap if entry[1].key not in setbacks]
+        heapq.heapify(self._heap)
+
+    def _find(self) -> None:
+        """All such gangs; of those that are alike the first one only, which has the others behind it."""
+        session = self._session
+        waiting = session.snapshot.waiting
+        if waiting is None or session.snapshot.setbacks:
+            for job in session.active:
+                self._add(job, None)
+            return
+        for other in map(session.job, waiting.others):
+            if other is not None:
+                self._add(other, None)
+        for alike in waiting.alike.values():
+            record = session.snapshot.jobs[alike.sample]
+            if record.phase != "Pending" and record.queue in self._open:
+                self._add_next(iter(alike.sorted_by(_KNOWN, self._since)))
+
+    def _add(self, job: JobState, behind: _Behind) -> bool:
+        since, tasks = job.record.derived.get(_KNOWN) or _needs(job)
+        if not tasks or self._session.now - since < self._after or job.queue.name not in self._open:
+            return False
+        self._heap.append(((-job.priority, since, job.key), job, behind))
+        return True
+
+    def _add_next(self, behind: Iterator[Entry]) -> bool:
+        """Add the next of gangs that are alike; where it has not waited long enough, none behind it has."""
+        for _, key in behind:
+            job = self._session.job(key)
+            return job is not None and self._add(job, behind)
+        return False
+
+    def _since(self, key: str) -> float:
+        job = self._session.job(key)
+        since, tasks = _needs(job) if job is not None else _NONE
+        return since if tasks else inf
 
     def __bool__(self) -> bool:
         return bool(self._heap or self._first)
@@ -50,7 +85,10 @@ class StarvedGangs:
                 at += 1
             if not self._heap:
                 return
-            self._first.append(heapq.heappop(self._heap)[1:])
+            _, job, behind = heapq.heappop(self._heap)
+            self._first.append((job, job.record.derived[_KNOWN][1]))
+            if behind is not None and self._add_next(behind):
+                heapq.heapify(self._heap)
 
 
 def _needs(job: JobState) -> _Needs:

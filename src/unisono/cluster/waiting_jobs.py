@@ -1,0 +1,134 @@
+"""Jobs that wait, by shape and in order, kept from cycle to cycle.
+
+Of many jobs of one shape a cycle mostly asks about one. Here it finds the others without having looked at each of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Any
+
+from unisono.cluster.records import Job
+
+Entry = tuple[Any, str]
+"""What a job stands in the order by, and its key."""
+
+
+class _Order:
+    """Keys of jobs, sorted by a value that follows from the record of each."""
+
+    __slots__ = ("entries", "fresh", "values")
+
+    def __init__(self, fresh: set[str]) -> None:
+        self.entries: list[Entry] = []
+        self.values: dict[str, Any] = {}
+        self.fresh = fresh
+
+    def drop(self, key: str) -> None:
+        if key in self.fresh:
+            self.fresh.discard(key)
+        else:
+            del self.entries[bisect_left(self.entries, (self.values.pop(key), key))]
+
+    def settled(self, value: Callable[[str], Any]) -> list[Entry]:
+        for key in self.fresh:
+            found = self.values[key] = value(key)
+            insort(self.entries, (found, key))
+        self.fresh.clear()
+        return self.entries
+
+
+class Alike:
+    """Jobs of one shape whose pods all wait.
+
+    Attributes:
+        shape: that of all of them.
+        aged: when each was created, and its key; sorted.
+        version: moves with every change.
+
+    """
+
+    __slots__ = ("_orders", "aged", "shape", "version")
+
+    def __init__(self, shape: int) -> None:
+        self.shape = shape
+        self.aged: list[Entry] = []
+        self.version = 0
+        self._orders: dict[str, _Order] = {}
+
+    def __len__(self) -> int:
+        return len(self.aged)
+
+    @property
+    def sample(self) -> str:
+        """Key of one of them."""
+        return self.aged[0][1]
+
+    def sorted_by(self, name: str, value: Callable[[str], Any]) -> list[Entry]:
+        """The jobs in another order, read only.
+
+        Args:
+            name: of the order.
+            value: of a job, by its key; asked once, and must follow from the job's record alone.
+
+        """
+        order = self._orders.get(name)
+        if order is None:
+            order = self._orders[name] = _Order({key for _, key in self.aged})
+        return order.settled(value)
+
+    def put(self, job: Job) -> None:
+        """Add a job."""
+        insort(self.aged, (job.created, job.key))
+        self.version += 1
+        for order in self._orders.values():
+            order.fresh.add(job.key)
+
+    def drop(self, created: float, key: str) -> None:
+        """Take out a job that was put in with this time."""
+        del self.aged[bisect_left(self.aged, (created, key))]
+        self.version += 1
+        for order in self._orders.values():
+            order.drop(key)
+
+
+class WaitingJobs:
+    """The jobs that a cycle has to look at.
+
+    Attributes:
+        alike: by shape, jobs whose pods all wait and are equal.
+        others: keys of all other jobs that a cycle has to look at.
+
+    """
+
+    __slots__ = ("_places", "alike", "others")
+
+    def __init__(self) -> None:
+        self.alike: dict[int, Alike] = {}
+        self.others: set[str] = set()
+        self._places: dict[str, tuple[int, float]] = {}
+
+    def put(self, job: Job) -> None:
+        """Add a job that is not in it."""
+        shape = job.shape
+        if not shape or not job.pending:
+            self.others.add(job.key)
+            return
+        found = self.alike.get(shape)
+        if found is None:
+            found = self.alike[shape] = Alike(shape)
+        found.put(job)
+        self._places[job.key] = shape, job.created
+
+    def drop(self, key: str) -> None:
+        """Take a job out, if it is in it."""
+        place = self._places.pop(key, None)
+        if place is None:
+            self.others.discard(key)
+            return
+        shape, created = place
+        found = self.alike[shape]
+        found.drop(created, key)
+        if not found.aged:
+            del self.alike[shape]

@@ -1,0 +1,85 @@
+"""Jobs that a cycle only looks at where one of them may be placed.
+
+Of many equal jobs that wait, nearly all fail as the first of them does, or come after others that do. Where nothing is
+told of the reasons, and nothing but placing can become of a job, they are left asleep: `placement.waiting_line` finds
+those among them that must be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from unisono.cluster.waiting_jobs import Alike
+from unisono.engine.answers import Reach
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.session import Session
+
+_FEWEST: Final = 4
+"""Jobs of one shape from which on they are left asleep."""
+_MOST_SHAPES: Final = 64
+"""Shapes of which jobs are left asleep, those with most jobs: each of them is looked at many times in a cycle."""
+_ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill"))
+"""Actions that do nothing for admitted jobs but place them."""
+_BY_SHAPE: Final = ("job_key", "valid", "ready", "missing", "pipelined")
+
+
+def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[str]) -> list[Alike]:
+    """The jobs to leave asleep in a cycle that begins; none where each must be looked at.
+
+    They are admitted, and their queues are open and serve any job that fits.
+
+    Args:
+        session: of the cycle, which tells no reasons.
+        hooks: the plug-ins.
+        actions: what it does.
+
+    """
+    waiting = session.snapshot.waiting
+    if waiting is None or not waiting.alike or not _ACTIONS.issuperset(actions) or not _may_sleep(session, hooks):
+        return []
+    found = [alike for alike in waiting.alike.values() if len(alike) >= _FEWEST and _rests(session, alike)]
+    if len(found) > _MOST_SHAPES:
+        found.sort(key=len, reverse=True)
+        del found[_MOST_SHAPES:]
+    return found
+
+
+def _may_sleep(session: Session, hooks: CombinedAnswers) -> bool:
+    snapshot = session.snapshot
+    if snapshot.setbacks or hooks.guard.failures or hooks.guard.out or hooks.hosts_any():
+        return False
+    if not hooks.by_shape(*_BY_SHAPE) or hooks.hears_placements() or not hooks.has("ready") or hooks.has("prefilter"):
+        return False
+    if any(plugin.order_reach is not Reach.ROW for plugin, _ in hooks.flat["job_key"]):
+        return False
+    return not (snapshot.waiting and any(_is_nominated(session, key) for key in snapshot.waiting.others))
+
+
+def _is_nominated(session: Session, key: str) -> bool:
+    """A job with a nominated pod brings along others of its queue."""
+    return any(task.nominated_node for task in session.snapshot.jobs[key].pending.values())
+
+
+def _rests(session: Session, alike: Alike) -> bool:
+    record = session.snapshot.jobs[alike.sample]
+    queue = session.queues.get(record.queue)
+    return record.phase != "Pending" and queue is not None and not queue.closed and not queue.record.fifo
+
+
+def awake_jobs(session: Session, asleep: Sequence[Alike]) -> list[JobState]:
+    """All other jobs, in order of their keys."""
+    waiting = session.snapshot.waiting
+    if waiting is None or not asleep:
+        return session.active
+    shapes = {alike.shape for alike in asleep}
+    rest = (alike for alike in waiting.alike.values() if alike.shape not in shapes)
+    keys = [*waiting.others, *(key for alike in rest for _, key in alike.aged)]
+    return [job for key in sorted(keys) if (job := session.job(key)) is not None]
+
+
+def woken_jobs(session: Session, asleep: Sequence[Alike]) -> list[JobState]:
+    """Jobs that were asleep and have been looked at."""
+    shapes, active = {alike.shape for alike in asleep}, session.snapshot.active
+    return [job for key, job in session.opened().items() if job.shape in shapes and key in active]

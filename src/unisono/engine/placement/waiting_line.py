@@ -1,0 +1,187 @@
+"""The jobs of a queue in their order, of which those that sleep are only looked at when their turn comes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from operator import itemgetter
+
+from unisono.cluster.waiting_jobs import Alike, Entry
+from unisono.engine.plugin_host.heap import Heap, Key
+from unisono.engine.plugin_host.orders import Orders
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.session import Session
+
+NextIn = Callable[[Alike, int], int]
+"""Of jobs that are alike, from a position in their order on: the first that may be placed, or how many they are."""
+_FIRST = itemgetter(0)
+
+
+class _Stream:
+    """Jobs of one shape that are still in line: those from ``at`` on."""
+
+    __slots__ = ("alike", "at", "entries", "prefix")
+
+    def __init__(self, alike: Alike, prefix: Key) -> None:
+        self.alike, self.entries, self.prefix, self.at = alike, alike.aged, prefix, 0
+
+    def key(self, at: int) -> Key:
+        return (*self.prefix, *self.entries[at])
+
+    def before(self, bound: Key | None) -> int:
+        """Position of the first job that does not come before ``bound``; None comes after all."""
+        own, size = self.prefix, len(self.prefix)
+        if bound is None or own < bound[:size]:
+            return len(self.entries)
+        if own > bound[:size]:
+            return self.at
+        entry: Entry = (bound[size], bound[size + 1])
+        return max(self.at, bisect_left(self.entries, entry))
+
+
+class WaitingLine(Heap[JobState]):
+    """As a heap of all jobs, some of which sleep.
+
+    Args:
+        orders: the order of jobs, which is the same for all of a shape but for age and name.
+        session: knows the jobs.
+        jobs: those that are awake.
+        asleep: the others.
+
+    """
+
+    __slots__ = ("_session", "_streams")
+
+    def __init__(self, orders: Orders, session: Session, jobs: Sequence[JobState], asleep: Sequence[Alike]) -> None:
+        super().__init__(orders.job_key, jobs)
+        self._session = session
+        self._streams = [_Stream(alike, orders.job_key(self._state(alike.sample))[:-2]) for alike in asleep]
+
+    def _state(self, key: str) -> JobState:
+        job = self._session.job(key)
+        assert job is not None  # its queue is known
+        return job
+
+    def __len__(self) -> int:
+        return super().__len__() + sum(len(stream.entries) - stream.at for stream in self._streams)
+
+    def _head(self) -> _Stream | None:
+        """The stream whose next job comes before all others that are in line; None where one that is awake does."""
+        left = [stream for stream in self._streams if stream.at < len(stream.entries)]
+        if not left:
+            return None
+        first = min(left, key=lambda stream: stream.key(stream.at))
+        key = first.key(first.at)
+        if (self._sorted and self._sorted[-1][0] < key) or (self._pushed and self._pushed[0][0] < key):
+            return None
+        return first
+
+    def pop(self) -> JobState:
+        """Take the lowest item out."""
+        head = self._head()
+        if head is None:
+            return super().pop()
+        head.at += 1
+        return self._state(head.entries[head.at - 1][1])
+
+    def leads(self, item: JobState) -> bool:
+        """Whether ``item``, which is not in it, would be the next one if it were put in."""
+        head = self._head()
+        return super().leads(item) and (head is None or not head.key(head.at) < self._key(item))
+
+    def ahead(self, alike: Callable[[JobState], bool], most: int) -> list[JobState]:
+        """The next items, in order, as long as they are ``alike``, at most ``most``; they stay in.
+
+        None are seen where an item that was put back comes first.
+        """
+        found: list[JobState] = []
+        bound = self._pushed[0][0] if self._pushed else None
+        for key, item in self._in_order():
+            if len(found) >= most or (bound is not None and bound < key):
+                break
+            job = self._state(item) if isinstance(item, str) else item
+            if not alike(job):
+                break
+            found.append(job)
+        return found
+
+    def _in_order(self) -> Iterator[tuple[Key, JobState | str]]:
+        """Those that sleep by name."""
+
+        def of(stream: _Stream) -> Iterator[tuple[Key, str]]:
+            return ((stream.key(at), stream.entries[at][1]) for at in range(stream.at, len(stream.entries)))
+
+        return merge(reversed(self._sorted), *map(of, self._streams), key=_FIRST)
+
+    def take_while(self, passes: Callable[[JobState], bool]) -> int:
+        """Take out the next items, in order, as long as they pass; how many did."""
+        number = 0
+        while len(self):
+            head = self._head()
+            if head is None:
+                entries = self._sorted
+                if self._pushed and (not entries or self._pushed[0][0] < entries[-1][0]):
+                    entries = self._pushed
+                job = entries[0 if entries is self._pushed else -1][1]
+            else:
+                job = self._state(head.entries[head.at][1])
+            if not passes(job):
+                break
+            self.pop()
+            number += 1
+        return number
+
+    def drop(self, number: int) -> None:
+        """Take out the first ``number`` items that `ahead` has shown."""
+        for _ in range(number):
+            head = self._head_of_shown()
+            if head is None:
+                self._sorted.pop()
+            else:
+                head.at += 1
+
+    def _head_of_shown(self) -> _Stream | None:
+        pushed, self._pushed = self._pushed, []
+        try:
+            return self._head()
+        finally:
+            self._pushed = pushed
+
+    def items(self) -> list[JobState]:
+        """What is waiting, in no particular order."""
+        asleep = [self._state(key) for stream in self._streams for _, key in stream.entries[stream.at :]]
+        return [*super().items(), *asleep]
+
+    def drop_failing(self, fails: Callable[[JobState], bool], next_in: NextIn) -> int:
+        """Take out the jobs that come before the first that may be placed; how many those were.
+
+        Args:
+            fails: whether a job that is awake fails as another one has.
+            next_in: finds those that may be placed among those that sleep.
+
+        """
+        bound: Key | None = None
+        for stream in self._streams:
+            if stream.at < len(stream.entries):
+                at = next_in(stream.alike, stream.at)
+                if at < len(stream.entries):
+                    key = stream.key(at)
+                    bound = key if bound is None or key < bound else bound
+        number = 0
+        while True:
+            entries, at = self._sorted, -1
+            if self._pushed and (not entries or self._pushed[0][0] < entries[-1][0]):
+                entries, at = self._pushed, 0
+            if not entries or (bound is not None and bound < entries[at][0]):
+                break
+            if not fails(entries[at][1]):
+                bound = entries[at][0]
+                break
+            super().pop()
+            number += 1
+        for stream in self._streams:
+            at = stream.before(bound)
+            number += at - stream.at
+            stream.at = at
+        return number
