@@ -8,7 +8,7 @@ from job_world import World, job, task
 
 from unisono.api.core import Namespace, Pod
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
-from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
+from unisono.api.workload_kinds import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.patching import to_json
 from unisono.controllers.podgroup.decide import min_member, needs_group, pod_group_for, topology
 from unisono.errors import Conflict, Invalid, Unavailable
@@ -291,6 +291,34 @@ async def test_a_workload_without_replicas_needs_no_group(kind):
         await world.settle()
         assert len(world.client.objects(POD_GROUPS)) == 1
         world.client.put(kind, workload_object(kind, 0))
+        await world.settle()
+        assert world.client.objects(POD_GROUPS) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        ({}, {"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}),
+        ({}, {"conditions": [{"type": "Complete", "status": "True"}]}),
+        ({"suspend": True}, {}),
+    ],
+)
+async def test_a_job_that_wants_no_pods_needs_no_group(spec, status):
+    def job_object(spec: dict[str, Any], status: dict[str, Any]) -> Any:
+        metadata = {"name": "rs", "namespace": "default", "uid": "rs-uid"}
+        return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, BATCH_JOBS.struct)
+
+    async with World() as world:
+        world.client.put(BATCH_JOBS, job_object({}, {}))
+        made = await world.client.create(
+            PODS, pod(ownerReferences=[owner("Job", "batch/v1", "rs") | {"uid": "rs-uid"}])
+        )
+        await world.settle()
+        world.client.put(BATCH_JOBS, job_object(spec, status))
+        await world.settle()
+        assert len(world.client.objects(POD_GROUPS)) == 1, "its pod is still there"
+        world.client.remove(PODS, made.key)
+        world.client.put(BATCH_JOBS, job_object(spec, status | {"startTime": "2026-01-01T00:00:00Z"}))
         await world.settle()
         assert world.client.objects(POD_GROUPS) == []
 

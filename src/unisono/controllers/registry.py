@@ -8,7 +8,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry
 
 from unisono.api.topology_sources import Fetch
-from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
+from unisono.api.workload_kinds import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.claims.limits import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.elastic.controller import ElasticController
@@ -78,6 +78,7 @@ def all_controllers(
         LimitClaimController(recorder, scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
+        WorkloadGroupController(BATCH_JOBS, scheduler_names),
     ]
     made_by_members = () if runs_jobs else MADE_BY_MEMBERS
     return [

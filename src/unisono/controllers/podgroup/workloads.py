@@ -1,7 +1,7 @@
-"""Keeps the pod groups of ReplicaSets and StatefulSets in step with them.
+"""Keeps the pod groups of ReplicaSets, StatefulSets and Kubernetes' Jobs in step with them.
 
-A group is made when the first pod comes. What its owner says about it may change later, and an owner without replicas
-needs no group: one that stays would hold its place in the queue.
+A group is made when the first pod comes. What its owner says about it may change later, and an owner that wants no pods
+needs no group: one that stays would hold its place in the queue, and seem to wait.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from unisono.api.apps import ReplicaSet, StatefulSet
+from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Pod
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
@@ -22,19 +23,24 @@ from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.patching import contains, to_json
 from unisono.controllers.podgroup.decide import handed_down, pod_group_for
+from unisono.controllers.workloads.job_decide import finished
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller
 
-Workload = ReplicaSet | StatefulSet
+Workload = ReplicaSet | StatefulSet | BatchJob
 _OWNER_INDEX = "controller-uid"
 # What a change of the owner changes; the rest of the spec is the user's.
 _FOLLOWED = ("minMember", "minResources")
+# Seconds until pods that are being deleted are looked for again.
+_LEAVING_RETRY = 2.0
 
 
 class WorkloadGroupController(Controller):
     """Keeps ``podgroup-<uid>`` of the owners of one kind."""
 
-    def __init__(self, kind: Kind[ReplicaSet] | Kind[StatefulSet], scheduler_names: Collection[str]) -> None:
+    def __init__(
+        self, kind: Kind[ReplicaSet] | Kind[StatefulSet] | Kind[BatchJob], scheduler_names: Collection[str]
+    ) -> None:
         """Only owners of pods whose ``schedulerName`` is one of these are looked at."""
         self._kind: Kind[Workload] = kind  # type: ignore[assignment]
         self._scheduler_names = frozenset(scheduler_names)
@@ -50,7 +56,7 @@ class WorkloadGroupController(Controller):
         self._namespaces = context.informer(NAMESPACES)
 
     async def reconcile(self, key: str) -> float | None:
-        """Delete the group of an owner without replicas, else bring what the owner says into it."""
+        """Delete the group of an owner that wants no pods, else bring what the owner says into it."""
         owner = self._owners.get(key)
         if owner is None or owner.metadata.deletion_timestamp:
             return None
@@ -60,9 +66,11 @@ class WorkloadGroupController(Controller):
         if owner.metadata.uid not in owners.controller_uids(group):
             return None
         pods = self._pods.by_index(_OWNER_INDEX, owners.family(owner))
-        if not owner.spec.replicas:
+        if wants_no_pods(owner):
             if not pods:
                 await delete_seen(self._client, POD_GROUPS, group)
+            return _LEAVING_RETRY if pods and all(pod.metadata.deletion_timestamp for pod in pods) else None
+        if isinstance(owner, BatchJob):
             return None
         pod = next((each for each in pods if self._is_ours(each, group)), None)
         if pod is not None:
@@ -92,3 +100,10 @@ class WorkloadGroupController(Controller):
             await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         except NotFound:
             return
+
+
+def wants_no_pods(owner: Workload) -> bool:
+    """Whether an owner has no replicas, is suspended, or has ended (pods that tell of its end may still be there)."""
+    if isinstance(owner, BatchJob):
+        return bool(owner.spec.suspend) or finished(owner) is not None
+    return not owner.spec.replicas
