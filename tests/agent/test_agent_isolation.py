@@ -89,6 +89,8 @@ async def test_probes(node: Node, tmp_path: Path) -> None:
     node.run(manifest("probed", ["sleep", "600"], container=container, terminationGracePeriodSeconds=0))
     pod = await node.phase("probed", "Running")
     assert not pod.status.container_statuses[0].ready
+    await eventually(lambda: node.events("Unhealthy"))
+    assert node.events("Unhealthy")[0].message == "Readiness probe failed: exit code 1"
     await eventually((tmp_path / "hooked").exists)
     flag.touch()
     pod = await node.until("probed", lambda pod: pod.status.container_statuses[0].ready)

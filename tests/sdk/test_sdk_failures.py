@@ -108,3 +108,15 @@ async def test_a_line_that_complains_of_nothing_is_not_taken_for_the_cause() -> 
         "b": "train.py: error: no such file (exit code 2)",
         "c": "exit code 139 (SIGSEGV)",
     }
+
+
+def test_a_container_without_enough_memory_says_what_its_limit_is() -> None:
+    starved = pod("a", main=137)
+    starved.status.container_statuses[0].state.terminated.reason = "OOMKilled"
+    found = failed(starved)
+    assert found is not None
+    assert found.cause == "OOMKilled"
+    starved.spec.containers[0].resources.limits = {"memory": "60Mi"}
+    found = failed(starved)
+    assert found is not None
+    assert found.cause == "OOMKilled: it needs more memory than its limit of 60Mi"

@@ -52,6 +52,7 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "scheduler_silent": told.silent,
         "outdated_verdicts": [to_json(verdict) for verdict in told.outdated],
         "stalled": told.stalled,
+        "unready": told.unready,
         "empty_by": told.empty,
         "configuration_error": told.configuration_error,
         "warnings": told.warnings,

@@ -39,6 +39,7 @@ from unisono.sdk.refusal_causes import meant_in, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
+from unisono.sdk.unready import unready_text
 from unisono.sdk.waiting import (
     SERVED_NAMES,
     gates_text,
@@ -164,6 +165,7 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     )
     item = await read(client, PODS, pod.metadata.name, pod.metadata.namespace) if told.waits else None
     if pod.status.phase == "Running":
+        told.unready = await unready_text(client, pod.metadata.namespace or "", {}, [pod])
         told.running = await running_notes(client, [], [pod], await server_time(client))
     return await _completed(client, told, pod.spec.scheduler_name or "default-scheduler", item)
 
@@ -204,7 +206,8 @@ async def explain_owner(
         owner.metadata.name,
         title,
         state_text(kind, owner, found),
-        gates_in_template(verdicts_beside(refused, item, owner, found), found.pods, title),
+        # Whatever stands on the PodGroup of an object that has ended: it waits for nothing.
+        [] if is_over(item) else gates_in_template(verdicts_beside(refused, item, owner, found), found.pods, title),
         pods=await pods_with_groups(client, alone),
         containers=await with_warnings(client, owner.metadata.namespace or "", bound),
         suspended=suspended_by(item),
@@ -223,6 +226,7 @@ async def explain_owner(
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))
         name_lost_pods(told)
+        told.unready = await unready_text(client, owner.metadata.namespace or "", item, found.pods)
     if known and not (found.pods or found.groups or told.suspended or is_over(item)):
         told.suspended, told.empty = paused_by(item), empty_by(item)
         if not (told.suspended or told.empty or refused or told.stalled):

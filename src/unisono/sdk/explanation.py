@@ -45,6 +45,7 @@ class Explanation:
         unseen: that no scheduler has looked at its PodGroup.
         misnamed: the name in it that nothing has, where ``unseen`` or ``stalled`` is because of that.
         stalled: why it has neither pods nor PodGroups, where it should have.
+        unready: which of its pods run and are not ready, and why.
         empty: the field by which it wants no pods.
         silent: that no scheduler is alive; ``verdicts`` is empty then, because what stood there may no longer hold.
         outdated: the verdicts that a scheduler wrote before it fell silent.
@@ -70,6 +71,7 @@ class Explanation:
     gates: str = ""
     unseen: str = ""
     stalled: str = ""
+    unready: str = ""
     empty: str = ""
     silent: str = ""
     outdated: list[Verdict] = field(default_factory=list)
@@ -125,4 +127,6 @@ class Explanation:
             return f"{self.title} wants no pods: {self.empty} is 0."
         if self.unseen:
             return f"{self.title} waits: {self.unseen}; {self.state}."
+        if self.unready:
+            return f"{self.title} waits: {self.unready}; {self.state}."
         return f"{self.title} does not wait: {self.state}."

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LOOP = "CrashLoopBackOff"
 NOT_STARTED = "StartError"
 """Reasons of nodes: a container waits before it is started again; a program cannot even be started."""
+_OOM = "OOMKilled"
 # Pods whose logs are read, and lines of each: enough for the end of a traceback.
 _PODS = 16
 _LINES = 60
@@ -42,6 +43,7 @@ class FailedPod:
         said: the exception, or the last line of the log.
         exception: ``said`` is the last line of a traceback.
         complaint: ``said`` says that something is wrong.
+        limit: the container's memory limit; empty where it has none.
         restarts: of a container that is started again and again; 0 for pods that have failed for good.
 
     """
@@ -55,6 +57,7 @@ class FailedPod:
     said: str = ""
     exception: bool = False
     complaint: bool = False
+    limit: str = ""
     restarts: int = 0
 
     def json(self) -> dict[str, Any]:
@@ -69,7 +72,9 @@ class FailedPod:
     @property
     def cause(self) -> str:
         """``ValueError: no data (exit code 1)``; of a program that did not complain, how it ended and its last line."""
-        if not self.said or self.ending == "OOMKilled":
+        if self.ending == _OOM:
+            return f"{_OOM}: it needs more memory than its limit of {self.limit}" if self.limit else _OOM
+        if not self.said:
             return self.ending
         return f"{self.said} ({self.ending})" if self.complaint else f"{self.ending}; its last line is: {self.said}"
 
@@ -86,7 +91,8 @@ def failed(pod: Pod) -> FailedPod | None:
     ending = ending_text(end.exit_code, end.reason)
     if end.message and (not worst or end.reason == NOT_STARTED):
         ending = f"{ending}: {end.message}"
-    return FailedPod(pod.metadata.name, worst, end.exit_code if worst else None, end_text(end), ending=ending)
+    code = end.exit_code if worst else None
+    return FailedPod(pod.metadata.name, worst, code, end_text(end), ending=ending, limit=_memory_limit(pod, worst))
 
 
 def looping(pod: Pod) -> FailedPod | None:
@@ -103,8 +109,17 @@ def looping(pod: Pod) -> FailedPod | None:
             ending = f"{ending}: {end.message}"
         # The first restart is not counted before it has happened.
         restarts = max(status.restart_count or 0, 1)
-        return FailedPod(end.name, status.name, end.exit_code, end_text(end), ending=ending, restarts=restarts)
+        limit = _memory_limit(pod, status.name)
+        return FailedPod(
+            end.name, status.name, end.exit_code, end_text(end), ending=ending, limit=limit, restarts=restarts
+        )
     return None
+
+
+def _memory_limit(pod: Pod, container: str) -> str:
+    specs = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    limits = next((each.resources.limits for each in specs if each.name == container and each.resources), None)
+    return str((limits or {}).get("memory") or "")
 
 
 async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod]:
@@ -144,7 +159,7 @@ def _with_log(told: FailedPod, log: Sequence[tuple[str, str]], words: LastWords,
 
 def _was_ended(pod: Pod, told: FailedPod) -> bool:
     """Whether the pod is being deleted and ended by that: by SIGTERM or SIGKILL."""
-    return bool(pod.metadata.deletion_timestamp) and told.exit_code in (143, 137) and told.ending != "OOMKilled"
+    return bool(pod.metadata.deletion_timestamp) and told.exit_code in (143, 137) and told.ending != _OOM
 
 
 async def _log(client: HttpClient, pod: Pod, told: FailedPod) -> list[tuple[str, str]]:

@@ -74,7 +74,9 @@ class Checks:
         except TimeoutError:
             return Outcome(False, f"no answer within {timeout:g} s")
         except (OSError, ValueError, OverflowError) as error:  # also of hosts and ports that none can have
-            return Outcome(False, str(error))
+            asked = http or tcp
+            said = getattr(error, "strerror", None) or str(error)
+            return Outcome(False, f"port {asked.port}: {said}" if asked is not None else said)
         return Outcome(True)
 
     async def _tcp(self, action: TCPSocketAction) -> Outcome:
@@ -126,7 +128,7 @@ class Checks:
         finally:
             await entered.kill()
             said = output.close()
-        message = finished.problem or said
+        message = finished.problem or said or f"exit code {finished.exit_code}"
         return Outcome(finished.exit_code == 0 and not finished.problem, message)
 
     def _port(self, port: int | str | None) -> int:

@@ -31,6 +31,7 @@ class PodContainer:
         address: the pod's address, which probes go to.
         clock: times and timers.
         changed: called after every change.
+        unhealthy: called when a probe begins to fail, and when that counts.
         spawner: starts processes.
         out_of_memory: whether a run used more memory than it may.
         memory: watches limits that the kernel does not enforce.
@@ -45,6 +46,7 @@ class PodContainer:
         address: str,
         clock: Clock,
         changed: Callable[[], None],
+        unhealthy: Callable[[Reason], None],
         spawner: Spawner,
         out_of_memory: Callable[[Container, RunDir], bool],
         memory: MemoryWatch,
@@ -57,7 +59,7 @@ class PodContainer:
         self.prepared: RunDir | None = None
         self.crashes = 0
         self._directory, self._address, self._clock = directory, address, clock
-        self._changed, self._spawner = changed, spawner
+        self._changed, self._unhealthy, self._spawner = changed, unhealthy, spawner
         self._out_of_memory, self._memory = out_of_memory, memory
         self._run: RunDir | None = None
         self._process: Process | None = None
@@ -166,7 +168,9 @@ class PodContainer:
             self._memory.add(Watched(process.pid, limit, lambda: self._exceeded(run, process)))
         self._watch = Watch(process, lambda: self._ended(run))
         self._ending = Ending(process, self._clock, f"{self._directory.uid}/{self.name}", before)
-        self._probing = Probing(self.spec, run, checks, clock=self._clock, changed=self._changed)
+        self._probing = Probing(
+            self.spec, run, checks, clock=self._clock, changed=self._changed, failed=self._unhealthy
+        )
 
     def _ended(self, run: RunDir) -> None:
         """The shim is gone: read what it left."""

@@ -12,6 +12,7 @@ from unisono.agent.lifecycle import Reason
 from unisono.api.core import Container
 from unisono.kube.clock import Clock
 
+UNHEALTHY = "Unhealthy"
 _POLL_SECONDS = 0.02
 _HOOK_SECONDS = 3600.0
 
@@ -25,12 +26,21 @@ class Probing:
         checks: tries a probe once.
         clock: paces the tries.
         changed: called after every change of the answers.
+        failed: called with the first failure of each series, and with the one that counts.
     """
 
     def __init__(
-        self, spec: Container, run: RunDir, checks: Checks, *, clock: Clock, changed: Callable[[], None]
+        self,
+        spec: Container,
+        run: RunDir,
+        checks: Checks,
+        *,
+        clock: Clock,
+        changed: Callable[[], None],
+        failed: Callable[[Reason], None],
     ) -> None:
-        self._spec, self._run, self._checks, self._clock, self._changed = spec, run, checks, clock, changed
+        self._spec, self._run, self._checks, self._clock = spec, run, checks, clock
+        self._changed, self._failed = changed, failed
         self._startup = ProbeState(spec.startup_probe, passing=False) if spec.startup_probe else None
         self._readiness = ProbeState(spec.readiness_probe, passing=False) if spec.readiness_probe else None
         self._failing: Reason | None = None
@@ -66,15 +76,19 @@ class Probing:
         hook = self._spec.lifecycle.post_start if self._spec.lifecycle else None
         if hook is None:
             return
-        while self._run.started() is None:
-            await self._clock.sleep(_POLL_SECONDS)
+        await self._has_started()
         outcome = await self._checks.hook(hook, _HOOK_SECONDS)
         if not outcome.success:
             self._failing = Reason("FailedPostStartHook", f"PostStartHook failed: {outcome.message}")
             self._changed()
 
+    async def _has_started(self) -> None:
+        while self._run.started() is None:
+            await self._clock.sleep(_POLL_SECONDS)
+
     async def _probe_all(self) -> None:
         """The startup probe first, then liveness and readiness side by side, as in Kubernetes."""
+        await self._has_started()
         if self._startup is not None:
             await self._probe(self._startup, "Startup", until_passing=True)
         async with asyncio.TaskGroup() as group:
@@ -87,9 +101,13 @@ class Probing:
         await self._clock.sleep(state.initial_delay)
         while True:
             outcome = await self._checks.probe(state.probe, state.timeout)
-            if state.record(outcome.success):
+            counts = state.record(outcome.success)
+            why = Reason(UNHEALTHY, f"{kind} probe failed: {outcome.message}")
+            if not outcome.success and (counts or state.failures == 1):
+                self._failed(why)
+            if counts:
                 if state.failed and kind != "Readiness":
-                    self._failing = Reason("Unhealthy", f"{kind} probe failed: {outcome.message}")
+                    self._failing = why
                 self._changed()
             if (state.failed and kind != "Readiness") or (until_passing and state.passing):
                 return

@@ -48,7 +48,7 @@ class PodContainers:
         changed: Callable[[], None],
     ) -> None:
         self._host, self._address, self._directory, self._resources = host, address, directory, resources
-        self._changed = changed
+        self._changed, self._pod = changed, pod
         self._stopping: dict[str, float] = {}
         self._warned: set[str] = set()
         self._all = [self._container(spec, _role(spec)) for spec in pod.spec.init_containers or ()]
@@ -123,6 +123,9 @@ class PodContainers:
             self._warned.add(PYTHON_NOT_READABLE)
             self._host.recorder.event(pod, "Warning", PYTHON_NOT_READABLE, problem)
 
+    def _warn_of_health(self, why: Reason) -> None:
+        self._host.recorder.event(self._pod, "Warning", why.reason, why.message)
+
     def stop(self, pod: Pod, name: str, why: str, grace: float) -> None:
         """Ask a container to end within ``grace`` seconds, once, or again when less time is left than before."""
         if self._stopping.get(name, float("inf")) <= grace:
@@ -170,6 +173,7 @@ class PodContainers:
             address=self._address,
             clock=self._host.clock,
             changed=self._changed,
+            unhealthy=self._warn_of_health,
             spawner=self._host.spawner,
             out_of_memory=self._resources.ran_out_of_memory,
             memory=self._host.memory,
