@@ -205,6 +205,17 @@ def test_a_gang_that_cannot_start_is_promised_nothing() -> None:
     assert (decisions.binds, decisions.evictions, decisions.pipelined) == ([], [], [])
 
 
+def test_what_is_left_of_a_place_is_promised_to_no_spare_pod_and_taken_in_the_next_cycle() -> None:
+    things = [RANKS, node("n1", cpu=4), *holder("large", ["n1"], cpu=4, minimum=0)]
+    plane = Plane(PREEMPT, *things, gang("g", 3, minimum=1, priority_class="high"))
+    decisions = plane.cycle()
+    assert [eviction.pod for eviction in decisions.evictions] == ["large-w-0"]
+    assert [promise.pod for promise in decisions.pipelined] == ["g-w-0"]
+    plane.settle()
+    assert plane.running() == {"g": 3}
+    assert sum(len(jobs) for jobs in plane.evicted) == 1
+
+
 def test_who_is_not_in_the_way_of_a_rule_stays() -> None:
     """The newest pods would go first, and make room, but it is the older ones that the beneficiary keeps away from."""
     term = PodAffinityTerm(
