@@ -32,10 +32,11 @@ from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.following import can_be_held, changes, is_held
 from unisono.fleet.jobs.work import Work, has_ended
-from unisono.fleet.members.bringing import bring, is_refusal
+from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.members.removal import remove_copies
 from unisono.fleet.policies.book import PolicyBook
+from unisono.fleet.telling import Telling
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 
@@ -67,7 +68,7 @@ class DispatchController(Controller):
         self._written: LastWritten[Any] = LastWritten()
         self._standing: dict[str, str] = {}
         self._work = KnownWork(self._priority)
-        self._told: dict[str, str] = {}
+        self._telling = Telling(recorder)
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their PodGroups, and their copies in members."""
@@ -107,6 +108,10 @@ class DispatchController(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """Bring one job and its copies to where they belong."""
+        with self._telling.look(key):
+            return await self._reconcile(key)
+
+    async def _reconcile(self, key: str) -> float | None:
         job = self._written.newest(key, self._jobs.get(key))
         if job is not None and job.metadata.deletion_timestamp:
             job = None
@@ -282,12 +287,10 @@ class DispatchController(Controller):
     ) -> None:
         await self._delete(steps.delete)
         if steps.lost:
-            self._tell(job, "Warning", "ClusterLost", f"member {placement.cluster} does not answer")
+            self._telling.tell(job, "ClusterLost", f"member {placement.cluster} does not answer")
         elif steps.kept_by:
             text = f"waits until {', '.join(steps.kept_by)} has removed an older copy: it could run twice"
-            self._tell(job, "Warning", "CopyKept", text)
-        else:
-            self._told.pop(job.key, None)
+            self._telling.tell(job, "CopyKept", text)
         if steps.create and work is not None:
             await self._create(job, placement, work, held=held)
         if not placement.cluster and placement.generation and not has_ended(self.kind, job):
@@ -348,23 +351,19 @@ class DispatchController(Controller):
         except ApiError as error:
             if not is_refusal(error):
                 raise
-            self._tell(job, "Warning", "ChangeRefused", f"member {copy.cluster} refuses a change of the job: {error}")
+            self._telling.tell(job, "ChangeRefused", f"member {copy.cluster} refuses a change of the job: {error}")
 
     async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
-        """Something has the name: our copy that the watch does not show yet, or another's object."""
-        meta = copied.metadata
         async with member.writing() as client:
-            found = await client.get(self.kind, meta.name, meta.namespace)
-        labels = found.metadata.labels or {}
-        if any(labels.get(key) != value for key, value in (meta.labels or {}).items() if key in _MARKS):
-            text = f"member {member.name} has another {self.kind.kind} of this name; delete it there or rename this one"
-            self._tell(job, "Warning", "NameTaken", text)
-            self._context.enqueue(job.key, 30.0)
+            if not await namesake(client, self.kind, copied, _MARKS):
+                return
+        self._telling.tell(job, "NameTaken", name_taken(member.name, self.kind))
+        self._context.enqueue(job.key, 30.0)
 
     async def _refused(self, job: Any, placement: Placement, error: ApiError) -> None:
         """A job that stands alone goes elsewhere; a part of a gang is tried again until its gang is released."""
         text = f"member {placement.cluster} refuses the job: {error}"
-        self._tell(job, "Warning", "DispatchRefused", text)
+        self._telling.tell(job, "DispatchRefused", text)
         if self._part(job) is not None:
             raise error
         self._guide.failed(job.metadata.uid or "", placement.cluster)
@@ -376,7 +375,7 @@ class DispatchController(Controller):
     async def _mirror(self, job: Any, copied: Any, *, held: bool) -> None:
         """The copy's status becomes the job's; what is held back has none."""
         if why := disbelief(copied):
-            self._tell(job, "Warning", "StatusRefused", f"what its member says of it is not believed: {why}")
+            self._telling.tell(job, "StatusRefused", f"what its member says of it is not believed: {why}")
         elif not held and not (self.kind is JOBS and is_held(copied) and not is_held(job)):
             await self.write_status(job, status_patch(job, copied))
 
@@ -393,12 +392,6 @@ class DispatchController(Controller):
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
         written = await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource="status")
         self._written.keep(written)
-
-    def _tell(self, job: Any, type_: Any, reason: str, message: str) -> None:
-        """Record an event, once for as long as it stays the latest news."""
-        if self._told.get(job.key) != message:
-            self._told[job.key] = message
-            self._recorder.event(job, type_, reason, message)
 
     def _copy_changed(self, kind: Kind[Any], key: str) -> None:
         if kind is self.kind:

@@ -31,12 +31,13 @@ from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import MemberView, is_trusted
 from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.replicas import changes_of, copy_with, record_text, recorded, replicas_of
-from unisono.fleet.members.bringing import bring, is_refusal
+from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.members.removal import remove_copies
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER, Rules
 from unisono.fleet.reasons import room_by_member
+from unisono.fleet.telling import Telling
 from unisono.kube.clock import Clock
 from unisono.kube.controller import Context, Controller
 
@@ -91,7 +92,7 @@ class DivisionController(Controller):
         self._state, self._members, self._book, self._flights = state, members, book, flights
         self._recorder, self._announcer = recorder, Announcer(recorder)
         self._written: LastWritten[Any] = LastWritten()
-        self._told: dict[str, str] = {}
+        self._telling = Telling(recorder)
 
     def setup(self, context: Context) -> None:
         """Watch the workloads and their copies."""
@@ -114,6 +115,10 @@ class DivisionController(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """Divide one workload and bring its copies to where they belong."""
+        with self._telling.look(key):
+            return await self._reconcile(key)
+
+    async def _reconcile(self, key: str) -> float | None:
         obj = self.job(key)
         if obj is not None and obj.metadata.deletion_timestamp:
             obj = None
@@ -121,7 +126,6 @@ class DivisionController(Controller):
         uid = obj.metadata.uid if obj is not None else ""
         await self._delete([copy for copy, _ in copies if copy.origin != uid])
         if obj is None:
-            self._told.pop(key, None)
             return None
         own = {copy.cluster: (copy, found) for copy, found in copies if copy.origin == uid}
         before = recorded(obj)
@@ -135,7 +139,7 @@ class DivisionController(Controller):
             await self._record(obj, before, division)
             return 0.0
         if why:
-            self._tell(obj, "Warning", "NotDivided", why)
+            self._telling.tell(obj, "NotDivided", why)
         complete = await self._carry_out(obj, division, own)
         await self._write_status(obj, division, own, complete=complete, why=why)
         if not all(self._state.views.get(name, _GONE).reachable for name in division):
@@ -256,23 +260,17 @@ class DivisionController(Controller):
         except Busy:
             self._context.enqueue(obj.key, _BUSY)
         except AlreadyExists:
-            await self._look_at_namesake(obj, member, wanted)
+            async with member.writing() as client:
+                taken = await namesake(client, self.kind, wanted, (HUB, ORIGIN_UID))
+            if taken:
+                self._telling.tell(obj, "NameTaken", name_taken(cluster, self.kind))
+                self._context.enqueue(obj.key, _LOOK_AGAIN)
         except (NotFound, Conflict):
             raise
         except ApiError as error:
             if not is_refusal(error):
                 raise
-            self._tell(obj, "Warning", "DispatchRefused", f"member {cluster} refuses it: {error}")
-            self._context.enqueue(obj.key, _LOOK_AGAIN)
-
-    async def _look_at_namesake(self, obj: Any, member: Member, wanted: Any) -> None:
-        meta = wanted.metadata
-        async with member.writing() as client:
-            found = await client.get(self.kind, meta.name, meta.namespace)
-        labels = found.metadata.labels or {}
-        if any(labels.get(key) != meta.labels[key] for key in (HUB, ORIGIN_UID)):
-            text = f"member {member.name} has another {self.kind.kind} of this name; delete it there or rename this one"
-            self._tell(obj, "Warning", "NameTaken", text)
+            self._telling.tell(obj, "DispatchRefused", f"member {cluster} refuses it: {error}")
             self._context.enqueue(obj.key, _LOOK_AGAIN)
 
     async def _delete(self, copies: Sequence[Copy]) -> None:
@@ -296,7 +294,7 @@ class DivisionController(Controller):
         views = self._state.views
         seen = [found for name, (_, found) in own.items() if name in division and views.get(name, _GONE).reachable]
         if why_not := next(filter(None, map(disbelief, seen)), ""):
-            self._tell(obj, "Warning", "StatusRefused", f"what a member says of it is not believed: {why_not}")
+            self._telling.tell(obj, "StatusRefused", f"what a member says of it is not believed: {why_not}")
             return
         wanted, now = sum(division.values()), self._clock.time()
         status = summed(self.kind, obj, seen, complete=complete, wanted=wanted, why=why, now=now)
@@ -304,11 +302,6 @@ class DivisionController(Controller):
 
     def _copies(self, key: str) -> list[tuple[Copy, Object]]:
         return self._state.copies(self.kind, key)
-
-    def _tell(self, obj: Any, type_: Any, reason: str, message: str) -> None:
-        if self._told.get(obj.key) != message:
-            self._told[obj.key] = message
-            self._recorder.event(obj, type_, reason, message)
 
     def _copy_changed(self, kind: Kind[Any], key: str) -> None:
         if kind is self.kind:

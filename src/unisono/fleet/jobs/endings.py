@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from unisono.api.base import Object
 from unisono.api.times import parse_time
-from unisono.controllers.patching import to_json
 
 _TTL: Final = "ttlSecondsAfterFinished"
 _ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
@@ -30,16 +29,15 @@ def expires_in(job: Object, now: float) -> float | None:
 
     Times that a member's clock has written count as past at the latest now.
     """
-    value = to_json(job)
-    spec, status = value.get("spec") or {}, value.get("status") or {}
-    policy = spec.get("runPolicy")
-    ttl = spec.get(_TTL, policy.get(_TTL) if isinstance(policy, dict) else None)
-    if not isinstance(ttl, int):
+    spec: Any = getattr(job, "spec", None)
+    spec = getattr(spec, "run_policy", None) or spec  # kinds of Kubeflow have it there
+    ttl: int | None = getattr(spec, "ttl_seconds_after_finished", None)
+    if ttl is None:
         return None
-    for condition in status.get("conditions") or ():
-        if condition.get("type") in _ENDS and condition.get("status") == "True":
+    for condition in getattr(getattr(job, "status", None), "conditions", None) or ():
+        if condition.type in _ENDS and condition.status == "True":
             try:
-                ended = parse_time(condition.get("lastTransitionTime") or "")
+                ended = parse_time(condition.last_transition_time or "")
             except ValueError:
                 ended = now
             return max(0.0, min(ended, now) + ttl - now)
