@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP
 from unisono.api.decode import decode
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode
@@ -219,3 +221,40 @@ def test_leases_in_namespaces_of_users_say_nothing_of_components() -> None:
     assert look(leases=[*own, *forged]).components == look(leases=own).components
     told = [fact.text for fact in _facts([*own, *forged])]
     assert "obey me" not in told
+
+
+def member(name: str, ready: bool = True) -> Any:
+    said = {"type": "Ready", "status": "True" if ready else "False", "message": "" if ready else "it does not answer"}
+    status = {
+        "ready": ready,
+        "conditions": [said],
+        "nodeSummary": {"readyNum": 2, "totalNum": 2},
+        "resourceSummary": {"allocatable": {"cpu": "64", GPU: "16"}, "allocated": {"cpu": "4", GPU: "4"}},
+    }
+    return decode(ATTACHED_CLUSTERS, {"metadata": {"name": name, "namespace": "fleets"}, "status": status}).obj
+
+
+def remote(name: str, cluster: str, group: str, phase: str = "Running") -> Any:
+    found = pod(name, "n1", "of-the-member", 1, phase)
+    found.metadata.labels = {CLUSTER: cluster}
+    found.metadata.annotations[ORIGIN_GROUP] = group
+    return found
+
+
+def test_a_hub_shows_its_members_and_the_pods_of_its_jobs() -> None:
+    pods = [
+        remote("llm-0", "gpu2", "llm-1"),
+        remote("llm-1", "gpu2", "llm-1"),
+        remote("llm-2", "gpu1", "llm-1", "Failed"),
+    ]
+    clusters = [member("gpu2"), member("gpu1", ready=False)]
+    found = overview(Found("", [], pods, [], [group("llm", "Running")], [], clusters), NOW)
+    assert [(each.name, each.problem, each.nodes, each.pods) for each in found.members] == [
+        ("gpu1", "it does not answer", 2, 0),
+        ("gpu2", "", 2, 2),
+    ]
+    assert found.running[0].pods == 2
+    lines = overview_lines(found)
+    assert "Members  1 of 2 ready" in lines
+    assert [line.split() for line in lines if "gpu2" in line] == [["gpu2", "ok", "2", "4/64", "4/16", "2", "-"]]
+    assert not any(line.startswith("Nodes") for line in lines)

@@ -11,7 +11,7 @@ from unisono.cli.durations import duration_text
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:
-    from unisono.sdk.overview import Component, JobLine, Overview
+    from unisono.sdk.overview import Component, JobLine, MemberLine, Overview
     from unisono.sdk.queues import QueueView
 
 _MOST_HOLES = 6
@@ -30,7 +30,8 @@ def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: 
 
     """
     style: Style = click.style if colour else lambda text, **_: text
-    lines = [*_components(found.components, style), *_nodes(found, style)]
+    lines = _components(found.components, style)
+    lines += _members(found.members, style) if found.members else _nodes(found, style)
     lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
     lines += _jobs("Waiting", found.waiting, most, style, _waiting_lines)
     lines += _jobs("Running", found.running, most, style, _running_lines)
@@ -64,6 +65,25 @@ def _components(found: Sequence[Component], style: Style) -> list[str]:
         note = f"  ({part.note})" if part.note and not part.problem else ""
         lines.append(f"  {part.name:<14} {state}{note}")
     return lines
+
+
+def _members(found: Sequence[MemberLine], style: Style) -> list[str]:
+    names = sorted({name for each in found for name in each.used}, key=lambda name: ("/" in name, name))
+    rows = [
+        [
+            each.name,
+            "not ready" if each.problem else "ok",
+            each.nodes,
+            *(each.used.get(name) for name in names),
+            each.pods,
+            each.problem,
+        ]
+        for each in found
+    ]
+    ready = sum(not each.problem for each in found)
+    headers = ["name", "state", "nodes", *(name.rpartition("/")[2] for name in names), "pods of jobs", ""]
+    title = f"{style('Members', bold=True)}  {ready} of {len(found)} ready"
+    return [title, *_indented(columns(headers, rows, empty="-"))]
 
 
 def _nodes(found: Overview, style: Style) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.annotations import SCHEDULER_CYCLES, SCHEDULER_NAMES, USER
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, SCHEDULER_CYCLES, SCHEDULER_NAMES, USER
+from unisono.api.fleet import READY
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.resources import add, pod_requests, readable, resource_list
 from unisono.api.times import parse_time
@@ -17,6 +18,7 @@ from unisono.sdk.scheduler_health import judge, trusted
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod
+    from unisono.api.fleet import AttachedCluster
     from unisono.api.scheduling import PodGroup, Queue
 
 _WAITING = frozenset({"", "Pending", "Inqueue"})
@@ -112,6 +114,26 @@ class JobLine:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberLine:
+    """A member of a fleet, as its hub sees it.
+
+    Attributes:
+        name: of the member.
+        problem: why it takes no work; empty where it is ready.
+        nodes: that are ready.
+        used: ``4/16``: requested by pods, and allocatable, by resource.
+        pods: of the hub's jobs that run there.
+
+    """
+
+    name: str
+    problem: str
+    nodes: int
+    used: dict[str, str]
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """Everything at one moment.
 
@@ -123,6 +145,7 @@ class Overview:
         queues: by name.
         waiting: jobs, the one that waits longest first.
         running: jobs, the youngest first.
+        members: of a hub, by name.
 
     """
 
@@ -135,6 +158,7 @@ class Overview:
     queues: list[QueueView]
     waiting: list[JobLine]
     running: list[JobLine]
+    members: list[MemberLine] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -143,7 +167,10 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the server answered; ``problem`` is what its readiness says, empty where it is ready."""
+    """What the server answered; ``problem`` is what its readiness says, empty where it is ready.
+
+    Of a hub, ``clusters`` are its members, and the pods are those of its jobs in members.
+    """
 
     problem: str
     nodes: Sequence[Node]
@@ -151,6 +178,7 @@ class Found:
     queues: Sequence[Queue]
     groups: Sequence[PodGroup]
     leases: Sequence[Lease]
+    clusters: Sequence[AttachedCluster] = ()
 
 
 def overview(found: Found, now: float) -> Overview:
@@ -160,7 +188,7 @@ def overview(found: Found, now: float) -> Overview:
     used = used_by_node(found.pods)
     by_group: dict[str, list[Pod]] = defaultdict(list)
     for pod in found.pods:
-        if key := pod_group_of(pod):
+        if key := _group_of(pod):
             by_group[key].append(pod)
     lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
     return Overview(
@@ -176,7 +204,38 @@ def overview(found: Found, now: float) -> Overview:
         queue_views(found.queues, found.groups),
         sorted((line for group, line in lines if _waits(group)), key=lambda line: -line.seconds),
         sorted((line for group, line in lines if not _waits(group)), key=lambda line: line.seconds),
+        [_member(cluster, found.pods) for cluster in sorted(found.clusters, key=lambda each: each.metadata.name)],
     )
+
+
+def _group_of(pod: Pod) -> str | None:
+    """Key of a pod's PodGroup; of a hub's pod in a member, of that which stands for its job on the hub."""
+    marks = pod.metadata.annotations or {}
+    if CLUSTER in (pod.metadata.labels or {}) and marks.get(ORIGIN_GROUP):
+        return f"{pod.metadata.namespace}/{marks[ORIGIN_GROUP]}"
+    return pod_group_of(pod)
+
+
+def _member(cluster: AttachedCluster, pods: Sequence[Pod]) -> MemberLine:
+    name, status = cluster.metadata.name, cluster.status
+    ready = next((each for each in status.conditions or () if each.type == READY), None)
+    problem = "" if status.ready else (ready.message if ready is not None else "") or "the hub has not looked at it"
+    summary = status.resource_summary
+    there = resource_list(summary.allocatable if summary is not None else None)
+    held = resource_list(summary.allocated if summary is not None else None)
+    running = sum(pod.status.phase == "Running" and (pod.metadata.labels or {}).get(CLUSTER) == name for pod in pods)
+    return MemberLine(
+        name,
+        problem,
+        (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
+        {each: _part(each, held, there) for each in _ordered(there) if there[each] > 0},
+        running,
+    )
+
+
+def _part(name: str, used: Mapping[str, int], there: Mapping[str, int]) -> str:
+    """``4/16``, for people."""
+    return "/".join(readable({name: amounts.get(name, 0)}).get(name, "0") for amounts in (used, there))
 
 
 def is_ready(node: Node) -> bool:
@@ -250,11 +309,9 @@ def _node_line(node: Node, used: Mapping[str, int]) -> NodeLine:
     there = resource_list(node.status.allocatable)
     devices = devices_of(there)
 
-    def text(name: str) -> str:
-        return "/".join(readable({name: amounts.get(name, 0)}).get(name, "0") for amounts in (used, there))
-
-    shown = ", ".join(f"{name} {text(name)}" for name in devices)
-    return NodeLine(node.metadata.name, node_state(node, there, used), text("cpu"), text("memory"), shown)
+    shown = ", ".join(f"{name} {_part(name, used, there)}" for name in devices)
+    cpus, memory = (_part(name, used, there) for name in _FIRST)
+    return NodeLine(node.metadata.name, node_state(node, there, used), cpus, memory, shown)
 
 
 def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) -> str:

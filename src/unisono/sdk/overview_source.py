@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from unisono.api.annotations import ORIGIN_UID
+from unisono.api.decode import decode
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.errors import ApiError
+from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.overview import Found, Overview, overview
 
 if TYPE_CHECKING:
+    from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
 
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -25,15 +33,15 @@ async def read_overview(client: HttpClient) -> Overview:
         ApiError: it refuses who asks.
 
     """
-    ready, nodes, pods, queues, groups, leases = await asyncio.gather(
-        _readiness(client),
-        _list(client, NODES),
-        _list(client, PODS, _ALIVE),
-        _list(client, QUEUES),
-        _list(client, POD_GROUPS),
-        _list(client, LEASES),
+    (ready, leases, clusters), (nodes, pods, queues, groups) = await asyncio.gather(
+        asyncio.gather(_readiness(client), _list(client, LEASES), _list(client, ATTACHED_CLUSTERS)),
+        asyncio.gather(
+            _list(client, NODES), _list(client, PODS, _ALIVE), _list(client, QUEUES), _list(client, POD_GROUPS)
+        ),
     )
-    found = Found(ready, nodes, pods, queues, groups, leases)
+    if clusters:
+        pods = [*pods, *await _pods_of_members(client)]
+    found = Found(ready, nodes, pods, queues, groups, leases, clusters)
     return overview(found, client.transport.clock.time())
 
 
@@ -43,6 +51,19 @@ async def _readiness(client: HttpClient) -> str:
         return ""
     lines = body.decode(errors="replace").strip().splitlines()
     return next((line for line in lines if line.startswith("[-]")), lines[0] if lines else f"it answered {status}")
+
+
+async def _pods_of_members(client: HttpClient) -> list[Pod]:
+    """Pods of a hub's jobs, which it shows in tables only."""
+    params = {"includeObject": "Object", "labelSelector": ORIGIN_UID}
+    status, _, body = await client.request("GET", "/api/v1/pods", params=params, accept=_TABLE)
+    if status != 200:
+        return []
+    pods: list[Pod] = []
+    for row in msgspec.json.decode(body).get("rows") or ():
+        with suppress(msgspec.MsgspecError, UnisonoError):  # what a member shows is not the hub's own
+            pods.append(decode(PODS, row.get("object")).obj)
+    return pods
 
 
 async def _list(client: HttpClient, kind: Any, fields: str = "") -> list[Any]:
