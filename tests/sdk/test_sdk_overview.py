@@ -256,5 +256,5 @@ def test_a_hub_shows_its_members_and_the_pods_of_its_jobs() -> None:
     assert found.running[0].pods == 2
     lines = overview_lines(found)
     assert "Members  1 of 2 ready" in lines
-    assert [line.split() for line in lines if "gpu2" in line] == [["gpu2", "ok", "2", "4/64", "4/16", "2", "-"]]
+    assert [line.split() for line in lines if "gpu2" in line] == [["gpu2", "ok", "2", "4/64", "4/16", "2"]]
     assert not any(line.startswith("Nodes") for line in lines)

@@ -81,9 +81,11 @@ def _members(found: Sequence[MemberLine], style: Style) -> list[str]:
         for each in found
     ]
     ready = sum(not each.problem for each in found)
-    headers = ["name", "state", "nodes", *(name.rpartition("/")[2] for name in names), "pods of jobs", ""]
+    why = "why" if any(each.problem for each in found) else ""
+    headers = ["name", "state", "nodes", *(name.rpartition("/")[2] for name in names), "pods of jobs", why]
     title = f"{style('Members', bold=True)}  {ready} of {len(found)} ready"
-    return [title, *_indented(columns(headers, rows, empty="-"))]
+    rows = [[("-" if cell is None else cell) for cell in row] for row in rows]
+    return [title, *_indented(columns(headers, rows, empty=""))]
 
 
 def _nodes(found: Overview, style: Style) -> list[str]:
