@@ -345,3 +345,4 @@ async def _clean(client: HttpClient, nodes: list[str]) -> None:
     for node in nodes:
         await send(client, "DELETE", kinds.NODES.path(None, node))
     await send(client, "DELETE", kinds.PRIORITY_CLASSES.path(None, "rights-test-high"))
+    await send(client, "DELETE", kinds.DEVICE_CLASSES.path(None, "rights-test-device"))

@@ -30,6 +30,7 @@ _EVERYWHERE = (
     "/api/v1/nodes",
     "/apis/scheduling.volcano.sh/v1beta1/queues",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/resource.k8s.io/v1/deviceclasses",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 )
