@@ -331,7 +331,7 @@ def a_crowded_page_stays_in_its_frame(page: Any, dashboard: chromium.Dashboard) 
     """Long names and a gang of a thousand neither widen a narrow page nor fill it with elements."""
     key = "j123456789-123456789-123456789-123456789-1234567"
     for path, text in (
-        (f"/job/batch.volcano.sh%2Fv1alpha1/Job/default/{key}", "0 of 1000 placed"),
+        (f"/job/batch.volcano.sh%2Fv1alpha1/Job/default/{key}", "0 of 1,000 placed"),
         (f"/jobs?q={key}", key),
         ("/overview", "What waits, and why"),
         ("/queues", "narrow"),

@@ -191,10 +191,14 @@ def test_a_job_that_failed_once_and_then_succeeded_has_exit_code_0() -> None:
     assert story.job().exit_code == 0
 
 
-def flow_stories() -> dict[str, Callable[[Story], None]]:
-    flow_ref = owner(JOB_FLOWS, "f")
+def flow_of() -> Any:
     flow = JOB_FLOWS.struct(metadata=a_job("f").metadata)
     flow.metadata.uid = uid_of(JOB_FLOWS, "f")
+    return flow
+
+
+def flow_stories() -> dict[str, Callable[[Story], None]]:
+    flow_ref, flow = owner(JOB_FLOWS, "f"), flow_of()
 
     def told(*order: Object) -> Callable[[Story], None]:
         def tell(story: Story) -> None:
@@ -222,6 +226,20 @@ def test_pods_belong_to_the_uppermost_job_in_whatever_order_it_is_heard_of(order
     assert [each.job for each in kept.intervals] == [uid_of(JOB_FLOWS, "f")]
     assert set(kept.jobs) == {uid_of(JOB_FLOWS, "f")}
     assert kept.jobs[uid_of(JOB_FLOWS, "f")].pods == 1
+
+
+def test_a_job_that_names_no_queue_is_in_that_of_its_gang_in_whatever_order_they_are_heard_of() -> None:
+    """Kubernetes' own jobs and most others: waiting times and ends count for the queue that held their pods."""
+    for order in flow_stories():
+        story = Story()
+        flow_stories()[order](story)
+        assert story.store(9).jobs[uid_of(JOB_FLOWS, "f")].queue == "q", order
+    story, flow = Story(), flow_of()
+    story.tell(0, flow)
+    story.tell(1, a_group("s", queue="first", parent=owner(JOB_FLOWS, "f")))
+    assert story.store(2).jobs[uid_of(JOB_FLOWS, "f")].queue == "first"
+    story.tell(3, a_group("s", queue="second", parent=owner(JOB_FLOWS, "f")))
+    assert story.store(4).jobs[uid_of(JOB_FLOWS, "f")].queue == "second"
 
 
 def test_a_gang_without_a_job_stands_for_itself_and_has_its_owners_name() -> None:

@@ -270,10 +270,22 @@ class Ledger:
             self._book.changes.links[uid] = link
         if group or kind.resource in JOB_RESOURCES:
             self._write_record(kind, obj, now)
+        self._name_queue(link, moved=old is not None and old.queue != link.queue)
         if old is None or (old.parent, old.queue) != (link.parent, link.queue):
             self._settle(link, now, moved=old is not None and old.queue != link.queue)
         if deleted:
             self._gone(link, now)
+
+    def _name_queue(self, link: Link, *, moved: bool) -> None:
+        """A job that names no queue itself is in that of what it has made: of its gang, or of a job in between."""
+        top = self._tree.top(link.uid)
+        own, record = self._tree.get(top), self._book.jobs.get(top)
+        if own is None or record is None or own.queue or (record.queue and not moved):
+            return
+        queue = next((each.queue for each in self._tree.under(link.uid) if each.queue), "")
+        if queue and record.queue != queue:
+            record.queue = queue
+            self._remember(record)
 
     def _write_record(self, kind: Kind[Any], obj: Any, now: int) -> None:
         meta, uid = obj.metadata, obj.metadata.uid or ""

@@ -21,6 +21,7 @@ from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
 from unisono.dashboard.views.scheduler import scheduler_view
 from unisono.dashboard.views.table import Query, counted
+from unisono.dashboard.views.units import natural
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
@@ -223,7 +224,8 @@ class JobPage:
             return JobView(ready=self._world.ready)
         job, found = there
         row = group_row(job, found.pods) if self._kind is POD_GROUPS else job_row(self._kind, job, found)
-        shown = [pod_row(pod, self._usage.get(pod.metadata.name, "")) for pod in found.pods[:_MOST_PODS]]
+        ordered = sorted(found.pods, key=lambda pod: natural(pod.metadata.name))
+        shown = [pod_row(pod, self._usage.get(pod.metadata.name, "")) for pod in ordered[:_MOST_PODS]]
         self._running = {pod.name for pod in shown if pod.phase == "Running"}
         self._uids = {each.metadata.uid or "" for each in (job, *found.parts, *found.groups, *found.pods)}
         return JobView(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import msgspec
 
 from unisono.api.resources import resource_list
 from unisono.dashboard.views.table import counted, windowed
-from unisono.dashboard.views.units import amount_text, amounts_text, ordered, quantity
+from unisono.dashboard.views.units import amount_text, amounts_text, natural, ordered, quantity
 from unisono.dashboard.views.usage import Holder, used_by_node
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
 from unisono.fleet.members.summary import accelerator_type
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 _NO_DEVICES = ("cpu", "memory", "pods", "ephemeral-storage")
 _MOST_HELD = 20
-# Longer ones are no numbers that people count by.
-_NUMBERS = re.compile(r"(\d{1,18})")
 
 
 class NodeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +71,7 @@ def node_cells(
                 held=_held(holders.get(name, {}), devices),
             )
         )
-    cells.sort(key=lambda cell: (not cell.path, _natural(" ".join(cell.path)), _natural(cell.name)))
+    cells.sort(key=lambda cell: (not cell.path, natural(" ".join(cell.path)), natural(cell.name)))
     return cells
 
 
@@ -139,8 +136,3 @@ def _held(holders: Mapping[str, Holder], devices: Sequence[str]) -> list[Held]:
         Held(job=job, amount=amounts_text(holder.amounts), cards=cards(holder) / 1000)
         for job, holder in found[:_MOST_HELD]
     ]
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Sorts ``node-2`` before ``node-10``."""
-    return [(int(each), "") if each.isascii() and each.isdigit() else (-1, each) for each in _NUMBERS.split(text)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from unisono.api.resources import is_bytes
@@ -9,6 +10,8 @@ from unisono.history.records import is_gpu
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _CPU = "cpu"
+# Longer ones are no numbers that people count by.
+_NUMBERS = re.compile(r"(\d{1,18})")
 _LAST = ("memory", "ephemeral-storage", "pods")
 
 
@@ -66,3 +69,8 @@ def _place(name: str) -> tuple[int, str]:
     if name == _CPU:
         return 1, name
     return (3 + _LAST.index(name), name) if name in _LAST else (2, name)
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sorts ``node-2`` before ``node-10``."""
+    return [(int(each), "") if each.isascii() and each.isdigit() else (-1, each) for each in _NUMBERS.split(text)]

@@ -55,6 +55,9 @@ export function Estimate(props: { namespace: string; name: string }) {
         </button>
         <span role="status" class={estimates.problem ? "problem" : ""}>
           {estimates.problem}
+          {!told && !estimates.problem && !estimates.busy && (
+            <span class="hint">runs the scheduler's engine on copies of the cluster; nothing is changed</span>
+          )}
           {told && !estimates.problem && !found && "Nothing is known of its start."}
           {told && found && !estimates.problem && (
             <>

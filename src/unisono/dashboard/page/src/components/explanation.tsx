@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Done, ExplanationView, FixView, VerdictView } from "../../generated/views";
 import { Failure, request } from "../session";
+import { JobLink } from "./link";
 
 export function Explanation(props: { job: object; told: ExplanationView }) {
   const { told } = props;
@@ -84,7 +85,7 @@ function Verdict(props: { verdict: VerdictView }) {
             {verdict.holders.map((holder) => (
               <tr key={`${holder.kind}/${holder.name}`}>
                 <td>
-                  {holder.kind} {holder.name}
+                  {holder.kind} {holder.name.includes("/") ? <JobLink job={holder.name} /> : holder.name}
                 </td>
                 <td>{holder.amounts}</td>
               </tr>
@@ -138,7 +139,12 @@ function Fix(props: { job: object; fix: FixView }) {
             <button type="button" class="primary" disabled={busy || !fix.allowed} onClick={() => void send(false)}>
               Apply
             </button>
-            <button type="button" disabled={busy || !fix.allowed} onClick={() => void send(true)}>
+            <button
+              type="button"
+              disabled={busy || !fix.allowed}
+              title="The server checks it, and nothing is changed"
+              onClick={() => void send(true)}
+            >
               Check
             </button>
             {!fix.allowed && <span class="hint">You may not do all of this.</span>}

@@ -3,6 +3,11 @@
 import type { ComponentChildren } from "preact";
 import { go } from "../route";
 
+/** To a job of which only namespace and name are known: the table, with that job first. */
+export function JobLink(props: { job: string }) {
+  return <Link to={`/jobs?${new URLSearchParams({ state: "all", q: props.job })}`}>{props.job}</Link>;
+}
+
 export function Link(props: {
   to: string;
   children: ComponentChildren;

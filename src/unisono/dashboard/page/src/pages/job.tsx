@@ -33,7 +33,8 @@ export function Job(props: { apiVersion: string; kind: string; namespace: string
       <Status live={live} ready={view?.ready ?? false} />
       {view?.ready && !view.found && (
         <p class="empty">
-          There is no {props.kind} {props.namespace}/{props.name} that you may see.
+          There is no {props.kind} {props.namespace}/{props.name} that you may see. See <Link to="/jobs">all jobs</Link>, and{" "}
+          <Link to="/usage?by=job">those that are gone</Link>.
         </p>
       )}
       {view?.found && row && (
@@ -47,8 +48,8 @@ export function Job(props: { apiVersion: string; kind: string; namespace: string
               </dd>
             </div>
             <Fact name="Priority" text={row.priority} />
-            <Fact name="Gang" text={`${Math.min(row.placed, row.gang)} of ${row.gang} placed`} />
-            <Fact name="Pods" text={view.phases.map((each) => `${each.count} ${each.value}`).join(", ") || "none"} />
+            <Fact name="Gang" text={`${number(Math.min(row.placed, row.gang))} of ${number(row.gang)} placed`} />
+            <Fact name="Pods" text={view.phases.map((each) => `${number(each.count)} ${each.value}`).join(", ") || "none"} />
             <Fact name="GPUs" text={row.cards ? number(row.cards) : ""} />
             <Fact name="Created" text={`${clock(row.created)} (${age(row.created, now)} ago)`} />
             <Fact name="Progress" text={row.progress} />
@@ -125,7 +126,7 @@ function Pods(props: { view: JobView; now: number; namespace: string }) {
   const route = useRoute();
   if (!view.order.length) return <p class="empty">It has no pods yet.</p>;
   return (
-    <div class="scroll" tabIndex={0}>
+    <div class="scroll tall" tabIndex={0}>
       <table aria-label="Pods">
         <thead>
           <tr>

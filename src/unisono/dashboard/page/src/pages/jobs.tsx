@@ -122,7 +122,7 @@ function columns(now: number): Column<JobRow>[] {
       right: true,
       cell: (row) => (
         <span title={`${row.placed} of ${row.pods} pods placed, ${row.gang} start together`}>
-          {Math.min(row.placed, row.gang)}/{row.gang}
+          {number(Math.min(row.placed, row.gang))}/{number(row.gang)}
         </span>
       ),
     },

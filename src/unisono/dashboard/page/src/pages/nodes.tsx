@@ -2,7 +2,8 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Done, NodeCell, NodesView } from "../../generated/views";
-import { colourClass } from "../components/colours";
+import { colourClasses } from "../components/colours";
+import { JobLink } from "../components/link";
 import { Status } from "../components/status";
 import { go, useRoute, withQuery } from "../route";
 import { Failure, request } from "../session";
@@ -21,6 +22,7 @@ export function Nodes() {
   const set = (changes: Record<string, string>, replace = false) => go(withQuery(route, changes), replace);
   const chosen = view?.rows[route.query.get("node") ?? ""];
   const drawn = useGrowing(view?.order.length ?? 0);
+  const colours = colourClasses((view?.order ?? []).flatMap((name) => (view?.rows[name]?.held ?? []).map((each) => each.job)));
   const groups = new Map<string, NodeCell[]>();
   for (const name of (view?.order ?? []).slice(0, drawn)) {
     const cell = view?.rows[name];
@@ -69,13 +71,14 @@ export function Nodes() {
           <i class="node-down" /> not ready
         </p>
       )}
-      {chosen && <Chosen cell={chosen} cordons={view.cordons} />}
+      {chosen && <Chosen cell={chosen} colours={colours} cordons={view.cordons} />}
       {[...groups].map(([place, cells]) => (
         <Domain
           key={place}
           name={place || (groups.size > 1 ? "In no HyperNode" : "")}
           cells={cells}
           chosen={chosen}
+          colours={colours}
           onChoose={(name) => set({ node: name === chosen?.name ? "" : name })}
         />
       ))}
@@ -120,7 +123,13 @@ function useGrowing(total: number): number {
 }
 
 /** The nodes of one HyperNode, with how much of it is free in one piece. */
-function Domain(props: { name: string; cells: NodeCell[]; chosen: NodeCell | undefined; onChoose: (name: string) => void }) {
+function Domain(props: {
+  name: string;
+  cells: NodeCell[];
+  chosen: NodeCell | undefined;
+  colours: Map<string, string>;
+  onChoose: (name: string) => void;
+}) {
   const { cells } = props;
   const cards = cells.reduce((sum, cell) => sum + cell.cards, 0);
   const used = cells.reduce((sum, cell) => sum + cell.cardsUsed, 0);
@@ -147,7 +156,7 @@ function Domain(props: { name: string; cells: NodeCell[]; chosen: NodeCell | und
             onClick={() => props.onChoose(cell.name)}
           >
             <span class="cell-name">{cell.name}</span>
-            {cell.cards > 0 && cell.cards <= MOST_CARDS ? <Cards cell={cell} /> : <span class="cell-bar"><i style={{ width: `${100 * cell.share}%` }} /></span>}
+            {cell.cards > 0 && cell.cards <= MOST_CARDS ? <Cards cell={cell} colours={props.colours} /> : <span class="cell-bar"><i style={{ width: `${100 * cell.share}%` }} /></span>}
             <span class="cell-text">
               {cell.state === "drain" || cell.state === "down"
                 ? WORDS[cell.state]
@@ -166,7 +175,7 @@ const MOST_CARDS = 16;
 const WORDS: Record<string, string> = { idle: "idle", mix: "partly used", alloc: "full", drain: "cordoned", down: "not ready" };
 
 /** One square for each card, in the colour of the gang that holds it. */
-function Cards(props: { cell: NodeCell }) {
+function Cards(props: { cell: NodeCell; colours: Map<string, string> }) {
   const { cell } = props;
   const owners: string[] = [];
   for (const each of cell.held) for (let n = 0; n < Math.round(each.cards) && owners.length < cell.cards; n++) owners.push(each.job);
@@ -175,13 +184,13 @@ function Cards(props: { cell: NodeCell }) {
     <span class="cards" aria-hidden="true">
       {Array.from({ length: Math.round(cell.cards) }, (_, index) => {
         const owner = owners[index];
-        return <i key={index} class={owner === undefined ? "" : colourClass(owner)} title={owner ?? "free"} />;
+        return <i key={index} class={owner === undefined ? "" : (props.colours.get(owner) ?? "job-0")} title={owner ?? "free"} />;
       })}
     </span>
   );
 }
 
-function Chosen(props: { cell: NodeCell; cordons: boolean }) {
+function Chosen(props: { cell: NodeCell; colours: Map<string, string>; cordons: boolean }) {
   const { cell } = props;
   const [told, setTold] = useState("");
   const cordoned = cell.state === "drain";
@@ -219,7 +228,7 @@ function Chosen(props: { cell: NodeCell; cordons: boolean }) {
       <ul class="plain">
         {cell.held.map((each) => (
           <li key={each.job}>
-            <i class={`swatch ${colourClass(each.job)}`} /> {each.job}: {each.amount}
+            <i class={`swatch ${props.colours.get(each.job) ?? ""}`} /> <JobLink job={each.job} />: {each.amount}
           </li>
         ))}
       </ul>

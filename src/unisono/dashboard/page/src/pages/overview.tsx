@@ -122,7 +122,7 @@ function Holes(props: { resource: ResourceView }) {
   const most = Math.max(...resource.holes.map((each) => each.count));
   return (
     <figure class="holes">
-      <figcaption>Free {resource.name} per node: how many nodes have so many</figcaption>
+      <figcaption>Nodes by their free {resource.name}</figcaption>
       <ol>
         {[...resource.holes]
           .sort((a, b) => Number(a.value) - Number(b.value))

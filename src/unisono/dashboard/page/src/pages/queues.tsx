@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Done, QueueLine, QueuesView, Share } from "../../generated/views";
 import { between, type Estimates, useEstimates, when } from "../components/estimate";
-import { Link } from "../components/link";
+import { JobLink, Link } from "../components/link";
 import { SharesOverTime } from "../components/shares";
 import { Status } from "../components/status";
 import { go, useRoute, withQuery } from "../route";
@@ -75,7 +75,7 @@ function Row(props: { queue: QueueLine; estimates: Estimates; open: boolean }) {
   return (
     <tr class={props.open ? "open" : ""}>
       <td style={{ paddingLeft: `${0.6 + 1.2 * queue.depth}rem` }}>
-        <Link to={withQuery(route, { edit: queue.name })} title="Its shares over time, and its spec to edit">
+        <Link to={withQuery(route, { edit: queue.name })} title={`${queue.name}: its shares over time, and its spec to edit`}>
           {queue.name}
         </Link>
       </td>
@@ -99,7 +99,7 @@ function Row(props: { queue: QueueLine; estimates: Estimates; open: boolean }) {
               const told = estimates.of(job);
               return (
                 <li key={job}>
-                  {job}
+                  <JobLink job={job} />
                   {told && (
                     <span class="hint" title={between(told, until)}>
                       {" "}

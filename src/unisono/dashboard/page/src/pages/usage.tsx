@@ -2,6 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { Card, Grid } from "../components/card";
+import { JobLink } from "../components/link";
 import { State } from "../components/state";
 import { type Accounts, type JobLine, RANGES, type Report, type Row, secondsOf, usePast, type Waiting } from "../history";
 import { go, useRoute, withQuery } from "../route";
@@ -95,7 +96,7 @@ function Told(props: { report: Report; by: string }) {
           >
             {report.rows.slice(0, 200).map((row) => (
               <tr key={row.key}>
-                <td>{row.key}</td>
+                <td>{row.key || "(none)"}</td>
                 <td class="number">{row.gpu_hours ? number(row.gpu_hours) : ""}</td>
                 <td class="number">{row.cpu_hours ? number(row.cpu_hours) : ""}</td>
                 <td class="free">
@@ -119,7 +120,7 @@ function Told(props: { report: Report; by: string }) {
           <Grid label="Waiting by queue and size" titles={["Queue", "Size", "Jobs", "Median wait", "95 % within", "Longest"]} right={[2, 3, 4, 5]}>
             {(report.sizes ?? []).slice(0, 100).map((each) => (
               <tr key={`${each.queue} ${each.size}`}>
-                <td>{each.queue}</td>
+                <td>{each.queue || "(none)"}</td>
                 <td>{each.size}</td>
                 <td class="number">{each.waiting.jobs}</td>
                 <Waits waiting={each.waiting} />
@@ -171,7 +172,7 @@ function Jobs(props: { times: Record<string, string> }) {
                 <State state={STATES[job.state] ?? "suspended"} text={job.state.toLowerCase()} />
               </td>
               <td>
-                {job.namespace}/{job.name}
+                {job.state === "Deleted" ? `${job.namespace}/${job.name}` : <JobLink job={`${job.namespace}/${job.name}`} />}
               </td>
               <td>{job.kind}</td>
               <td>{job.queue}</td>
