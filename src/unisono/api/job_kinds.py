@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.inference_kinds import KNATIVE_SERVICES
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES, TRAIN_JOBS
@@ -28,6 +29,7 @@ BETWEEN: Final[dict[str, tuple[Kind[Any], ...]]] = {
     RAY_JOBS.resource: (RAY_CLUSTERS, BATCH_JOBS),
     RAY_SERVICES.resource: (RAY_CLUSTERS,),
     DEPLOYMENTS.resource: (REPLICA_SETS,),
+    KNATIVE_SERVICES.resource: (DEPLOYMENTS,),
     BATCH_CRON_JOBS.resource: (BATCH_JOBS,),
     CRON_JOBS.resource: (JOBS,),
     JOB_FLOWS.resource: (JOBS,),

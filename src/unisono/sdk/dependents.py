@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.inference_kinds import KNATIVE_SERVICES
 from unisono.api.job_kinds import BETWEEN, between
 from unisono.api.keys import JOB_NAME, JOBSET_NAME, KUBEFLOW_JOB_NAME, RAY_CLUSTER
 from unisono.api.kind import Kind
@@ -56,7 +57,8 @@ _GROUP_NAMES = {JOBS.resource: "{name}-{uid}", **{kind.resource: "{name}" for ki
 _MANY_OWNERS = 16
 # An owner that only has others below it, and no pods of its own.
 _NO_PODS = frozenset(
-    kind.resource for kind in (TRAIN_JOBS, DEPLOYMENTS, BATCH_CRON_JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
+    kind.resource
+    for kind in (TRAIN_JOBS, DEPLOYMENTS, BATCH_CRON_JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS, KNATIVE_SERVICES)
 )
 
 

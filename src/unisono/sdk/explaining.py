@@ -14,6 +14,7 @@ from unisono.api.membership import pod_group_name
 from unisono.api.queue_enforcement import warnings_of
 from unisono.api.scheduling import QueueSpec
 from unisono.api.verdict import Cause, verdict_in
+from unisono.sdk.conditions import complaints, has_conditions
 from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_flow
@@ -191,7 +192,7 @@ async def explain_owner(
     found = await dependents(client, resource, owner)
     known = resource in {each.resource for each in OWNERS}
     if not known and not found.groups and not found.pods:
-        raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
+        return _by_conditions(item, owner.metadata.name, title)
     waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
     alone = [
         pod
@@ -236,6 +237,20 @@ async def explain_owner(
     if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     return await _completed(client, told, scheduler_of(item, found), item)
+
+
+def _by_conditions(item: Mapping[str, Any], name: str, title: str) -> Explanation:
+    """All that is known of an object without pods, of a kind that need not have any.
+
+    Raises:
+        NothingToExplain: it has no conditions either.
+
+    """
+    if not has_conditions(item):
+        raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
+    told = Explanation(str(item.get("kind") or ""), name, title, "it has no pods of its own")
+    told.stalled = complaints(item)
+    return told
 
 
 def name_lost_pods(told: Explanation) -> None:

@@ -122,11 +122,16 @@ class Explanation:
             for_one = f" for pod {self.pods[0].name}" if self.partly else ""
             return f"{self.title} waits{for_one}: {self.pods[0].why}; {self.state}."
         if self.stalled:
-            return f"{self.title} waits: {self.stalled}; {self.state}."
+            return f"{self.title} waits: {self.stalled}; {self.state}{self._first_failure()}."
         if self.empty:
             return f"{self.title} wants no pods: {self.empty} is 0."
         if self.unseen:
             return f"{self.title} waits: {self.unseen}; {self.state}."
         if self.unready:
             return f"{self.title} waits: {self.unready}; {self.state}."
-        return f"{self.title} does not wait: {self.state}."
+        return f"{self.title} does not wait: {self.state}{self._first_failure()}."
+
+    def _first_failure(self) -> str:
+        """What the pod that failed first said, unless that was said already."""
+        first = self.failures[0] if self.failures else None
+        return "" if first is None or first.cause in self.state else f"; pod {first.name} failed: {first.cause}"
