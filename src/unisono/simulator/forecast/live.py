@@ -1,7 +1,8 @@
 """A live cluster as the beginning of a simulation: its objects, its jobs, and how long they may still run.
 
 Pods without a PodGroup keep their places. A PodGroup whose pods have not been made yet gets those that the controller
-of its Job will make; one of another kind gets pods that share its ``minResources``, or is left out.
+of its Job will make, when it is admitted; one of another kind gets pods that share its ``minResources``, or is left
+out.
 """
 
 from __future__ import annotations
@@ -59,14 +60,16 @@ class LiveObjects:
         """Objects of a kind by its name."""
         return self.by_kind.get(name, (None, []))[1]
 
-    def state(self, run_times: RunTimes | None = None) -> ClusterState:
-        """A state with all of them in it, as the scheduler would have it."""
+    def state(self, run_times: RunTimes | None = None, *, more: Sequence[Pod] = ()) -> ClusterState:
+        """A state with all of them in it, and with more pods, as the scheduler would have it."""
         state = ClusterState()
         if run_times is not None:
             state.run_times = deepcopy(run_times)  # each future learns for itself
         with collector_paused():
             for kind, objects in self.by_kind.values():
                 state.replace(kind, objects)
+            for pod in more:
+                state.apply("ADDED", PODS, pod)
         return state
 
     def cluster(self) -> Cluster:
@@ -92,13 +95,14 @@ Draw = Callable[[random.Random, Guess], float]
 
 @dataclass(frozen=True, slots=True)
 class LiveJobFacts:
-    """A job of the live cluster; ``elapsed`` is None while it waits."""
+    """A job of the live cluster; ``elapsed`` is None while it waits, ``unmade``: its pods wait for its admission."""
 
     group: PodGroup
     pods: tuple[Pod, ...]
     job: Job
     guess: Guess
     elapsed: float | None
+    unmade: bool = False
 
     def adopt(self, draw: random.Random, possible: Draw) -> Adopted:
         """The job with one possible future; a run time is one that is not over yet."""
@@ -112,14 +116,14 @@ class LiveJobFacts:
                 whole = self.elapsed * (1 + draw.random())
         left = whole if self.elapsed is None else max(whole - self.elapsed, 1.0)
         started = None if self.elapsed is None else -self.elapsed
-        return Adopted(self.job, self.group, self.pods, (left,) * len(self.pods), started)
+        return Adopted(self.job, self.group, self.pods, (left,) * len(self.pods), started, self.unmade)
 
 
 def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = None) -> list[LiveJobFacts]:
     """Jobs that have not ended, those that run first, then in order of creation.
 
     Args:
-        objects: of the cluster; pods are added where a PodGroup has none yet.
+        objects: of the cluster.
         now: seconds since 1970.
         run_times: how long jobs of one kind have run, as the scheduler has learnt it.
 
@@ -130,26 +134,28 @@ def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = Non
         if name and pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
             members.setdefault(f"{pod.metadata.namespace}/{name}", []).append(pod)
     makers = {(view.job.metadata.namespace, view.pod_group_name): view for view in map(JobView, objects.of("Job"))}
+    unmade: dict[str, list[Pod]] = {}
     groups: list[PodGroup] = sorted(objects.of("PodGroup"), key=lambda each: each.key)
     for group in groups:
         if group.key not in members and group.status.phase in (None, "", "Pending", "Inqueue"):
             view = makers.get((group.metadata.namespace, group.metadata.name))
             made = _pods_of(group, now) if view is None else _pods_of_job(view, now)
-            objects.add(PODS, made)
-            members[group.key] = made
-    state = objects.state(run_times)
+            members[group.key] = unmade[group.key] = made
+    state = objects.state(run_times, more=[pod for made in unmade.values() for pod in made])
     session = Session(state.snapshot(), now, 0)
     estimates = RunEstimates(session, learned=True)
     found = []
     for group in groups:
         pods = members.get(group.key)
         if pods and len(pods) <= MOST_PODS and all(pod.key in state.tasks for pod in pods):
-            found.append(_facts(group, pods, state, estimates, now))
+            found.append(_facts(group, pods, state, estimates, now, unmade=group.key in unmade))
     found.sort(key=lambda each: (each.elapsed is None, each.group.metadata.creation_timestamp or "", each.group.key))
     return found
 
 
-def _facts(group: PodGroup, pods: list[Pod], state: ClusterState, estimates: RunEstimates, now: float) -> LiveJobFacts:
+def _facts(
+    group: PodGroup, pods: list[Pod], state: ClusterState, estimates: RunEstimates, now: float, *, unmade: bool
+) -> LiveJobFacts:
     # Pods that run come first, so that they are the gang's minimum.
     pods.sort(key=lambda pod: (not pod.spec.node_name, pod.metadata.name))
     tasks = [state.tasks[pod.key] for pod in pods]
@@ -171,7 +177,7 @@ def _facts(group: PodGroup, pods: list[Pod], state: ClusterState, estimates: Run
         user=group.metadata.namespace or "default",
         estimate=stated or None,
     )
-    return LiveJobFacts(group, tuple(pods), job, guess, elapsed)
+    return LiveJobFacts(group, tuple(pods), job, guess, elapsed, unmade)
 
 
 def _role(number: int, pod: Pod) -> Role:

@@ -68,7 +68,7 @@ class Cycles:
         """Cycles until nothing moves any more at this moment."""
         places, settings, now = self._places, self._settings, self._heap.now
         for _ in range(_MOST_CYCLES):
-            places.changed = False
+            places.changed = places.made = False
             self._next = now + settings.period
             if self._passive and not places.waiting:
                 return
@@ -120,7 +120,7 @@ class Cycles:
         started = places.bind(decisions.binds)
         again = again and bool(places.waiting) and not started
         places.evict(decisions.evictions)
-        return again or (bool(decisions.evictions) and self._settings.grace <= 0)
+        return again or places.made or (bool(decisions.evictions) and self._settings.grace <= 0)
 
     def _drop_waiting(self) -> None:
         for live in list(self._places.waiting.values()):

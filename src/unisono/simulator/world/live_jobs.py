@@ -76,6 +76,7 @@ class Adopted:
         pods: its pods that have not ended, in the order of the job's roles; those with a node run.
         left: for each pod how long it has still to run, or will run.
         started: when it began (below 0), None while it waits.
+        unmade: its pods are made when it is admitted.
 
     """
 
@@ -84,3 +85,4 @@ class Adopted:
     pods: tuple[Pod, ...]
     left: tuple[float, ...]
     started: float | None = None
+    unmade: bool = False

@@ -42,6 +42,7 @@ class Places:
         wanted: what their pods ask for that wait, and of how many jobs.
         room: free amounts of the nodes, less only what these jobs hold.
         changed: something has happened that the engine should look at.
+        made: pods have been made for a job that was admitted; the engine has not seen them.
         ended: how many jobs are over.
     """
 
@@ -55,9 +56,10 @@ class Places:
         self.coming: dict[str, LiveJob] = {}
         self.wanted: Counter[Needs] = Counter()
         self._wants: dict[str, frozenset[Needs]] = {}
+        self._unmade: set[str] = set()
         self.numbers = {name: number for number, name in enumerate(run.node_names)}
         self.room = Room(run.cluster.nodes)
-        self.changed = False
+        self.changed = self.made = False
         self.ended = 0
         self._speed = SpeedModel(run.cluster, settings)
         self._pods: dict[str, tuple[LiveJob, int]] = {}
@@ -78,7 +80,9 @@ class Places:
         live.pods, live.templates = list(adopted.pods), adopted.pods
         self.live[live.key] = live
         live.outcome.started = adopted.started
-        for at, pod in enumerate(adopted.pods):
+        if adopted.unmade:
+            self._unmade.add(live.key)
+        for at, pod in enumerate(adopted.pods if not adopted.unmade else ()):
             self._pods[pod.key] = live, at
             if pod.spec.node_name in self.numbers:
                 self._put(live, at, self.numbers[pod.spec.node_name])
@@ -110,9 +114,10 @@ class Places:
                 self._end_stretch(unit, "end")
             self._take_from(live, unit, list(unit.placed))
             unit.version += 1
-        for pod in live.pods:
+        for pod in live.pods if live.key not in self._unmade else ():
             self.state.apply("DELETED", PODS, pod)
             del self._pods[pod.key]
+        self._unmade.discard(live.key)
         self.state.apply("DELETED", POD_GROUPS, live.group)
         del self.live[live.key]
         self._forget_waiting(live.key)
@@ -168,6 +173,17 @@ class Places:
         if live.key in self.waiting:
             self._note_phase(live)
         self.state.apply("MODIFIED", POD_GROUPS, live.group)
+        if live.key in self._unmade and live.key not in self.coming:
+            self._make_pods(live)
+
+    def _make_pods(self, live: LiveJob) -> None:
+        """Make the pods of a job of the live cluster that has been admitted, as its controller does."""
+        self._unmade.discard(live.key)
+        for at, pod in enumerate(live.templates):
+            live.pods[at] = self.maker.again(pod, pod.metadata.name, self.heap.now)
+            self._pods[live.pods[at].key] = live, at
+            self.state.apply("ADDED", PODS, live.pods[at])
+        self.made = True
 
     def nominate(self, condition: PodCondition) -> None:
         """A pod waits for the places of others that are evicted for it."""
