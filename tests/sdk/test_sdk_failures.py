@@ -60,7 +60,7 @@ async def told(server: Logs, *pods: Pod) -> list[str]:
 async def test_a_failed_job_shows_exit_code_last_lines_and_where_the_rest_is() -> None:
     server = Logs(b="Traceback\nValueError: no data\n")
     assert await told(server, pod("a", "Succeeded", main=0), pod("b", side=0, main=3)) == [
-        "job/train does not wait: its phase is Aborted.",
+        "job/train does not wait: its phase is Aborted; pod b failed: ValueError: no data (exit code 3).",
         "  pod/b failed: exit code 3 (Error)",
         "    | Traceback",
         "    | ValueError: no data",
@@ -75,7 +75,7 @@ async def test_who_failed_first_comes_first_and_many_are_counted() -> None:
     names = [f"p{number}" for number in range(6)]
     server = Logs(**dict.fromkeys(names, "lost"))
     lines = await told(server, *(pod(name, second=30 - number, main=1) for number, name in enumerate(names)))
-    assert [line for line in lines if "failed" in line] == [
+    assert [line for line in lines[1:] if "failed" in line] == [
         "  pod/p5 failed: exit code 1 (Error)",
         "  pod/p4 failed: exit code 1 (Error)",
         "  pod/p3 failed: exit code 1 (Error)",

@@ -24,10 +24,8 @@ def complaints(item: Mapping[str, Any]) -> str:
     found: dict[str, list[str]] = {}
     for condition in _conditions(item):
         name, status = str(condition.get("type")), str(condition.get("status"))
-        is_bad = (
-            status != "True" if name in _OUGHT or name.endswith("Ready") else name in _OUGHT_NOT and status == "True"
-        )
-        if not is_bad:
+        ought = name in _OUGHT or name.endswith("Ready")
+        if not (ought and status != "True") and not (name in _OUGHT_NOT and status == "True"):
             continue
         said = ": ".join(filter(None, (str(condition.get("reason") or ""), str(condition.get("message") or ""))))
         found.setdefault(said, []).append(f"{name} is {status}")
