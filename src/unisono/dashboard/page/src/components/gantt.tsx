@@ -16,7 +16,8 @@ function timeOf(time: number, day: boolean, seconds: boolean): string {
 function ticks(begin: number, end: number): number[] {
   const step = STEPS.find((each) => (end - begin) / each <= 5) ?? (end - begin) / 5;
   const found = [];
-  for (let at = Math.ceil(begin / step) * step; at <= end; at += step) found.push(at);
+  // One at the very end would stand beside the picture.
+  for (let at = Math.ceil(begin / step) * step; at <= end - (end - begin) * 0.07; at += step) found.push(at);
   return found;
 }
 
@@ -26,9 +27,11 @@ export function Gantt(props: { job: JobRow; pods: PodRow[]; admitted: number; no
   const ends = pods.map((pod) => pod.finished || now);
   const begin = Math.min(job.created || now, ...pods.map((pod) => pod.created || now));
   const end = Math.max(begin + 1, job.state === "waiting" || job.state === "running" || !ends.length ? now : Math.max(...ends));
+  // Times that an object claims may lie beyond both ends.
+  const part = (time: number) => Math.min(100, Math.max(0, (100 * (time - begin)) / (end - begin)));
   const place = (from: number, to: number) => ({
-    left: `${(100 * (from - begin)) / (end - begin)}%`,
-    width: `${Math.max(0.3, (100 * (to - from)) / (end - begin))}%`,
+    left: `${part(from)}%`,
+    width: `${Math.max(0.3, part(to) - part(from))}%`,
   });
   if (!pods.length) return null;
   const times = ticks(begin, end);
