@@ -216,6 +216,17 @@ def test_what_is_left_of_a_place_is_promised_to_no_spare_pod_and_taken_in_the_ne
     assert sum(len(jobs) for jobs in plane.evicted) == 1
 
 
+@pytest.mark.parametrize("tried", [False, True], ids=["alone", "after a gang that fits nowhere"])
+def test_evictions_that_were_taken_back_move_nobody(tried: bool) -> None:
+    things = [RANKS, node("n1", cpu=8), node("n2", cpu=4)]
+    things += [*holder("large", ["n1"] * 2, cpu=4, minimum=0), *holder("small", ["n2"] * 2, cpu=2, minimum=0)]
+    vain = gang("vain", 4, priority_class="high", cpu=4) if tried else []
+    plane = Plane(PREEMPT, *things, *vain, gang("g", 1, priority_class="high", cpu=2, created=5))
+    decisions = plane.cycle()
+    assert [(promise.pod, promise.node) for promise in decisions.pipelined] == [("g-w-0", "n1")]
+    assert [eviction.pod for eviction in decisions.evictions] == ["large-w-1"]
+
+
 def test_who_is_not_in_the_way_of_a_rule_stays() -> None:
     """The newest pods would go first, and make room, but it is the older ones that the beneficiary keeps away from."""
     term = PodAffinityTerm(
