@@ -150,3 +150,36 @@ async def test_a_pool_that_loses_a_machine_is_passed_by() -> None:
         await made.gang("g", 4)
         await made.advance(60)
         assert (await made.replicas("md"), await made.replicas("od")) == (1, 2)
+
+
+async def test_pods_of_a_machine_that_has_gone_as_announced_go_at_once() -> None:
+    """Those that got SIGTERM before are still there: no kubelet says that they have ended."""
+    async with interrupting() as made:
+        machine_and_node(made, "n1")
+        running_pod(made, "w0", "n1", owner="Job")
+        running_pod(made, "daemon", "n1", owner="DaemonSet")
+        now = made.client.clock.time()
+        silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        taint = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule", "timeAdded": rfc3339(now)}
+        await made.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+        await made.client.patch(PODS, "w0", {"metadata": {"finalizers": ["test/x"]}}, namespace="default")
+        await made.advance(110)
+        assert len(deleted(made)) == 1, "it was ended in time"
+        await made.client.patch(NODES, "n1", silent, subresource="status")
+        await settle(60)
+        assert len(deleted(made)) == 1, "the machine is not gone before its time"
+        await made.advance(20)
+        assert len(deleted(made)) == 2
+        assert {key for key, _ in deleted(made)} == {"default/w0"}
+        assert "n1 has gone, as announced" in made.recorder.of("MachineTakenBack")[-1]
+
+
+async def test_a_machine_that_stays_beyond_its_time_keeps_its_pods_ending_as_they_may() -> None:
+    async with interrupting() as made:
+        machine_and_node(made, "n1")
+        running_pod(made, "w0", "n1")
+        await made.client.patch(PODS, "w0", {"metadata": {"finalizers": ["test/x"]}}, namespace="default")
+        taint = {"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}
+        await made.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+        await made.advance(600)
+        assert len(deleted(made)) == 1

@@ -203,3 +203,16 @@ async def test_a_refusal_of_the_server_is_no_fault_of_the_pod():
         refuse = False
         await world.advance(15.0)
         assert world.client.find(PODS, "default/a").metadata.deletion_timestamp is not None
+
+
+async def test_pods_of_a_node_that_is_out_of_service_go_at_once():
+    off = {"key": f"{TROUBLE}out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    async with NodeWorld() as world:
+        await start(world)
+        world.client.put(PODS, pod("p", toleration("unreachable", 300), {"operator": "Exists"}))
+        await world.client.patch(NODES, "n", {"spec": {"taints": [off]}})
+        await world.settle()
+        assert world.client.find(PODS, "default/p") is not None, "a node that is ready is believed more"
+        # It falls silent: nobody will ever say that the pod has ended.
+        await world.advance(60)
+        assert world.client.find(PODS, "default/p") is None

@@ -219,6 +219,20 @@ async def test_spot_machines_that_do_not_come_are_replaced_by_on_demand_ones() -
         assert "passed by, for their machines did not come: capi/spot" in last
 
 
+async def test_a_pool_that_lost_a_machine_is_not_taken_for_one_that_fails() -> None:
+    async with world(deployment("spot", replicas=1, ready=1)) as made:
+        notes = {SCALED_AT: rfc3339(made.client.clock.time())}
+        await made.client.patch(MACHINE_DEPLOYMENTS, "spot", {"metadata": {"annotations": notes}}, namespace="capi")
+        await made.advance(3600)
+        gone = {"status": {"readyReplicas": 0}}
+        await made.client.patch(MACHINE_DEPLOYMENTS, "spot", gone, namespace="capi", subresource="status")
+        await made.advance(600)
+        assert await made.replicas("spot") == 1
+        assert not made.recorder.of("FailedScaleUp")
+        await made.advance(400)
+        assert made.recorder.of("FailedScaleUp")
+
+
 async def test_nothing_is_given_back_right_after_machines_were_added() -> None:
     async with world(shrinkable(1)) as made:
         notes = {SCALED_AT: rfc3339(made.client.clock.time())}

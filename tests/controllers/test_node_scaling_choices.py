@@ -223,6 +223,16 @@ def test_machines_that_do_not_come_are_given_up_after_their_time() -> None:
     assert "2 machines have not come within 900 s" in found.text
 
 
+def test_a_machine_that_vanished_gets_its_time_to_be_replaced() -> None:
+    made = asked(scaled_at=rfc3339(1000))
+    assert overdue(made, 2500, since=2000) is None
+    assert overdue(made, 2900, since=2000) is not None
+    # Asked for after that: the later moment counts.
+    assert overdue(asked(scaled_at=rfc3339(2400)), 2950, since=2000) is None
+    # Who was never scaled from here is not looked after.
+    assert overdue(asked(), 1e9, since=2000) is None
+
+
 def test_retries_come_before_the_fallback_and_the_back_off_grows() -> None:
     first = overdue(asked(scaled_at=rfc3339(0), provision_retries="2"), 900)
     assert first is not None

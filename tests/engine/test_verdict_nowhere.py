@@ -150,7 +150,7 @@ PROMISING = config(("gang",), ("predicates", "overcommit"))
         pytest.param(
             CONFIGS["capacity"],
             gang("j", 2, gpu=1, phase="Pending", min_resources=True),
-            Cause.OVER_CAPABILITY,
+            Cause.CLUSTER_OVERCOMMITTED,
             id="capacity",
         ),
     ],

@@ -115,6 +115,7 @@ NODE_PID_PRESSURE: Final = "node.kubernetes.io/pid-pressure"
 NODE_NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
 NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
 NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+NODE_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 
 # What autoscalers and clouds put on nodes and pods.

@@ -55,6 +55,8 @@ class NodeScalingController(Controller):
         # By node that is not needed: since when. A new process counts from the beginning.
         self._unneeded: Mapping[str, float] = {}
         self._machine_of: dict[str, Machine] = {}
+        # By MachineDeployment: when all of its machines were there, as far as this process has seen.
+        self._complete: dict[str, float] = {}
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
@@ -72,6 +74,7 @@ class NodeScalingController(Controller):
         now = self._clock.time()
         known = {each.key: each for each in self._deployments.items()}
         scaled = {name: pool for name, each in known.items() if (pool := pool_of(each, now)) is not None}
+        self._complete = {name: at for name, at in self._complete.items() if name in scaled}
         if not scaled:
             return None
         if any([await self._give_up(known[name], now) for name in scaled]):
@@ -133,7 +136,9 @@ class NodeScalingController(Controller):
 
     async def _give_up(self, deployment: MachineDeployment, now: float) -> bool:
         """Count machines that do not come in time, and ask for them no longer; answers whether anything changed."""
-        found = overdue(deployment, now)
+        if (deployment.status.ready_replicas or 0) >= (deployment.spec.replicas or 0):
+            self._complete[deployment.key] = now
+        found = overdue(deployment, now, self._complete.get(deployment.key, float("-inf")))
         if found is None:
             return False
         notes = dict(found.annotations)

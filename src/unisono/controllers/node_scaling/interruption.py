@@ -19,7 +19,7 @@ from unisono.controllers.node_scaling.waiting import POD_INDEX, groups_of
 from unisono.controllers.pod_facts import has_ended, is_deleting, is_disrupted
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.amounts import sooner
-from unisono.errors import ApiError, NotFound
+from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
 
@@ -27,6 +27,7 @@ REASON = "MachineTakenBack"
 """Reason of the condition DisruptionTarget, and of events."""
 _INDEX = "pods-of-node"
 _GRACE = 30.0
+_LOOK_AGAIN = 10.0
 
 
 class InterruptionController(Controller):
@@ -56,6 +57,8 @@ class InterruptionController(Controller):
         if node is None or notice is None:
             self._seen.pop(key, None)
             return None
+        if now >= notice.ends and _is_silent(node):
+            return await self._bury(key)
         await self._keep_away(node, notice)
         pods = [pod for pod in self._pods.by_index(_INDEX, key) if not has_ended(pod) and not is_of_node(pod)]
         mates = {
@@ -64,7 +67,8 @@ class InterruptionController(Controller):
             for mate in self._pods.by_index(POD_INDEX, group)
             if mate.spec.node_name and not has_ended(mate)
         }
-        again: float | None = None
+        # When its time is over, it is looked at whether the machine has gone.
+        again: float | None = (notice.ends - now if now < notice.ends else _LOOK_AGAIN) if pods else None
         for pod in (mates | {pod.key: pod for pod in pods}).values():
             try:
                 await self._tell(pod, node, notice, now)
@@ -75,6 +79,27 @@ class InterruptionController(Controller):
             except ApiError as error:
                 again = sooner(again, 1.0)
                 await self._context.tell(PODS, pod, error)
+        return again
+
+    async def _bury(self, name: str) -> float | None:
+        """Delete the pods of a machine that has gone as announced: nobody is left to end them.
+
+        Without this they would count as running for minutes, and their gangs would wait for them.
+        """
+        again: float | None = None
+        for pod in self._pods.by_index(_INDEX, name):
+            meta = pod.metadata
+            if has_ended(pod) or is_of_node(pod):
+                continue
+            try:
+                await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+            except (NotFound, Conflict):
+                continue
+            except ApiError as error:
+                again = _LOOK_AGAIN
+                await self._context.tell(PODS, pod, error)
+            else:
+                self._recorder.event(pod, "Warning", REASON, f"node {name} has gone, as announced: the pod goes, too")
         return again
 
     async def _keep_away(self, node: Node, notice: Notice) -> None:
@@ -116,6 +141,11 @@ class InterruptionController(Controller):
 
 def _changes_notice(_: EventType, new: Node, old: Node | None) -> bool:
     return any(node is not None and notice_of(node, 0.0) is not None for node in (new, old))
+
+
+def _is_silent(node: Node) -> bool:
+    """Nothing has been heard of its kubelet for a while; it may say so in time that it is about to end."""
+    return any(each.type == "Ready" and each.status == "Unknown" for each in node.status.conditions or ())
 
 
 def _disrupted(pod: Pod, notice: Notice, now: float) -> Sequence[dict[str, Any]]:

@@ -77,8 +77,11 @@ class Overdue:
     text: str = ""
 
 
-def overdue(deployment: MachineDeployment, now: float) -> Overdue | None:
+def overdue(deployment: MachineDeployment, now: float, since: float = float("-inf")) -> Overdue | None:
     """What to do about machines that were asked for and have not come; None when there is nothing to do.
+
+    ``since`` is when all of its machines were last there: one that vanished is replaced from then on, and is no failure
+    of the cloud before its time is over.
 
     After the time that machines may take, a failure is counted and they get that time once more; after as many failures
     as the deployment allows, the machines are given up and the pool is passed by for a while.
@@ -92,7 +95,7 @@ def overdue(deployment: MachineDeployment, now: float) -> Overdue | None:
         return Overdue({PROVISION_FAILURES: None, BACKOFF_UNTIL: None}, replicas) if healed else None
     begun = _time(notes.get(SCALED_AT))
     patience = _positive(notes.get(PROVISION_TIME), PROVISION_SECONDS)
-    if not isfinite(begun) or now - begun < patience:
+    if not isfinite(begun) or now - max(begun, since) < patience:
         return None
     failures += 1
     retries = max(0, _number(notes.get(PROVISION_RETRIES), 0))

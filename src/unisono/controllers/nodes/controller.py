@@ -5,6 +5,7 @@ On a cluster kube-controller-manager does this. A node without a Lease never pro
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import msgspec
@@ -13,7 +14,14 @@ import structlog
 from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.controllers.indexing import index
-from unisono.controllers.nodes.decide import disrupted, eviction_time, lost_conditions, ready, wanted_taints
+from unisono.controllers.nodes.decide import (
+    disrupted,
+    eviction_time,
+    lost_conditions,
+    out_of_service,
+    ready,
+    wanted_taints,
+)
 from unisono.controllers.pod_facts import has_ended, is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
@@ -124,8 +132,12 @@ class NodeLifecycleController(Controller):
         if name not in self._tainted or self._tainted[name][0] != marks:
             self._tainted[name] = (marks, now)
         again: float | None = None
+        off = out_of_service(node)
         for pod in pods:
             try:
+                if off:
+                    await self._remove(pod)
+                    continue
                 left = await self._evict_one(pod, taints, self._tainted[name][1], now)
             except Exception as error:
                 # The other pods must leave all the same.
@@ -135,6 +147,12 @@ class NodeLifecycleController(Controller):
                 again = sooner(again, left)
                 await self._context.tell(PODS, pod, None)
         return again
+
+    async def _remove(self, pod: Pod) -> None:
+        """Delete the object of a pod that runs nowhere, whatever its grace period."""
+        meta = pod.metadata
+        with contextlib.suppress(NotFound, Conflict):
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
 
     async def _evict_one(self, pod: Pod, taints: Sequence[Taint], seen: float, now: float) -> float | None:
         """Delete the pod if its time is over; answers in how many seconds it will be."""
@@ -166,11 +184,8 @@ class NodeLifecycleController(Controller):
             return left
         again: float | None = None
         for pod in pods:
-            meta = pod.metadata
             try:
-                await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
-            except (NotFound, Conflict):
-                continue
+                await self._remove(pod)
             except ApiError as error:
                 again = _RETRY_SECONDS
                 _log.warning("node.orphan_not_removed", pod=pod.key, error=str(error))

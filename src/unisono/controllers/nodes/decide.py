@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from unisono.api.core import DeviceTaint, DeviceToleration, Node, NodeCondition, Pod, Taint, Toleration
-from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE
+from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_OUT_OF_SERVICE, NODE_UNREACHABLE
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.node_fit import covers
 
@@ -18,6 +18,13 @@ _REPELLING = ("NoSchedule", "NoExecute")
 def ready(node: Node) -> NodeCondition | None:
     """The node's Ready condition."""
     return next((each for each in node.status.conditions or () if each.type == "Ready"), None)
+
+
+def out_of_service(node: Node) -> bool:
+    """An administrator, or who looks after machines, says that it is off; believed only while it is not ready."""
+    found = ready(node)
+    off = any(each.key == NODE_OUT_OF_SERVICE for each in node.spec.taints or ())
+    return off and found is not None and found.status != "True"
 
 
 def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:

@@ -54,8 +54,9 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
 def _verdict(
     waiting: Waiting, refusal: Refusal, message: str, free: Mapping[str, int], holders: tuple[Holder, ...]
 ) -> Verdict:
+    # Whose limit it is called does not matter: more nodes would help, and machines are bought by this cause.
     return waiting.verdict(
-        refusal.cause,
+        Cause.CLUSTER_OVERCOMMITTED,
         message,
         need=dict(refusal.need),
         have=dict(free) or dict(refusal.have),
