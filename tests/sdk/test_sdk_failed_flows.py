@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk.failed_flows import failed_flow
+from unisono.sdk.failed_flows import failed_step
 
 FLOW = {"kind": "JobFlow", "spec": {"flows": [{"name": "a"}, {"name": "b"}]}}
 
@@ -26,14 +26,14 @@ def job(name: str, phase: str | None, message: str = "") -> Any:
     ],
 )
 def test_the_job_and_the_way_on_are_named(phase: str, way: str) -> None:
-    text = failed_flow(FLOW, [job("f-a", "Completed"), job("f-b", phase, "pod f-b-0 failed.")])
-    assert text == (f"its job f-b is {phase} (pod f-b-0 failed), and what depends on it waits until {way}")
+    step = failed_step(FLOW, [job("f-a", "Completed"), job("f-b", phase, "pod f-b-0 failed.")])
+    assert str(step) == (f"its job f-b is {phase} (pod f-b-0 failed), and what depends on it waits until {way}")
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Completed", "", None])
 def test_a_flow_that_goes_on_waits_for_no_new_run(phase: str | None) -> None:
-    assert failed_flow(FLOW, [job("f-a", phase)]) == ""
+    assert failed_step(FLOW, [job("f-a", phase)]) is None
 
 
 def test_other_kinds_have_no_jobs_in_order() -> None:
-    assert failed_flow({"kind": "HyperJob", "spec": {}}, [job("h-a", "Failed")]) == ""
+    assert failed_step({"kind": "HyperJob", "spec": {}}, [job("h-a", "Failed")]) is None

@@ -17,7 +17,7 @@ from unisono.api.verdict import Cause, verdict_in
 from unisono.sdk.conditions import complaints, has_conditions
 from unisono.sdk.dependents import OWNERS, Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
-from unisono.sdk.failed_flows import failed_flow
+from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
@@ -222,7 +222,8 @@ async def explain_owner(
     told.partly = len(told.pods) < len(found.pods)
     told.fleet = await fleet_notes(client, owner, found.groups)
     if not (told.verdicts or told.refused or told.suspended or told.pods):
-        told.stalled = failed_flow(item, found.parts)
+        told.failed_step = failed_step(item, found.parts)
+        told.stalled = str(told.failed_step or "")
     await _without_scheduler(client, told, item, found)
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))

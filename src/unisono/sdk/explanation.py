@@ -12,6 +12,7 @@ from unisono.sdk.waiting_containers import waiting_text
 
 if TYPE_CHECKING:
     from unisono.api.verdict import Verdict
+    from unisono.sdk.failed_flows import FailedStep
     from unisono.sdk.failures import FailedPod
     from unisono.sdk.fixes.fix import Fix
     from unisono.sdk.refusals import Refusal
@@ -43,6 +44,7 @@ class Explanation:
         refused: pods that it wants and that the server does not let be created.
         gates: which of its pods have which scheduling gates.
         unseen: that no scheduler has looked at its PodGroup.
+        failed_step: the job of a flow, where ``stalled`` is because of that.
         misnamed: the name in it that nothing has, where ``unseen`` or ``stalled`` is because of that.
         stalled: why it has neither pods nor PodGroups, where it should have.
         unready: which of its pods run and are not ready, and why.
@@ -81,6 +83,7 @@ class Explanation:
     fixes: list[Fix] = field(default_factory=list)
     partly: bool = False
     misnamed: Misnamed | None = None
+    failed_step: FailedStep | None = None
     fleet: FleetNotes = field(default_factory=FleetNotes)
 
     def __post_init__(self) -> None:

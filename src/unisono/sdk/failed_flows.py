@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.flow_kinds import JOB_FLOWS
@@ -15,12 +15,27 @@ from unisono.sdk.fixes.owners import read
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-_OVER = ("Failed", "Terminated", "Aborted")
-_TOLD = re.compile(r"its job (\S+) is (Failed|Terminated|Aborted)\b.*and what depends on it waits until")
+_ABORTED = "Aborted"
+_OVER = ("Failed", "Terminated", _ABORTED)
 
 
-def failed_flow(item: Mapping[str, Any], parts: Sequence[Any]) -> str:
-    """Which job of a flow has failed, and why; empty where none has, and for other kinds.
+@dataclass(frozen=True, slots=True)
+class FailedStep:
+    """A job of a flow that has ended without success, in which phase, and why."""
+
+    job: str
+    phase: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        """Why the flow does not go on."""
+        told = f"its job {self.job} is {self.phase}{f' ({self.why})' if self.why else ''}"
+        way = "it is resumed" if self.phase == _ABORTED else "it is deleted, and so made again"
+        return f"{told}, and what depends on it waits until {way}"
+
+
+def failed_step(item: Mapping[str, Any], parts: Sequence[Any]) -> FailedStep | None:
+    """The job of a flow that has failed; None where none has, and for other kinds.
 
     Args:
         item: the flow as the server sent it.
@@ -28,26 +43,19 @@ def failed_flow(item: Mapping[str, Any], parts: Sequence[Any]) -> str:
 
     """
     if item.get("kind", JOB_FLOWS.kind) != JOB_FLOWS.kind or "flows" not in (item.get("spec") or {}):
-        return ""
+        return None
     for job in parts:
         state = getattr(job.status, "state", None)
         phase = getattr(state, "phase", None)
-        if state is None or phase not in _OVER:
-            continue
-        why = (state.message or state.reason or "").rstrip(".")
-        told = f"its job {job.metadata.name} is {phase}{f' ({why})' if why else ''}"
-        way = "it is resumed" if phase == "Aborted" else "it is deleted, and so made again"
-        return f"{told}, and what depends on it waits until {way}"
-    return ""
+        if state is not None and phase in _OVER:
+            return FailedStep(job.metadata.name, phase, (state.message or state.reason or "").rstrip("."))
+    return None
 
 
-async def begun_again(client: HttpClient, stalled: str, namespace: str) -> list[Fix]:
-    """The fix for what `failed_flow` says; none for anything else."""
-    found = _TOLD.search(stalled)
-    if found is None:
-        return []
-    name, phase = found[1], found[2]
-    if phase != "Aborted":
+async def begun_again(client: HttpClient, step: FailedStep, namespace: str) -> list[Fix]:
+    """What lets a flow go on after this job; nothing where an aborted one is not there any more."""
+    name = step.job
+    if step.phase != _ABORTED:
         operation = Operation("delete", JOBS, name, namespace)
         return [
             Fix(f"delete job {name}: the flow makes it again", False, {"kind": "DeleteJob", "job": name}, (operation,))

@@ -44,8 +44,9 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         found += await _of_verdict(Reader(client, owner, namespace), verdict)
     if root is None:
         return found
-    again = await begun_again(client, told.stalled, root["metadata"].get("namespace", "default"))
-    return [*found, *again, *_of_object(told, root), *await _of_closed_queue(client, told, root)]
+    if told.failed_step is not None:
+        found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
+    return [*found, *_of_object(told, root), *await _of_closed_queue(client, told, root)]
 
 
 async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
