@@ -262,6 +262,7 @@ async def test_pod_group_of_a_job():
         given.metadata.annotations = {
             "volcano.sh/sla-waiting-time": "1h",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
+            "unisono.io/checked": "research |  |  | 1,4",
         }
         await world.submit(given)
         group, uid = world.group(), world.job().metadata.uid

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
+from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.flow_kinds import HYPER_JOBS
@@ -164,6 +164,12 @@ def test_a_copy_carries_its_origin_and_so_do_its_pods():
     found = copy_of("a", JOBS, copied)
     assert (found.cluster, found.origin, found.generation) == ("a", "u1", 2)
     assert copy_of("a", JOBS, volcano()) is None
+
+
+def test_a_member_checks_a_copy_itself():
+    job = volcano()
+    job.metadata.annotations = {CHECKED: "q |  | ann | 1,8", "mine": "stays"}
+    assert copy_to_write(JOBS, job, "hub", 2, "train-u1").metadata.annotations == {"mine": "stays"}
 
 
 def test_placements_are_written_and_read():

@@ -66,7 +66,7 @@ async def _events(client: Any, item: dict[str, Any]) -> list[dict[str, Any]]:
 
 def describe_lines(item: dict[str, Any]) -> list[str]:
     """The object as people read it: metadata as a list, spec and status as YAML."""
-    from unisono.api.annotations import VERDICT
+    from unisono.api.annotations import CHECKED, VERDICT
     from unisono.api.yaml_writer import dump
     from unisono.cli.printing import visible
 
@@ -76,7 +76,8 @@ def describe_lines(item: dict[str, Any]) -> list[str]:
         lines.append(f"Namespace:    {metadata['namespace']}")
     lines.append(f"Kind:         {item['kind']} ({item['apiVersion']})")
     lines += _mapping("Labels:       ", metadata.get("labels") or {})
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in (LAST_APPLIED, VERDICT)}
+    machines = (LAST_APPLIED, VERDICT, CHECKED)
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in machines}
     lines += _mapping("Annotations:  ", annotations)
     lines.append(f"Created:      {metadata.get('creationTimestamp', '<unknown>')}")
     if metadata.get("deletionTimestamp"):

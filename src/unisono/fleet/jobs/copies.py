@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
+from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
 from unisono.api.base import Object
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
@@ -142,7 +142,7 @@ def copy_to_write(
     value.pop("status", None)
     meta = {name: each for name, each in value["metadata"].items() if name not in (*SERVER_FIELDS, *OWN_FIELDS)}
     marks = {HUB: hub, ORIGIN_UID: job.metadata.uid or "", DISPATCH: str(generation)}
-    own = {LAST_APPLIED, CLUSTER, DISPATCH, LAST_CLUSTER, SEAL}
+    own = {LAST_APPLIED, CHECKED, CLUSTER, DISPATCH, LAST_CLUSTER, SEAL}
     annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
     if key:
         annotations[SEAL] = seal(key, marks[ORIGIN_UID], cluster, generation)
