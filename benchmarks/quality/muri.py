@@ -41,14 +41,19 @@ PUBLISHED_P99 = {
 BOUND = dict(zip(TRACES, (694_237, 1_657_746, 115_478, 761_999), strict=True))
 """Least mean job completion time of any scheduler, as `unisono.simulator.bounds.completion` works it out."""
 
-POLICIES = {"Q2": ("srsf", "srtf"), "Q3": ("las",)}
+POLICIES = {"Q2": ("srsf", "srtf", "tiresias-l"), "Q3": ("las",)}
 
 RULES = {"srtf": "remaining-time", "srsf": "remaining-service", "las": "attained-service", "sjf": "time"}
+_TIRESIAS = {"service-order.levels": [3250, 7200], "service-order.inLevel": "turn", "service-order.wideLevel": -1}
+"""The three queues of the published simulator, each served by turn."""
+ONE_MACHINE = Cluster((make_node("node", cpu=1024, memory="8000Gi", gpus=NODES * GPUS),))
+"""Tiresias-L counts GPUs there, and knows no nodes."""
 
 
 def configured(policy: str) -> SchedulerConfig:
     """A scheduler configuration: jobs in the order of a policy, with evictions, on the fullest nodes."""
-    order = plugin("service-order", {"service-order.by": RULES[policy]})
+    more = _TIRESIAS if policy == "tiresias-l" else {}
+    order = plugin("service-order", {"service-order.by": RULES.get(policy, "attained-service"), **more})
     return configuration(policy, EVICTING, [order, GANG_MAY_LEAVE], [PREDICATES, PACKED_GPUS])
 
 
@@ -79,9 +84,9 @@ def section(lines: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
-def jobs(folder: Path, trace: str) -> list[Job]:
+def jobs(folder: Path, trace: str, gpus: int = GPUS) -> list[Job]:
     """Jobs that lose nothing when they are evicted; a job of several nodes takes whole ones, as in the publication."""
-    shape = NodeShape(gpus=GPUS)
+    shape = NodeShape(gpus=gpus)
     return [_resumable(job) for job in read_muri(folder / f"{trace}.csv.gz", shape)]
 
 
@@ -92,11 +97,12 @@ def _resumable(job: Job) -> Job:
 
 def run(folder: Path, policy: str, trace: str) -> dict[str, Any]:
     """One simulation; without run times there is a cycle an hour, in which jobs move on to later levels."""
-    known = policy != "las"
+    known = policy in ("srtf", "srsf")
     settings = Settings(run_times="exact" if known else "none", recheck=0.0 if known else 3600.0)
-    config, given = configured(policy), jobs(folder, trace)
+    cluster = ONE_MACHINE if policy == "tiresias-l" else CLUSTER
+    config, given = configured(policy), jobs(folder, trace, NODES * GPUS if cluster is ONE_MACHINE else GPUS)
     began = process_time()
-    found = World(CLUSTER, given, config, settings).run()
+    found = World(cluster, given, config, settings).run()
     return {**figures(found), "cpuSeconds": round(process_time() - began, 1)}
 
 

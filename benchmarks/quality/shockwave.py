@@ -51,13 +51,18 @@ PUBLISHED = {
 """Makespan, mean and p99 completion time in seconds, worst rho, share of jobs above 1.05, Jain's index of rho."""
 
 _ATTAINED = plugin("service-order", {"service-order.by": "attained-service"})
+_TURNS = plugin(
+    "service-order",
+    {"service-order.firstLevel": 1200, "service-order.levelFactor": 3.0, "service-order.inLevel": "turn"},
+)
 _REMAINING = plugin("service-order", {"service-order.by": "remaining-service"})
 POLICIES = {
     "unisono": (EVICTING, _ATTAINED, "none"),
+    "turns": (EVICTING, _TURNS, "none"),
     "easy": (KEEPING, EASY, "exact"),
     "srsf": (EVICTING, _REMAINING, "exact"),
 }
-"""Actions, order, and what is told of run times; ``unisono`` knows nothing of them."""
+"""Actions, order, and what is told of run times; ``unisono`` and ``turns`` know nothing of them."""
 
 
 def run(traces: Path, policy: str) -> dict[str, Any]:

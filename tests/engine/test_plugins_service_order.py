@@ -9,6 +9,7 @@ import pytest
 
 from support import build
 from unisono.api.annotations import RUN_SECONDS
+from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
@@ -91,6 +92,27 @@ def test_within_a_level_only_older_jobs_take_places(created: float, evicted: boo
     assert bool(decide(state, config(firstLevel=3600.0)).evictions) == evicted
 
 
+@pytest.mark.parametrize(
+    ("ran", "evicted"),
+    [
+        pytest.param(100, [], id="of its level: it stays, also before one that is older"),
+        pytest.param(4000, ["young-w-0"], id="of a later level"),
+    ],
+)
+def test_by_turn_running_jobs_keep_their_places_within_a_level(ran: float, evicted: list[str]) -> None:
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("young", ran, 4), waiting("older", 4, created=0.0))
+    decisions = decide(state, config(levels=[3600], inLevel="turn", wideLevel=-1))
+    assert [one.pod for one in decisions.evictions] == evicted
+
+
+def test_by_turn_an_evicted_job_goes_to_the_end_of_the_line() -> None:
+    group, pod = waiting("evicted", 1, created=0.0)
+    pod.metadata.creation_timestamp = rfc3339(NOW - 10)  # made again when it was evicted
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), group, pod, waiting("large", 4, created=50.0))
+    assert placed(decide(state, config(inLevel="turn", wideLevel=-1))) == ["large"]
+    assert placed(decide(state, config(wideLevel=-1))) == ["evicted"]
+
+
 def test_who_has_least_left_stays() -> None:
     state = build.cluster(
         build.nodes(1, cpu=64, gpu=4), running("nearly-done", 900, 4, 1000.0), waiting("new", 4, 500.0)
@@ -171,6 +193,7 @@ def test_of_the_wide_jobs_the_oldest_come_first() -> None:
         ({"service-order.levelFactor": 1.0}, "service-order.firstLevel must be above 0"),
         ({"service-order.levels": [100, 100]}, "service-order.levels must be numbers above 0 that grow"),
         ({"service-order.levels": ["1h"]}, "service-order.levels must be numbers above 0 that grow"),
+        ({"service-order.inLevel": "age"}, "service-order.inLevel must be one of size, turn"),
         ({"service-order.wideShare": 1.5}, "service-order.wideShare must be from 0 to 1"),
     ],
 )

@@ -1,7 +1,8 @@
 """service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
 
 Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
-with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest. New small jobs would
+with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest, or, as there, one
+after the other. New small jobs would
 pass wide ones by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the
 cluster first.
 Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show. *Service*
@@ -58,8 +59,15 @@ _FIRST = Argument(
 _FACTOR = Argument(
     "service-order.levelFactor", "float", 4.0, "each level reaches so many times as far, in place of the list of levels"
 )
+_IN_LEVEL = Argument(
+    "service-order.inLevel",
+    "text",
+    "size",
+    "who comes first in a level: size (few GPUs, then the oldest) or turn (who runs, then who has waited longest)",
+)
 _PREEMPT = Argument("service-order.preempt", "bool", True, "jobs that come later are evicted; false: they only wait")
 
+_IN_LEVELS = ("size", "turn")
 _RULES = ("attained-service", "remaining-service", "remaining-time", "time")
 _RUNNING = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
 
@@ -69,13 +77,17 @@ class ServiceOrderPlugin(Plugin):
 
     name = "service-order"
     order_reach = Reach.ROW
-    known_arguments = (_BY, _LEARN, _LEVELS, _WIDE_LEVEL, _WIDE_SHARE, _FIRST, _FACTOR, _PREEMPT)
+    known_arguments = (_BY, _LEARN, _LEVELS, _WIDE_LEVEL, _WIDE_SHARE, _FIRST, _FACTOR, _IN_LEVEL, _PREEMPT)
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)
         self.by = str(argument_value(_BY, self.arguments))
         if self.by not in _RULES:
             raise ConfigError(f"{_BY.key} must be one of {', '.join(_RULES)}, not {self.by}")
+        in_level = str(argument_value(_IN_LEVEL, self.arguments))
+        if in_level not in _IN_LEVELS:
+            raise ConfigError(f"{_IN_LEVEL.key} must be one of {', '.join(_IN_LEVELS)}, not {in_level}")
+        self.by_turn = in_level == "turn"
         self.levels = self._read_levels()
         self.wide_level = int(argument_value(_WIDE_LEVEL, self.arguments))
         self.wide_share = float(argument_value(_WIDE_SHARE, self.arguments))
@@ -115,7 +127,9 @@ class ServiceOrderPlugin(Plugin):
     def _key(self, job: JobState) -> tuple[float, ...]:
         if self.by == "attained-service":
             place = self._wide.get(job.key)
-            return (-1, place) if place is not None else (self._level(job), size_of(job)[0], job.created)
+            if place is not None:
+                return (-1, place)
+            return self._level(job), *(_turn(job) if self.by_turn else (size_of(job)[0], job.created))
         seconds = max((self.estimates.seconds(task) for task in job.record.tasks.values()), default=0.0)
         if not seconds:
             return inf, 0.0
@@ -176,3 +190,11 @@ class ServiceOrderPlugin(Plugin):
     def _comes_later(self, key: Key, actor: JobState, other: Task) -> bool:
         job = self.session.job(other.job) if other.job != actor.key else None
         return job is not None and bool(key < self.job_key(job))
+
+
+def _turn(job: JobState) -> tuple[float, float]:
+    """Jobs that run keep their places; the others stand in line, and one that was evicted at its end."""
+    pending = job.record.pending
+    if not pending or any(job.record.counts[status] for status in _RUNNING):
+        return 0.0, job.created
+    return 1.0, max(task.created for task in pending.values())
