@@ -18,6 +18,17 @@ PodGroupPhase = Annotated[
 QueueState = Annotated[str, Meta(extra_json_schema={"enum": ["Open", "Closed", "Closing", "Unknown"]})]
 
 
+class SubGroupKey(Base):
+    """One label of the form in which earlier versions named them.
+
+    Attributes:
+        label_key: the label.
+
+    """
+
+    label_key: str | None = None
+
+
 class SubGroupPolicySpec(Base):
     """A part of a pod group that is a gang of its own.
 
@@ -25,6 +36,7 @@ class SubGroupPolicySpec(Base):
         name: for jobs the task's name.
         label_selector: the pods that the policy covers.
         match_label_keys: labels whose values split these pods into subgroups.
+        match_policy: the same as earlier versions of Volcano named them; counts where ``match_label_keys`` is absent.
         sub_group_size: pods per subgroup.
         min_sub_groups: subgroups that the gang needs.
         network_topology: topology constraint of each subgroup.
@@ -34,9 +46,17 @@ class SubGroupPolicySpec(Base):
     name: LongName | None = None
     label_selector: LabelSelector | None = None
     match_label_keys: list[str] | None = None
+    match_policy: list[SubGroupKey] | None = None
     sub_group_size: Positive | None = None
     min_sub_groups: Natural | None = None
     network_topology: NetworkTopologySpec | None = None
+
+    @property
+    def splitting_keys(self) -> tuple[str, ...]:
+        """Labels whose values split the pods of the policy into subgroups."""
+        if self.match_label_keys is not None:
+            return tuple(self.match_label_keys)
+        return tuple(each.label_key for each in self.match_policy or () if each.label_key)
 
 
 class PodGroupSpec(Base):

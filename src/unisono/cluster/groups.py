@@ -43,7 +43,7 @@ class SubGroupPolicy:
     def __init__(self, spec: SubGroupPolicySpec) -> None:
         self.name = spec.name or ""
         self.selector: LabelSelector | None = spec.label_selector
-        self.keys = tuple(spec.match_label_keys or ())
+        self.keys = spec.splitting_keys
         self.size = 1 if spec.sub_group_size is None else spec.sub_group_size
         self.minimum = spec.min_sub_groups or 0
         self.wish = wish_of(spec.network_topology)
