@@ -138,7 +138,7 @@ class HeldRooms:
         if len(room.came) == len(held.pods):
             room.over = True
             return
-        room.stands = [_pod(key, name, node, held.requests[at]) for name, (node, at) in sorted(held.pods.items())]
+        room.stands = [_pod(key, held, name) for name in sorted(held.pods)]
         for stand in room.stands:
             self._feed.state.apply("ADDED", PODS, stand)
         _log.info("held_room.begins", part=key, pods=len(room.stands))
@@ -162,11 +162,16 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 19 else -1
 
 
-def _pod(key: str, name: str, node: str, requests: Mapping[str, str]) -> Pod:
-    """What stands for one pod: no object has such a key."""
+def _pod(key: str, held: HeldRoom, name: str) -> Pod:
+    """What stands for one pod: no object has such a name, and verdicts show it to people."""
+    node, at = held.pods[name]
+    requests = held.requests[at]
+    uid, _, dispatch = key.rpartition(".")
     resources = ResourceRequirements(requests=dict(requests), limits=dict(requests))
     return Pod(
-        metadata=ObjectMeta(name=name, namespace=f"held:{key}", uid=f"held:{key}/{name}"),
+        metadata=ObjectMeta(
+            name=f"{name} (room held for {uid[:8]}.{dispatch})", namespace=held.namespace, uid=f"held:{key}/{name}"
+        ),
         spec=PodSpec(
             node_name=node, scheduler_name=_OWNER, containers=[Container(name="held", image="", resources=resources)]
         ),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.base import Object
+from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.errors import ConfigError, NotFound
 from unisono.fleet.jobs.work import KINDS
 
 if TYPE_CHECKING:
+    from unisono.api.hyper_job import HyperJob
     from unisono.kube.client import Client
 
 
@@ -31,6 +34,24 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
             raise ConfigError(f"{word} is no kind that a fleet runs; those are {known}")
         kind = found
     return kind, await client.get(kind, name or what, namespace)
+
+
+async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | None:
+    """The HyperJob that a user names as ``KIND/NAME``, or by its name alone where no Volcano Job has it.
+
+    Raises:
+        NotFound: it is named with its kind, and there is none.
+
+    """
+    word, slash, name = what.partition("/")
+    if slash:
+        return await client.get(HYPER_JOBS, name, namespace) if word.lower() in _words(HYPER_JOBS) else None
+    with suppress(NotFound):
+        await client.get(JOBS, what, namespace)
+        return None
+    with suppress(NotFound):
+        return await client.get(HYPER_JOBS, what, namespace)
+    return None
 
 
 async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -12,17 +12,23 @@ import msgspec
 from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.fleet import READY, AttachedCluster
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.quantity import to_milli
 from unisono.api.resources import readable, resource_list
 from unisono.cli.connection import connect
-from unisono.cli.fleet.jobs import all_jobs, job_of
+from unisono.cli.fleet.jobs import all_jobs, hyper_job_of, job_of
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
 from unisono.controllers.owners import controller_of
+from unisono.fleet.hyper_jobs.record import record_of
 from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import has_ended
+
+if TYPE_CHECKING:
+    from unisono.api.hyper_job import HyperJob
+    from unisono.api.scheduling import PodGroup
 
 _MAIN = ("cpu", "memory")
 
@@ -74,16 +80,16 @@ async def show_use(where: Where, output: str) -> None:
 async def explain(where: Where, what: str, namespace: str, output: str) -> None:
     """``unisono fleet explain``."""
     async with connect(where) as hub:
+        hyper_job = await hyper_job_of(hub, what, namespace)
+        groups = (await hub.list(POD_GROUPS, namespace)).items
+        if hyper_job is not None:
+            _explain_parts(hyper_job, groups, output)
+            return
         kind, job = await job_of(hub, what, namespace)
         placement = placement_of(job)
-        groups = (await hub.list(POD_GROUPS, namespace)).items
-    told: dict[str, str] = {}
     maker = controller_of(job)
-    for group in groups:
-        owner = controller_of(group)
-        # A part of a HyperJob waits with the others in its PodGroup.
-        if owner is not None and owner.uid in (job.metadata.uid, maker.uid if maker is not None else None):
-            told = _reasons((group.metadata.annotations or {}).get(MEMBER_REASONS))
+    # A part of a HyperJob waits with the others in its PodGroup.
+    told = _told(groups, job.metadata.uid, maker.uid if maker is not None else None)
     ended = has_ended(kind, job)
     if output == "json":
         facts = {"cluster": placement.cluster, "dispatch": placement.generation, "ended": ended, "members": told}
@@ -96,6 +102,33 @@ async def explain(where: Where, what: str, namespace: str, output: str) -> None:
     click.echo(f"{title} {'has ended' if ended else 'waits for a cluster'}.")
     for cluster, reason in told.items():
         click.echo(f"  {cluster}: {reason}")
+
+
+def _explain_parts(hyper_job: HyperJob, groups: Sequence[PodGroup], output: str) -> None:
+    """Where the parts of a HyperJob are, or why they wait."""
+    record, name = record_of(hyper_job), hyper_job.metadata.name
+    told = _told(groups, hyper_job.metadata.uid)
+    if output == "json":
+        parts = {part: {"cluster": place.cluster, "dispatch": place.generation} for part, place in record.parts.items()}
+        facts = {"kind": HYPER_JOBS.kind, "name": name, "namespace": hyper_job.metadata.namespace}
+        print_json({**facts, "parts": parts, "members": told})
+        return
+    if not record.parts:
+        click.echo(f"hyperjob/{name} waits for clusters for all of its parts.")
+    for part, place in sorted(record.parts.items()):
+        held = ", held until every member accepts" if record.is_held(part) else ""
+        click.echo(f"job/{part} is in {place.cluster} (dispatch {place.generation}{held}).")
+    for cluster, reason in told.items():
+        click.echo(f"  {cluster}: {reason}")
+
+
+def _told(groups: Sequence[PodGroup], *owners: str | None) -> dict[str, str]:
+    """Why the PodGroup of one of these owners waits, by member."""
+    for group in groups:
+        owner = controller_of(group)
+        if owner is not None and owner.uid in owners:
+            return _reasons((group.metadata.annotations or {}).get(MEMBER_REASONS))
+    return {}
 
 
 def _reasons(text: str | None) -> dict[str, str]:
