@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 from typing import Any
 
 import msgspec
 import pytest
 from fleet_world import World, fleet, node
 
-from unisono.api.annotations import DISPATCH, ORIGIN_UID, SEAL, START_TIMEOUT, WORKER_LOST_TIMEOUT
+from unisono.api import held_room
+from unisono.api.annotations import DISPATCH, GANG, ORIGIN_UID, SEAL, START_TIMEOUT, WORKER_LOST_TIMEOUT
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job
-from unisono.api.kinds import EVENTS, JOBS, PODS, SECRETS
+from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, PODS, SECRETS
 from unisono.api.training_kinds import JOB_SETS
-from unisono.errors import ConfigError
+from unisono.errors import ConfigError, Unavailable
 from unisono.fleet.jobs.believable import disbelief
 from unisono.fleet.jobs.copies import copy_of, placement_of
 from unisono.fleet.jobs.endings import expires_in, without_ttl
 from unisono.fleet.jobs.seals import is_sealed, seal
+from unisono.fleet.members.sinks import MOST_OBJECTS, MemberSink
 from unisono.fleet.sealing import NAME, NAMESPACE, sealing_key
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import ClusterConfig
 
 KEY = b"k" * 32
 
@@ -349,3 +355,60 @@ async def test_members_that_take_no_writes_lose_the_jobs_that_they_never_got_and
         await world.job("quick", 1, pod={"nodeSelector": {"unisono.io/cluster": "c"}})
         await world.run(2)
         assert world.copies()["c"] == ["quick"], "two members that hang hold up a third"
+
+
+# ---- more than there can be
+
+
+def endless(pages: int | None, items: int) -> HttpClient:
+    """A member of which the list of pods goes on: each page says that more follow."""
+    client = HttpClient(ClusterConfig(server="https://m:6443"), most_listed=25)
+    left = iter(range(pages)) if pages is not None else itertools.count()
+
+    async def page(*_: Any, **__: Any) -> bytes:
+        number = next(left, None)
+        more = {"continue": f"c{number}"} if number is not None else {}
+        pods = [{"metadata": {"name": f"p{number}-{index}", "namespace": "ns"}} for index in range(items)]
+        return msgspec.json.encode({"metadata": {"resourceVersion": "1", **more}, "items": pods})
+
+    client._call = page  # type: ignore[assignment, method-assign]
+    return client
+
+
+@pytest.mark.parametrize(("items", "why"), [(10, "more than 25 objects"), (0, "is empty, and says that more follow")])
+async def test_a_list_that_never_ends_is_given_up(items: int, why: str):
+    with pytest.raises(Unavailable, match=why):
+        await endless(None, items).list(PODS)
+
+
+async def test_a_list_within_the_bound_is_read():
+    assert len((await endless(1, 10).list(PODS)).items) == 20
+
+
+async def test_a_member_with_more_objects_than_are_taken_in_gets_no_work(monkeypatch: pytest.MonkeyPatch):
+    async with fleet("a", "b") as world:
+        monkeypatch.setattr(MemberSink.__init__, "__defaults__", (MemberSink.__init__.__defaults__[0], 3))
+        world.join("a", [node(f"n{index}", 64) for index in range(5)])
+        world.join("b", [node("n1")])
+        world.start()
+        await world.run()
+        await world.job("j", 2)
+        await world.run(30)
+        assert world.where() == {"j": "b"}
+        assert world.condition("a", "Ready") == ("False", f"it has more than {MOST_OBJECTS} objects of one kind")
+
+
+async def test_a_gang_record_that_a_user_wrote_holds_no_room_for_the_jobs_of_others():
+    async with fleet("a") as world:
+        world.join("a", [node("n1")])
+        world.start()
+        await world.run()
+        await world.job("theirs", 2)
+        await world.run(5)
+        uid = world.hub_client.find(JOBS, "default/theirs").metadata.uid
+        part = {"cluster": "a", "number": 7, "uid": uid}
+        forged = {"number": 7, "since": 9e12, "parts": {"llm-x-0": part}}
+        await world.hyper("llm", {"name": "x", "pods": 64}, marks={GANG: json.dumps(forged)})
+        await world.run(30)
+        found = world.members["a"].find(CONFIG_MAPS, f"{held_room.NAMESPACE}/{held_room.NAME}")
+        assert found is None or not found.data

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodSpec
+from unisono.api.keys import GROUP_NAME
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.stand_ins import StandIns
 from unisono.fleet.jobs.translation import Origin
+from unisono.fleet.members.sinks import MemberSink
 
 A, B = Origin("hub", "a"), Origin("hub", "b")
 HOME = Placement("a", 1)
@@ -103,3 +107,66 @@ def test_others_pods_pass_through():
     pod = Pod(metadata=ObjectMeta(name="p", namespace="default"), spec=PodSpec(node_name="n"))
     state.take(state.stands.pod("ADDED", A, pod))
     assert state.nodes() == {"a:default/p": "a:n"}
+
+
+@pytest.mark.parametrize("first", ["claim", "job"])
+def test_a_pod_that_says_it_is_anothers_takes_no_stand_ins_place(first: str):
+    """A member, or a user of one, has job u there and gives a pod of it the name of a pod of job v, which waits."""
+    state = State()
+    state.take(state.stands.put("u", HOME, made("p0")))
+
+    def claim() -> None:
+        state.take(state.stands.pod("ADDED", A, real("q0", node="n1", uid="u")))
+
+    if first == "claim":
+        claim()
+        assert state.nodes() == {"default/p0": "a:-", "default/q0": "a:n1"}
+    state.take(state.stands.put("v", Placement(), made("q0")))
+    if first == "job":
+        claim()
+    # It occupies its node in its member, and job v waits on as before.
+    assert state.nodes() == {"a:default/q0": "a:n1", "default/p0": "a:-", "default/q0": None}
+    state.take(state.stands.pod("DELETED", A, real("q0", node="n1", uid="u")))
+    assert state.nodes() == {"default/p0": "a:-", "default/q0": None}
+    state.take(state.stands.remove("v"))
+    state.take(state.stands.remove("u"))
+    assert state.nodes() == {}
+    assert not state.stands._claims
+    assert not state.stands._owners
+
+
+def test_a_pod_counts_in_its_own_jobs_gang_whatever_gang_it_names():
+    state = State()
+    stand = made("p0")
+    stand[0].metadata.annotations = {GROUP_NAME: "own"}
+    state.take(state.stands.put("u", HOME, stand))
+    state.take(state.stands.pod("ADDED", A, real("p0", node="n1")))  # it names the gang g
+    assert state.pods["default/p0"].metadata.annotations[GROUP_NAME] == "own"
+
+
+def test_a_pod_in_another_namespace_is_none_of_the_job():
+    state = State()
+    state.take(state.stands.put("u", HOME, made("p0")))
+    other = real("p0", node="n1")
+    other.metadata.namespace = "theirs"
+    state.take(state.stands.pod("ADDED", A, other))
+    assert state.nodes() == {"a:theirs/p0": "a:n1", "default/p0": "a:-"}
+    assert state.stands.bound("u") == 0
+
+
+def sink(most: int) -> tuple[MemberSink[Pod], list[str]]:
+    told: list[str] = []
+    return MemberSink(lambda event_type, pod: told.append(f"{event_type} {pod.metadata.name}"), most=most), told
+
+
+def test_a_member_shows_no_more_objects_than_are_taken_in():
+    full, told = sink(2)
+    full.replace(made("a"))
+    full.apply("ADDED", made("b")[0])
+    full.apply("ADDED", made("c")[0])
+    full.apply("MODIFIED", made("a")[0])
+    full.apply("DELETED", made("c")[0])
+    assert told == ["ADDED a", "ADDED b", "MODIFIED a"]
+    assert full.full
+    full.replace(made("a", "b"))
+    assert not full.full

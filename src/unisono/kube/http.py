@@ -74,8 +74,11 @@ class HttpClient:
         transport: Transport | None = None,
         page: int = _PAGE,
         taken: Callable[[Any], Any] | None = None,
+        most_listed: int | None = None,
     ) -> None:
+        """``most_listed``: a list of more objects is given up, as one that never ends would be."""
         self.transport = transport or Transport(config)
+        self._most_listed = most_listed
         self._taken = taken
         self._page = page
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -141,8 +144,12 @@ class HttpClient:
                 for item in found:
                     item.metadata.managed_fields = None
             items.extend(found if self._taken is None else map(self._taken, found))
+            if self._most_listed is not None and len(items) + len(unread) > self._most_listed:
+                raise Unavailable(f"the list of {kind.resource} has more than {self._most_listed} objects")
             if not page.metadata.continue_:
                 return Listing(items, page.metadata.resource_version or "", unread)
+            if self._most_listed is not None and not found:
+                raise Unavailable(f"a page of the list of {kind.resource} is empty, and says that more follow")
             params["continue"] = page.metadata.continue_
 
     async def watch(

@@ -98,11 +98,13 @@ class Reflector(Generic[T]):
         resync_seconds: float | None = None,
         absent_seconds: float | None = None,
         resume_from: str = "",
+        most: int | None = None,
     ) -> None:
         """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
         lists. With ``absent_seconds`` a server that does not know the kind, or does not let us read it, counts as one
         that holds no objects of it, and is asked again after so long. ``resume_from`` is the resourceVersion up to
         which the sink knows everything from before: a list comes only where the server does not know it any more.
+        A watch that begins with more than ``most`` objects is given up.
         """
         self.kind = kind
         self.synced = asyncio.Event()
@@ -111,7 +113,7 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff(base=0.2, cap=30.0)
         self._rng = self._backoff.rng
         self._watch_seconds, self._resync_seconds = watch_seconds, resync_seconds
-        self._absent_seconds = absent_seconds
+        self._absent_seconds, self._most = absent_seconds, most
         self._resource_version: str | None = resume_from or None
         if resume_from:
             self.synced.set()
@@ -306,6 +308,8 @@ class Reflector(Generic[T]):
             coming.pop(event.object.key, None)
         else:
             coming[event.object.key] = event
+            if self._most is not None and len(coming) > self._most:
+                raise Unavailable(f"the watch on {self.kind.resource} begins with more than {self._most} objects")
 
     def _heard(self) -> None:
         self._heard_at = self._clock.monotonic()

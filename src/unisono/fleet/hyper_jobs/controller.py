@@ -229,13 +229,19 @@ class GangController(Controller):
         It is held from the choice of the member until the part has its nodes, or the time for that is over.
         """
         found: list[tuple[str, Place, float, float]] = []
+        now = self._clock.time()
         for hyper_job in self._hyper_jobs.items():
             record, marks = self.record(hyper_job), hyper_job.metadata.annotations or {}
+            if all(place.cluster != cluster for place in record.parts.values()):
+                continue
+            # Users may write annotations: what names the job of another holds nothing, and no time is in the future.
+            own = {job.metadata.uid for job in self._jobs.by_index(OWNER_INDEX, family(hyper_job))}
+            since = min(record.since, now)
             reserve = _seconds(marks.get(RESERVE_TIMEOUT), RESERVE_SECONDS)
             bind = _seconds(marks.get(BIND_TIMEOUT), BIND_SECONDS)
             for name, place in sorted(record.parts.items()):
-                if place.cluster == cluster and place.generation > record.started:
-                    until = record.since + bind + (reserve if record.is_held(name) else 0.0)
+                if place.cluster == cluster and place.generation > record.started and place.uid in own:
+                    until = since + bind + (reserve if record.is_held(name) else 0.0)
                     found.append((hyper_job.metadata.namespace or "", place, until, reserve + bind))
         return found
 

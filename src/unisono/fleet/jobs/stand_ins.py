@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER, DISPATCH, ORIGIN_UID
+from unisono.api.annotations import CLUSTER, DISPATCH, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.core import Pod
+from unisono.api.keys import GROUP_NAME
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.naming import cluster_of, within
@@ -23,6 +24,7 @@ Change = tuple[EventType, Pod]
 # No Kubernetes name begins with it.
 _SOMEWHERE = "-"
 _LONG_AGO = "1970-01-01T00:00:00Z"
+_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -51,6 +53,9 @@ class StandIns:
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Stand] = {}
+        # By key of a pod: uid of the job that it stands for, and of those that members say it belongs to.
+        self._owners: dict[str, str] = {}
+        self._claims: dict[str, set[str]] = {}
 
     def put(self, uid: str, placement: Placement, pods: Iterable[Pod]) -> list[Change]:
         """A job asks for these pods now, and is where ``placement`` says."""
@@ -64,10 +69,17 @@ class StandIns:
             stand.places.clear()
         elif placement.cluster:
             stand.places = {name: node for name, node in stand.places.items() if cluster_of(node) == placement.cluster}
+        self._disown(uid, stand)
         stand.made = {pod.metadata.name: _identified(pod, uid, placement) for pod in pods}
+        self._owners.update((pod.key, uid) for pod in stand.made.values())
         if is_new and placement.cluster:
             stand.adopted = frozenset(stand.made)
-        return list(self._show(stand))
+        changes: list[Change] = []
+        for key in sorted(pod.key for pod in stand.made.values() if self._claims.get(pod.key, _NOBODY) - {uid}):
+            for other in sorted(self._claims[key] - {uid}):  # those come first: what they told of the pod goes
+                claimed = self._jobs[other]
+                changes += self._show_one(other, claimed, key, claimed.real[key].keys())
+        return changes + list(self._show(uid, stand))
 
     def place(self, uid: str, pod: str, node: str) -> None:
         """The hub has chosen a node; the caller tells the state."""
@@ -84,7 +96,10 @@ class StandIns:
     def has_started(self, uid: str) -> bool:
         """Whether a member's scheduler has given a pod of the job a node."""
         stand = self._jobs.get(uid)
-        return stand is not None and any(pod.spec.node_name for here in stand.real.values() for _, pod in here.values())
+        if stand is None:
+            return False
+        pods = [each for here in stand.real.values() for each in here.values()]
+        return any(pod.spec.node_name and self._is_own(uid, stand, pod) for _, pod in pods)
 
     def bound(self, uid: str) -> int:
         """How many pods of the job's present dispatch have a node in its member."""
@@ -92,7 +107,9 @@ class StandIns:
         if stand is None:
             return 0
         pods = (each for here in stand.real.values() for each in here.values())
-        return sum(bool(pod.spec.node_name) and _is_current(stand.placement, origin, pod) for origin, pod in pods)
+        return sum(
+            bool(pod.spec.node_name) and self._believed(uid, stand, origin, pod) is not None for origin, pod in pods
+        )
 
     def places(self, uid: str) -> list[tuple[str, Pod]]:
         """Nodes that were chosen for pods of the job, with the pods, as long as no pod of it has a node."""
@@ -106,8 +123,9 @@ class StandIns:
         stand = self._jobs.get(uid)
         if stand is None:
             return []
+        self._disown(uid, stand)
         stand.made, stand.places, stand.placement = {}, {}, Placement("", -1)
-        changes = list(self._show(stand))
+        changes = list(self._show(uid, stand))
         if not stand.real:
             del self._jobs[uid]
         return changes
@@ -123,30 +141,65 @@ class StandIns:
             here.pop(origin.cluster, None)
         else:
             here[origin.cluster] = (origin, pod)
-        changes = list(self._show_one(stand, pod.key, {origin.cluster, *here}))
+            self._claims.setdefault(pod.key, set()).add(uid)
+        changes = list(self._show_one(uid, stand, pod.key, {origin.cluster, *here}))
         if not here:
             del stand.real[pod.key]
+            self._claims.get(pod.key, set()).discard(uid)
+            if not self._claims.get(pod.key):
+                self._claims.pop(pod.key, None)
         if not stand.real and not stand.made and stand.placement.generation < 0:
             self._jobs.pop(uid, None)
         return changes
 
-    def _show(self, stand: _Stand) -> Iterator[Change]:
+    def _disown(self, uid: str, stand: _Stand) -> None:
+        for pod in stand.made.values():
+            if self._owners.get(pod.key) == uid:
+                del self._owners[pod.key]
+
+    def _believed(self, uid: str, stand: _Stand, origin: Origin, pod: Pod) -> Pod | None:
+        """A pod of the job's present dispatch, in the job's own gang; None for any other.
+
+        Members and their users write labels and annotations of pods: whose name and namespace are another job's, or no
+        job's, is none of this job.
+        """
+        if not _is_current(stand.placement, origin, pod) or not self._is_own(uid, stand, pod):
+            return None
+        sample = next(iter(stand.made.values()), None)
+        if sample is None:
+            return pod
+        group = (sample.metadata.annotations or {}).get(GROUP_NAME)
+        marks = pod.metadata.annotations or {}
+        if group is None or marks.get(ORIGIN_GROUP) == group:
+            return pod
+        meta = msgspec.structs.replace(pod.metadata, annotations={**marks, ORIGIN_GROUP: group})
+        return msgspec.structs.replace(pod, metadata=meta)
+
+    def _is_own(self, uid: str, stand: _Stand, pod: Pod) -> bool:
+        """Whether a pod that names the job may be one of it: no other job has its name, and it has its namespace."""
+        sample = next(iter(stand.made.values()), None)
+        at_home = sample is None or pod.metadata.namespace == sample.metadata.namespace
+        return at_home and self._owners.get(pod.key, uid) == uid
+
+    def _show(self, uid: str, stand: _Stand) -> Iterator[Change]:
         """The differences between what the state was told last and what it should be told now."""
         made = {pod.key for pod in stand.made.values()}
         own = {key for key in stand.shown if not cluster_of(key)}
         for key in sorted(made | own | stand.real.keys()):
-            yield from self._show_one(stand, key, stand.real.get(key, {}).keys())
+            yield from self._show_one(uid, stand, key, stand.real.get(key, {}).keys())
 
-    def _show_one(self, stand: _Stand, key: str, clusters: Iterable[str]) -> Iterator[Change]:
+    def _show_one(self, uid: str, stand: _Stand, key: str, clusters: Iterable[str]) -> Iterator[Change]:
         """The same for one pod of the job: its stand-in, and the pods of its name in these members."""
         name = key.partition("/")[2]
         made = stand.made.get(name)
+        if made is not None and made.key != key:
+            made = None
         wanted: dict[str, Pod | None] = {key: None if made is None else self._stood(stand, made)}
         for cluster in clusters:
             wanted.setdefault(within(cluster, key), None)
         for origin, pod in stand.real.get(key, {}).values():
-            if _is_current(stand.placement, origin, pod):
-                wanted[key] = self._within(stand, _settled(translation.pod(origin, pod, stand.place(name))))
+            if (own := self._believed(uid, stand, origin, pod)) is not None:
+                wanted[key] = self._within(stand, _settled(translation.pod(origin, own, stand.place(name))))
             else:
                 # Of an old copy, or of a job that is gone: it is on its way out.
                 told = _leaving(translation.pod(Origin("", origin.cluster), pod))

@@ -37,6 +37,7 @@ from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.credentials import member_config
 from unisono.fleet.members.member import Member, Probe
+from unisono.fleet.members.sinks import MOST_OBJECTS
 from unisono.fleet.members.summary import MemberSummary, summaries
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller
@@ -58,7 +59,7 @@ Placements = Callable[[], Mapping[str, Placement]]
 
 def connect(config: ClusterConfig) -> tuple[Client, Probe]:
     """A client of a member over HTTPS, and what asks it for its version."""
-    client = HttpClient(config, transport=Transport(config, most_bytes=MOST_BYTES))
+    client = HttpClient(config, transport=Transport(config, most_bytes=MOST_BYTES), most_listed=MOST_OBJECTS)
 
     async def probe() -> str:
         status, _, body = await client.request("GET", "/version")
@@ -241,7 +242,7 @@ class MembersController(Controller):
         why = member.error or ("its objects are being read" if not member.synced else "")
         is_open = self._state.is_open(member.name)
         if reachable and member.synced and not is_open:
-            why = "it is drained" if is_drained(cluster) else "old copies of jobs are being removed"
+            why = "it is drained" if is_drained(cluster) else member.error or "old copies of jobs are being removed"
         old = cluster.status
         summary = self._summary(member.name) if member.synced and reachable else None
         return AttachedClusterStatus(

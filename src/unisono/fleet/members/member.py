@@ -19,7 +19,7 @@ from unisono.errors import ApiError, Unavailable
 from unisono.fleet.hub_state import HubState, lean_node
 from unisono.fleet.jobs.decide import MemberView
 from unisono.fleet.members.news import WARNINGS, NewsSink
-from unisono.fleet.members.sinks import MemberSink
+from unisono.fleet.members.sinks import MOST_OBJECTS, MemberSink
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
 from unisono.kube.reflector import Reflector
@@ -124,7 +124,13 @@ class Member:
 
     def view(self) -> MemberView:
         """What decisions go by."""
-        return MemberView(self.synced and bool(self.answered) and not self.lost_seconds, self.lost_seconds)
+        ready = self.synced and bool(self.answered) and not self.lost_seconds and not self._is_full
+        return MemberView(ready, self.lost_seconds)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether it shows more objects than the hub takes in, so that what is known of it is not all."""
+        return any(sink.full for sink in self._sinks)
 
     @asynccontextmanager
     async def writing(self) -> Any:
@@ -167,6 +173,8 @@ class Member:
             else:
                 self.error, self.answered = "", self._clock.time()
                 self._since = self._clock.monotonic()
+                if self._is_full:
+                    self.error = f"it has more than {MOST_OBJECTS} objects of one kind"
             self._tell()
             # A member that has just joined is ready as soon as it is synced.
             await self._clock.sleep(PROBE_SECONDS if self.synced and not self.error else 1.0)
@@ -194,7 +202,15 @@ class Member:
         sink: MemberSink[Any] = MemberSink(take, slim)
         self._sinks.append(sink)
         absent = 60.0 if optional else None
-        return Reflector(self.client, kind, sink, clock=self._clock, label_selector=labels, absent_seconds=absent)
+        return Reflector(
+            self.client,
+            kind,
+            sink,
+            clock=self._clock,
+            label_selector=labels,
+            absent_seconds=absent,
+            most=MOST_OBJECTS,
+        )
 
     def _copies_of(self, kind: Kind[Any], labels: str) -> Reflector[Any]:
         def take(event_type: EventType, obj: Any) -> None:

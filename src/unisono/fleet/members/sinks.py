@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from unisono.api.base import Object
 from unisono.kube.client import EventType
 
 T = TypeVar("T", bound=Object)
+
+MOST_OBJECTS: Final = 300_000
+"""Of one kind in one member: twice the pods that Kubernetes is made for."""
 
 
 class MemberSink(Generic[T]):
@@ -17,11 +20,18 @@ class MemberSink(Generic[T]):
     Args:
         take: gets each change.
         slim: what is to be kept of an object for its DELETED change.
+        most: objects that are taken in; of more, the later ones are not, and the sink is full.
+
+    Attributes:
+        full: whether there are more objects than are taken in.
 
     """
 
-    def __init__(self, take: Callable[[EventType, T], None], slim: Callable[[T], T] = lambda obj: obj) -> None:
-        self._take, self._slim = take, slim
+    def __init__(
+        self, take: Callable[[EventType, T], None], slim: Callable[[T], T] = lambda obj: obj, most: int = MOST_OBJECTS
+    ) -> None:
+        self._take, self._slim, self._most = take, slim, most
+        self.full = False
         self._known: dict[str, T] = {}
 
     def replace(self, objects: Sequence[T], unread: Sequence[tuple[T, str]] = ()) -> None:
@@ -29,6 +39,7 @@ class MemberSink(Generic[T]):
         listed = {obj.key for obj in objects} | {obj.key for obj, _ in unread}
         for key in [key for key in self._known if key not in listed]:
             self._take("DELETED", self._known.pop(key))
+        self.full = False
         for obj in objects:
             self.apply("MODIFIED" if obj.key in self._known else "ADDED", obj)
 
@@ -38,7 +49,11 @@ class MemberSink(Generic[T]):
     def apply(self, event_type: EventType, obj: T) -> None:
         """One change."""
         if event_type == "DELETED":
-            self._known.pop(obj.key, None)
+            if self._known.pop(obj.key, None) is None and self.full:
+                return
+        elif obj.key not in self._known and len(self._known) >= self._most:
+            self.full = True
+            return
         else:
             self._known[obj.key] = self._slim(obj)
         self._take(event_type, obj)
