@@ -137,6 +137,45 @@ def test_the_dashboard_has_an_account_without_rights_and_without_a_token() -> No
     assert "unisono-dashboard" not in str(bound)
 
 
+@pytest.mark.parametrize(
+    ("options", "may"),
+    [
+        ({}, False),
+        ({"history_secret": "history"}, True),
+        ({"history_prometheus": "http://prometheus:9090"}, True),
+        ({"history_secret": "history", "dashboard": False}, False),
+    ],
+)
+def test_users_may_ask_the_dashboard_where_it_knows_a_history(options: dict[str, Any], may: bool) -> None:
+    made = everything(**{"dashboard": True, **options})
+    name = "unisono-history-questions"
+    assert (("Role", name) in made, ("RoleBinding", name) in made) == (may, may)
+    if not may:
+        return
+    [rule] = made["Role", name]["rules"]
+    assert rule == {
+        "apiGroups": [""],
+        "resources": ["services/proxy"],
+        "resourceNames": ["unisono-dashboard:http"],
+        "verbs": ["get"],
+    }
+    [everybody] = made["RoleBinding", name]["subjects"]
+    assert everybody["name"] == "system:authenticated"
+    arguments = made["Deployment", "unisono-dashboard"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert any(text.startswith("--history-") for text in arguments)
+
+
+def test_two_histories_are_refused_and_an_uninstallation_takes_the_right_to_ask_along() -> None:
+    both = ["--history-dsn-secret", "x", "--history-prometheus", "http://x", "--dry-run=client"]
+    done = CliRunner().invoke(command, both)
+    assert done.exit_code == 2
+    assert "name two histories" in done.output
+    done = CliRunner().invoke(command, ["--uninstall", "--dry-run=client"])
+    assert done.exit_code == 0, done.output
+    gone = {(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(done.output)}
+    assert {("Role", "unisono-history-questions"), ("RoleBinding", "unisono-history-questions")} <= gone
+
+
 def test_only_who_writes_history_and_who_shows_it_get_the_secret() -> None:
     made = everything(dashboard=True, history_secret="history", history_reader_secret="readers")
     secrets = {

@@ -159,7 +159,9 @@ def command(
     if uninstall:
         # Whatever was chosen then: what is not there is no error.
         chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring", "dashboard", "numa_exporter"), True) | {
-            "simulate": 1
+            "simulate": 1,
+            # So that what goes with a history goes along; the name is in none of what is deleted.
+            "history_secret": chosen["history_secret"] or "any",
         }
     text = ""
     if config is not None:
