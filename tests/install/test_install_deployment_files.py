@@ -293,10 +293,13 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("simulate", [0, 100_000])
-@pytest.mark.parametrize("history", [("", ""), ("history", ""), ("history", "readers"), ("", "readers")])
-def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "history",
+    [("", "", ""), ("history", "", ""), ("history", "readers", ""), ("", "readers", ""), ("", "", "http://p:9090/x")],
+)
+def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[str, str, str]) -> None:
     page = {"enabled": True, "names": ["d.example.com", "e.example.com:8443"], "tokenHeader": "Authorization"}
-    kept = {"secret": history[0], "readerSecret": history[1], "days": 30}
+    kept = {"secret": history[0], "readerSecret": history[1], "prometheus": history[2], "days": 30}
     config = "/etc/kubernetes/kubelet/config.json" if simulate else "/opt/kubelet/config.yaml"
     numa = {"enabled": True, "kubeletDir": "/opt/kubelet", "kubeletConfig": config}
     chart = rendered(
@@ -315,6 +318,7 @@ def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[st
         dashboard_token_header="Authorization",
         history_secret=history[0],
         history_reader_secret=history[1],
+        history_prometheus=history[2],
         history_days=30,
         numa_exporter=True,
         kubelet_dir="/opt/kubelet",

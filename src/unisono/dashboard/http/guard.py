@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 KEY_HEADER = "X-Unisono-Key"
-TOKEN_HEADER = "X-Unisono-Token"  # noqa: S105 - a name
+TOKEN_HEADER = "X-Unisono-Token"  # noqa: S105  # nosec B105 # a name
 """In which commands send the user's token. Authorization does not do: API servers take it out of what they pass on."""
 QUESTIONS = "/api/questions/"
 """Below it commands ask. A browser has nothing to send along there by itself: cookies are not looked at."""

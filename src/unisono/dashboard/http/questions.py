@@ -44,7 +44,7 @@ class Questions:
         """
         kind, _, token = request.headers.get(TOKEN_HEADER, "").strip().rpartition(" ")
         if kind.lower() not in ("", "bearer"):
-            token = ""
+            token = ""  # nosec B105 # none
         async with self._sessions.asking(token) as (client, user):
             if self._past is None:
                 raise NotFound(_NO_DATABASE)

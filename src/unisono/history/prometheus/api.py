@@ -130,8 +130,8 @@ class PrometheusApi:
 
     async def _exchange(self, method: str, what: str, **sent: Any) -> msgspec.Raw:
         headers = {"Authorization": self._basic} if self._basic else {}
-        if self._token_file is not None:
-            headers["Authorization"] = f"Bearer {await asyncio.to_thread(self._token)}"
+        if (file := self._token_file) is not None:
+            headers["Authorization"] = f"Bearer {await asyncio.to_thread(self._token, file)}"
         limit = aiohttp.ClientTimeout(total=SECONDS + 5)
         url = f"{self.address}/api/v1/{what}"
         try:
@@ -161,10 +161,9 @@ class PrometheusApi:
                 raise self._failed(f"has more than {MOST_BYTES >> 20} MiB to say: ask for a shorter time or one queue")
         return bytes(read)
 
-    def _token(self) -> str:
-        assert self._token_file is not None
+    def _token(self, file: Path) -> str:
         try:
-            return self._token_file.read_text().strip()
+            return file.read_text().strip()
         except OSError as error:
             raise self._failed(f"cannot be asked: its token cannot be read ({error.strerror})") from error
 
