@@ -63,7 +63,7 @@ def run(traces: Path, policy: str) -> dict[str, Any]:
     given, weights = jobs(traces)
     queues = tuple(make_queue(name, weight) for name, weight in weights.items())
     if policy != "queues":
-        given, queues = [replace(job, queue="default") for job in given], ()
+        given, queues = [replace(job, queue="default", user="") for job in given], ()
     nodes = (make_node(f"node-{at:03}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(NODES))
     config = configuration(policy, KEEPING, *POLICIES[policy])
     began = process_time()

@@ -8,6 +8,7 @@ cluster, so it fails for the same reasons, at the places where the first one fai
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from copy import copy
 
 from unisono.cluster.podclass import PodClass
@@ -36,6 +37,7 @@ class EquivalenceBatches:
         self.cycle = cycle
         self._failed: dict[tuple[int, str], JobReport] = {}  # all in the same state
         self._failed_in: _State = ()
+        self._likes: Counter[int] = Counter()  # how often those of a shape have failed in that state
         self._asks = cycle.hooks.has("prefilter")
 
     def _shared(self) -> bool:
@@ -130,7 +132,9 @@ class EquivalenceBatches:
             if like is not None and self.cycle.hooks.failure_of(job) is None:
                 if self._failed_in != before:
                     self._failed, self._failed_in = {}, before
+                    self._likes.clear()
                 self._failed[like] = report
+                self._likes[job.shape] += 1
 
     def skip(self, queue: QueueState, jobs: Heap[JobState]) -> bool:
         """Report on the next jobs of ``queue``, up to the first that may fare better; whether there was any.
@@ -144,8 +148,11 @@ class EquivalenceBatches:
             return False
         silent = not self._asks and not self.cycle.fits.reasons
         if isinstance(jobs, WaitingLine) and silent:
-            return jobs.drop_failing(self._fail_silently, self._next_in) > 0
+            return jobs.drop_failing(self._fail_silently, self._next_in, self._stamp) > 0
         return jobs.take_while(self._fail_silently if silent else self.fail) > 0
+
+    def _stamp(self, shape: int) -> tuple[_State, int]:
+        return self._failed_in, self._likes[shape]
 
     def _next_in(self, alike: Alike, at: int) -> int:
         """Of sleeping jobs, from a position on: the first that may fare better than those that have failed.

@@ -21,10 +21,11 @@ _FIRST = itemgetter(0)
 class _Stream:
     """Jobs of one shape that are still in line: those from ``at`` on."""
 
-    __slots__ = ("alike", "at", "entries", "prefix")
+    __slots__ = ("alike", "at", "entries", "next", "prefix", "stamp")
 
     def __init__(self, alike: Alike, prefix: Key) -> None:
         self.alike, self.entries, self.prefix, self.at = alike, alike.aged, prefix, 0
+        self.next, self.stamp = -1, object()
 
     def key(self, at: int) -> Key:
         return (*self.prefix, *self.entries[at])
@@ -32,6 +33,8 @@ class _Stream:
     def before(self, bound: Key | None) -> int:
         """Position of the first job that does not come before ``bound``; None comes after all."""
         own, size = self.prefix, len(self.prefix)
+        if self.at == len(self.entries):
+            return self.at
         if bound is None or own < bound[:size]:
             return len(self.entries)
         if own > bound[:size]:
@@ -153,18 +156,22 @@ class WaitingLine(Heap[JobState]):
         asleep = [self._state(key) for stream in self._streams for _, key in stream.entries[stream.at :]]
         return [*super().items(), *asleep]
 
-    def drop_failing(self, fails: Callable[[JobState], bool], next_in: NextIn) -> int:
+    def drop_failing(self, fails: Callable[[JobState], bool], next_in: NextIn, stamp: Callable[[int], object]) -> int:
         """Take out the jobs that come before the first that may be placed; how many those were.
 
         Args:
             fails: whether a job that is awake fails as another one has.
             next_in: finds those that may be placed among those that sleep.
+            stamp: of a shape, moves whenever ``next_in`` may find a later one.
 
         """
         bound: Key | None = None
         for stream in self._streams:
             if stream.at < len(stream.entries):
-                at = next_in(stream.alike, stream.at)
+                now = stamp(stream.alike.shape)
+                if stream.stamp != now or stream.next < stream.at:
+                    stream.next, stream.stamp = next_in(stream.alike, stream.at), now
+                at = stream.next
                 if at < len(stream.entries):
                     key = stream.key(at)
                     bound = key if bound is None or key < bound else bound
