@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from scheduler_world import SlotEngine, fill, pod, world
 
 from support.memory import MemoryClient
@@ -285,6 +286,27 @@ async def test_pod_conditions_are_written_when_they_change() -> None:
         assert client.raw(PODS, "team/a-0")["status"]["nominatedNodeName"] == "n1"
         assert len(it.writes("patch", "pods")) == 2
         assert {(e.reason, e.count) for e in client.objects(EVENTS)} == {("FailedScheduling", 2)}
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["new", "told before"])
+async def test_a_promised_place_is_written_at_once(told: bool) -> None:
+    """Otherwise the new pod of a victim takes it."""
+    client = MemoryClient()
+    fill(client, gangs={"a": 1})
+    wish = {"reason": "Unschedulable", "message": "0/2 nodes are available", "nominated_node": ""}
+
+    def say(snapshot: Snapshot, decisions: Decisions) -> None:
+        decisions.pod_conditions.append(PodCondition("team", "a-0", snapshot.tasks["team/a-0"].uid, **wish))
+
+    if not told:
+        wish.update(nominated_node="n1")
+    async with world(client, Saying(say)) as it:
+        if told:
+            await it.run(40)
+            wish.update(message="0/3 nodes are available", nominated_node="n1")
+            it.nudge()
+        await it.run(0.3)
+        assert client.raw(PODS, "team/a-0")["status"]["nominatedNodeName"] == "n1"
 
 
 async def test_queue_status_is_replaced_as_a_whole() -> None:

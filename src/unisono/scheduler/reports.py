@@ -166,13 +166,13 @@ class Reports:
         if pod is None or pod.uid != wish.uid:
             return
         condition = pod.scheduled_condition
+        # The next cycle goes by it: without it a victim's new pod could take the place that its eviction made.
+        urgent = bool(wish.nominated_node) and wish.nominated_node != pod.nominated_node
         if condition is None or condition.status != "False":
-            urgent = False
+            pass
         elif (condition.reason, condition.message) != (wish.reason, wish.message):
-            urgent = condition.reason != wish.reason
-        elif wish.nominated_node and wish.nominated_node != pod.nominated_node:
-            urgent = True
-        else:
+            urgent = urgent or condition.reason != wish.reason
+        elif not urgent:
             self._pods.discard(key)
             return
         task = self._feed.state.tasks.get(key)
