@@ -187,7 +187,7 @@ async def test_a_hyper_node_that_the_server_refuses_does_not_keep_the_others(mon
         return await create(kind, obj, *rest, **named)
 
     monkeypatch.setattr(client, "create", refusing)
-    controller = discovery_controller.HyperNodeDiscoveryController(("volcano-system", "cm"))
+    controller = discovery_controller.HyperNodeDiscoveryController(recorder, ("volcano-system", "cm"))
     async with running(client, recorder, controller) as manager:
         await client.clock.advance(5)
         await settle(60)
