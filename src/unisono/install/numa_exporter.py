@@ -22,7 +22,7 @@ NUMA_EXPORTER = (
 _POLICY = "numatopologies-of-own-nodes.unisono"
 _RBAC = "rbac.authorization.k8s.io"
 _HOST, _CONFIG = "/host/kubelet", "/host/config"
-_NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"  # noqa: S105 # a key, no secret
+_NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"  # noqa: S105  # nosec B105: a key of what a token says, no secret
 
 
 def _place(options: InstallOptions) -> str:
