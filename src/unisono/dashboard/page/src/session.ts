@@ -56,7 +56,8 @@ export function whyEnded(): string {
 
 /** The server does not know the session any more, and says why. */
 export function forget(why: string): void {
-  if (localStorage.getItem(KEY)) ending = why;
+  // A stream may hear of the end before the answer to who signs out.
+  if (localStorage.getItem(KEY) && !signingOut) ending = why;
   keep(null);
 }
 
@@ -83,6 +84,7 @@ export async function signIn(given: { code?: string; token?: string; namespaces?
 }
 
 let signedOut = false;
+let signingOut = false;
 
 /** Whether the user has just signed out in this tab. */
 export function wasSignedOut(): boolean {
@@ -90,7 +92,9 @@ export function wasSignedOut(): boolean {
 }
 
 export async function signOut(): Promise<void> {
+  signingOut = true;
   await request("DELETE", "/api/session").catch(() => undefined);
+  signingOut = false;
   signedOut = true;
   ending = "";
   keep(null);
