@@ -257,6 +257,13 @@ def test_nothing_raises_on_any_json(kind: Kind[Any]) -> None:
     check()
 
 
+def test_a_null_in_a_map_of_times_is_no_time() -> None:
+    kind = next(kind for kind in kinds.ALL_KINDS if kind.plural == "poddisruptionbudgets")
+    decoded = decode(kind, {"status": {"disruptedPods": {"a": None, "b": "2026-01-01T00:00:00Z"}}})
+    assert not decoded.type_errors
+    assert decoded.obj.status.disrupted_pods == {"b": "2026-01-01T00:00:00Z"}
+
+
 def test_lone_surrogates_are_replaced() -> None:
     decoded = decode(kinds.CONFIG_MAPS, {"data": {"a\ud800": "b\udfff", "ok": "\U0001f600"}})
     assert encode(decoded.obj)

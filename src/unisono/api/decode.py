@@ -167,8 +167,8 @@ class _Walk:
         for key, each in value.items():
             name = _text(str(key))
             if each is None:
-                # Go decodes a null map value to the zero value of its type.
-                if item.kind in ("string", "array"):
+                # Go decodes a null map value to the zero value of its type, which is null again for a time.
+                if item.kind in ("string", "array") and not _is_time(item):
                     clean[name] = "" if item.kind == "string" else []
                 continue
             result = self.value(item, each, (path, (name,)))
@@ -188,7 +188,7 @@ class _Walk:
         if not isinstance(value, str):
             return self._wrong(value, path, "string")
         # Each reader of a time parses it, so what is not a time must not be stored.
-        if shape.rules and shape.rules.get("format") == "date-time" and not is_time(value):
+        if _is_time(shape) and not is_time(value):
             where, shown = render_path(path), _text(value[:_SHOWN])
             rule = f"{where} in body must be of type date-time, such as 2026-11-20T16:33:50Z"
             self.errors.append(invalid(where, shown, rule))
@@ -256,3 +256,7 @@ def _plain(value: Any, depth: int) -> Any:
             return max(_INT64[0], min(_INT64[1], value))
         case _:
             return value
+
+
+def _is_time(shape: Shape) -> bool:
+    return bool(shape.rules) and shape.rules.get("format") == "date-time"
