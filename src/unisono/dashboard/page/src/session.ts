@@ -93,10 +93,11 @@ export function wasSignedOut(): boolean {
 
 export async function signOut(): Promise<void> {
   signingOut = true;
+  // Of an earlier end, after which another tab has signed in.
+  ending = "";
   await request("DELETE", "/api/session").catch(() => undefined);
   signingOut = false;
   signedOut = true;
-  ending = "";
   keep(null);
 }
 
