@@ -21,6 +21,7 @@ LOOP = "CrashLoopBackOff"
 NOT_STARTED = "StartError"
 """Reasons of nodes: a container waits before it is started again; a program cannot even be started."""
 _OOM = "OOMKilled"
+_MORE_MEMORY = "give it more with --memory, or resources.limits.memory in a manifest"
 # Pods whose logs are read, and lines of each: enough for the end of a traceback.
 _PODS = 16
 _LINES = 60
@@ -73,7 +74,8 @@ class FailedPod:
     def cause(self) -> str:
         """``ValueError: no data (exit code 1)``; of a program that did not complain, how it ended and its last line."""
         if self.ending == _OOM:
-            return f"{_OOM}: it needs more memory than its limit of {self.limit}" if self.limit else _OOM
+            of = f" of {self.limit}" if self.limit else ""
+            return f"{_OOM}: it needed more memory than its limit{of}; {_MORE_MEMORY}"
         if not self.said:
             return self.ending
         return f"{self.said} ({self.ending})" if self.complaint else f"{self.ending}; its last line is: {self.said}"

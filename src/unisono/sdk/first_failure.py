@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.observing import Observation
 
-_OOM = "it needed more memory than its limit; give it more with --memory, or resources.limits.memory in a manifest"
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -57,7 +55,7 @@ async def failure_of(client: HttpClient, seen: Observation, read_on: str = "") -
     several = sum(task.wanted for task in view.tasks) > 1
     return Failure(
         process_name(first.name, view.name) if several else "",
-        f"OOMKilled: {_OOM}" if first.ending == "OOMKilled" else first.cause,
+        first.cause,
         len(found) - 1,
         read_on,
     )
