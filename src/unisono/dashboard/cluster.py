@@ -57,7 +57,7 @@ class DashboardPart:
         secure: browsers reach it over HTTPS.
         token_header: in which an authenticating proxy sends tokens; empty for none.
         namespace: of the installation, with the scheduler's configuration.
-        history: who knows the cluster's past; None for nobody.
+        history: who knows the cluster's past; None where no history is kept.
 
     Attributes:
         ready: it listens.

@@ -39,7 +39,7 @@ class DashboardServer:
         codes: folder of one-time codes that others than this process have made (`unisono.dashboard.http.codes`).
         token_header: in which an authenticating proxy sends the user's token; empty for none.
         places: where the scheduler's configuration is looked for.
-        history: who knows the past that the API server does not keep; None for nobody.
+        history: who knows the past that the API server does not keep; None where no history is kept.
 
     Attributes:
         url: of the page.

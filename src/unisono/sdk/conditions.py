@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Conditions that ought to be true, besides all whose name ends with Ready, and those that ought not. Of others nobody
-# can know.
+# Conditions that ought to be true, besides all whose name ends with Ready, and those that ought not. What others
+# mean is not known here.
 _OUGHT = frozenset(
     {"Available", "AbleToScale", "ScalingActive", "Active", "Synced", "Healthy", "Accepted", "Established"}
 )

@@ -1,6 +1,6 @@
 """What a job's owner is told, without names of other namespaces, where the configuration asks for it.
 
-A verdict is written to objects of the job's namespace: whoever may read those learns what it names. The names of other
+A verdict is written to objects of the job's namespace: users who may read those learn what it names. The names of other
 namespaces' jobs and pods are taken out of every field; causes, numbers, queues and nodes stay.
 """
 
@@ -56,7 +56,7 @@ class _Namespaces:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Somebody who may read one namespace."""
+    """A user who may read one namespace."""
 
     namespace: str
     known: _Namespaces
