@@ -121,3 +121,14 @@ async def test_a_gang_that_was_said_to_wait_is_told_at_once_that_it_does_not_any
         assert len(await story.tell(it, 3.0)) == 1
         assert len(await story.tell(it, 0.2, phase="Running", cause=None)) == 2
         assert VERDICT not in (client.raw(POD_GROUPS, "team/a")["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["its-owner-removes-it", "nobody-removes-it"])
+async def test_the_end_of_a_gang_is_told_only_if_its_pod_group_stays(removed: bool) -> None:
+    client, story = gang(2, "Running"), Story("Completed")
+    async with world(client, story.engine) as it:
+        assert await story.tell(it, 0.9) == []
+        if removed:
+            client.remove(POD_GROUPS, "team/a")
+        told = await story.tell(it, 3.0)
+        assert [write["status"]["phase"] for write in told] == ([] if removed else ["Completed"])

@@ -146,7 +146,10 @@ class Reports:
             if not told and update is not None and _is_starting(group, update):
                 settle = _STARTING_SECONDS
             # A gang that got its places runs in a moment: both are told in one write.
-            urgent = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
+            quick = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
+            # One whose pods have all ended has an owner in most cases, which removes the PodGroup in a moment.
+            ended = update is not None and update.phase == "Completed"
+            urgent = quick and not ended
             # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
             # No user can act upon pods that are not there yet because so many are being made.
             obstacle = bool(text and not being_made) or (told and changed)
