@@ -152,7 +152,12 @@ _BY_REASON: dict[str, type[ApiError]] = {
 def system_reason(error: OSError) -> str:
     """What the system says, such as ``Address already in use``: asyncio's text names the address once more."""
     # Failures to resolve a name have negative numbers, which the system does not know.
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    if text := error.strerror or str(error):
+        return text
+    # asyncio raises these without a word when the other side goes away while a connection is being made.
+    return "it did not answer in time" if isinstance(error, TimeoutError) else "the connection broke"
 
 
 def _names_uid(status: dict[str, Any]) -> bool:
