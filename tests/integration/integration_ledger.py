@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from unisono.api.batch import Job
-from unisono.api.core import Node, Pod
+from unisono.api.core import Lease, Node, Pod
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import JOBS, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import parse_quantity
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.errors import ApiError
@@ -20,6 +20,8 @@ from unisono.kube.informer import Informer
 
 _OVER = ("Succeeded", "Failed")
 _BEAT = 0.05
+_RENEWAL_SECONDS = 4.0
+"""Twice the time after which a leader renews its Lease."""
 
 
 @dataclass
@@ -42,8 +44,11 @@ class Ledger:
     now: float = 0.0
     """Time in seconds, as far as the server keeps up: it stands still while a request waits for an answer.
 
-    What is judged by it is judged by the same measure on a machine that is ten times slower.
+    What is judged by it is judged by the same measure on a machine that is ten times slower. It also stands still while
+    nobody renews `leader`: no gang can be completed before another scheduler may lead.
     """
+    leader: str = ""
+    """Name of the Lease in the namespace that the leading scheduler renews; empty where schedulers need none."""
 
     def __post_init__(self) -> None:
         self.pods: Informer[Pod] = Informer(self.client, PODS, self.namespace)
@@ -51,14 +56,17 @@ class Ledger:
         self.nodes: Informer[Node] = Informer(self.client, NODES)
         self.groups: Informer[PodGroup] = Informer(self.client, POD_GROUPS, self.namespace)
         self.queues: Informer[Queue] = Informer(self.client, QUEUES)
+        self.leases: Informer[Lease] = Informer(self.client, LEASES, self.namespace)
         self.bound_to: dict[str, str] = {}
         self.starts: Counter[str] = Counter()
         self._gangs: dict[str, _Gang] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
+        self._since_renewal = 0.0
         self._changed = asyncio.Event()
         self.pods.on_change(self._pod)
         self.groups.on_change(self._group)
-        self._informers = (self.pods, self.jobs, self.nodes, self.groups, self.queues)
+        self.leases.on_change(self._lease)
+        self._informers = (self.pods, self.jobs, self.nodes, self.groups, self.queues, self.leases)
         for informer in self._informers:
             informer.on_change(lambda *_: self._changed.set())
 
@@ -73,7 +81,9 @@ class Ledger:
             await asyncio.sleep(_BEAT)
             with suppress(ApiError, OSError):
                 await self.client.list(JOBS, self.namespace)
-                self.now += _BEAT
+                self._since_renewal += _BEAT
+                if not self.leader or self._since_renewal <= _RENEWAL_SECONDS:
+                    self.now += _BEAT
 
     async def synced(self) -> None:
         for informer in self._informers:
@@ -130,6 +140,10 @@ class Ledger:
         gang = self._gangs.setdefault(name, _Gang(group.spec.min_member or 0))
         gang.min_member = group.spec.min_member or 0
         self._look_at(name)
+
+    def _lease(self, event_type: EventType, lease: Lease, _: Lease | None) -> None:
+        if event_type != "DELETED" and lease.metadata.name == self.leader:
+            self._since_renewal = 0.0
 
     def _look_at(self, name: str) -> None:
         gang = self._gangs.get(name)

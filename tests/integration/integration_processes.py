@@ -228,7 +228,7 @@ async def crowd(config: ClusterConfig, folder: Path) -> AsyncIterator[Crowd]:
     client = HttpClient(config)
     made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name=PREFIX)))
     namespace = made.metadata.name
-    ledger = Ledger(client, namespace)
+    ledger = Ledger(client, namespace, leader="unisono-scheduler")
     watching = asyncio.create_task(ledger.run())
     accounts = Accounts(client, namespace, hooks=namespace)
     found = Crowd(client, namespace, ledger, folder, {})

@@ -127,6 +127,24 @@ async def test_a_component_without_its_network_for_longer_than_its_lease(
         it.held(names)
 
 
+async def test_a_gang_whose_scheduler_is_cut_off_between_two_of_its_bindings(
+    config: ClusterConfig, tmp_path: Path
+) -> None:
+    async with crowd(config, tmp_path) as it, it.link("scheduler") as link:
+        for each in ("controllers", "scheduler", "agent"):
+            it.start(each)
+        await it.holder("scheduler")
+        await it.submit(["wide"], pods=28)
+        await it.ledger.until(lambda: bool(it.ledger.bound_to))
+        link.cut()
+        before = it.ledger.now
+        await asyncio.sleep(LEASE_SECONDS + 5)
+        assert it.ledger.now - before < LEASE_SECONDS, "nobody could have bound the others meanwhile"
+        link.mend()
+        await it.completed(["wide"])
+        it.held(["wide"], pods=28)
+
+
 async def test_another_one_leads_while_the_leader_has_no_network(config: ClusterConfig, tmp_path: Path) -> None:
     async with crowd(config, tmp_path) as it:
         async with it.link("scheduler") as link:
