@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -83,6 +84,34 @@ def test_what_the_machine_refuses_is_a_sentence_too(tmp_path: Path, capsys: pyte
         main(["backup", str(tmp_path / "file" / "copy"), "--data-dir", str(tmp_path / "file")])
     assert end.value.code == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("a\x1b[2Jb\nc")]), "ValueError: a[2Jb"),
+        (RecursionError(), "RecursionError"),
+    ],
+)
+def test_an_error_that_nobody_foresaw_is_a_sentence_and_a_file(
+    error: Exception, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cli, "main", fail)
+    with pytest.raises(SystemExit) as end:
+        main(["get", "pods"])
+    (file,) = tmp_path.iterdir()
+    told = capsys.readouterr()
+    sentence = f"Unisono failed unexpectedly ({named}). Please report it with {file}, which says where it happened."
+    assert (end.value.code, told.out, told.err) == (1, "", f"Error: {sentence}\n")
+    assert "in fail" in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0, "it may hold what the command was given"
+    with pytest.raises(type(error)):
+        main(["scheduler"])
 
 
 @pytest.mark.parametrize(

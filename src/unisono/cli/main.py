@@ -138,7 +138,23 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
         # The machine says no (disk full, no right, read-only): a sentence helps more than where we were in the code.
         _complain(f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}.")
         code = 1
+    except Exception as error:
+        if _is_component(args):
+            raise  # Its log is where a traceback is looked for.
+        from unisono.cli.unexpected import sentence
+
+        _complain(sentence(error))
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+# They run until they are stopped, mostly in pods, and write a log instead of answering a user.
+_COMPONENTS = {"scheduler", "controllers", "agent", "webhook", "numa-exporter", "dashboard-server"}
+
+
+def _is_component(args: list[str] | None) -> bool:
+    words = sys.argv[1:] if args is None else args
+    return bool(words) and words[0] in _COMPONENTS
 
 
 # The server's own message is one word.
