@@ -148,8 +148,11 @@ def test_an_annotation_that_is_no_verdict_counts_as_none(annotations: dict[str, 
     assert verdict_in(annotations) is None
 
 
-def test_a_name_without_its_kind_is_told_how_to_write_it() -> None:
-    with pytest.raises(BadTarget, match=r"no kind 'large'.* such as job/large"):
-        one(["large"], MAP)
+def test_a_name_alone_is_a_jobs() -> None:
+    assert one(["large"], MAP) == one(["job/large"], MAP)
+    with pytest.raises(BadTarget):
+        one(["job"], MAP)
     with pytest.raises(UnknownKind):
         one(["large", "x"], MAP)
+    with pytest.raises(UnknownKind):
+        one(["large/x"], MAP)

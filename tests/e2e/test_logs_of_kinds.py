@@ -60,6 +60,7 @@ def test_all_pods_of_an_object_whatever_its_kind(start_plane: Callable[..., Runn
     assert sorted(logs("-f", "pytorchjob/pair")) == pair
     flow = logs("-f", "jobflow/flow")
     assert [line.partition(" | ")[0] for line in flow] == ["first-t-0", "second-t-0"]
+    assert logs("flow-first") == logs("job/flow-first") != []
     assert sorted(logs("pytorchjob", "pair")) == pair
     assert sorted(logs("--tail", "1", "pytorchjob/pair")) == ["master-0 | bye", "worker-0 | bye"]
     assert sorted(logs("-c", "side", "pytorchjob/pair")) == ["master-0 | beside", "worker-0 | beside"]

@@ -132,7 +132,7 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
 
     Args:
         client: the server.
-        words: ``KIND/NAME`` or ``KIND NAME``.
+        words: ``KIND/NAME``, ``KIND NAME``, or the name of a job.
         namespace: where objects are that have one.
 
     Raises:
@@ -149,7 +149,8 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         target = one(words, resources)
     except UnknownKind as error:
         raise UnknownKind(f"{error} Kinds that can be explained: {_known([*resources.resources])}.") from None
-    resource, item = await _found(client, resources, target, words[0].partition("/")[0], namespace)
+    word = words[0].partition("/")[0]
+    resource, item = await _found(client, resources, target, word if resources.has(word) else "job", namespace)
     try:
         return await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
     except NothingToExplain as error:

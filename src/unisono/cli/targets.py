@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unisono.errors import UnisonoError
-from unisono.kube.discovery import Resource, ResourceMap, UnknownKind
+from unisono.kube.discovery import Resource, ResourceMap
 
 
 class BadTarget(UnisonoError):
@@ -45,18 +45,16 @@ def parse(words: Sequence[str], resources: ResourceMap) -> list[Target]:
 
 
 def one(words: Sequence[str], resources: ResourceMap) -> Target:
-    """Exactly one named object.
+    """Exactly one named object; a name alone, which no kind has, is a job's.
 
     Raises:
-        BadTarget: none or several are named, or a name without its kind.
+        BadTarget: none or several are named, or a kind alone.
+        UnknownKind: the server has no such kind.
 
     """
-    try:
-        targets = parse(words, resources)
-    except UnknownKind as error:
-        if len(words) > 1 or "/" in words[0]:
-            raise
-        raise BadTarget(f"{error} Name an object with its kind, such as job/{words[0]}.") from None
+    if len(words) == 1 and "/" not in words[0] and not resources.has(words[0]):
+        return _slashed(f"job/{words[0]}", resources)
+    targets = parse(words, resources)
     if len(targets) != 1 or targets[0].name is None:
         raise BadTarget("Name one object, such as job/hello.")
     return targets[0]

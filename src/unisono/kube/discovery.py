@@ -74,6 +74,10 @@ class ResourceMap:
                 for name in pick(item):
                     self._names.setdefault(name, item)
 
+    def has(self, name: str) -> bool:
+        """Whether a kind is called so."""
+        return name.lower() in self._names
+
     def named(self, name: str) -> Resource:
         """The resource that a user means by ``name``.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@click.argument("what", nargs=-1, required=True, metavar="KIND/NAME")
+@click.argument("what", nargs=-1, required=True, metavar="JOB|KIND/NAME")
 @click.option("--apply", "number", type=click.IntRange(min=1), metavar="N", help="Carry out fix N.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a fix is carried out.")
 @click.option("--dry-run", is_flag=True, help="Let the server check the fix, and change nothing.")
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def command(where: Where, what: tuple[str, ...], number: int | None, output: str, *, yes: bool, dry_run: bool) -> None:
     """Say why a job, workload, PodGroup, pod, or all jobs of a queue wait: numbers, who holds it, and the way out.
 
-    KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
+    A name alone is a job's. KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob,
+    deployment, cronjob, ...
 
     Each fix has a number and the commands that carry it out; --apply N carries it out with your rights.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -9,12 +10,12 @@ import click
 from unisono.cli.options import Where, where_options
 
 if TYPE_CHECKING:
-    from unisono.kube.discovery import Resource
+    from unisono.kube.discovery import Resource, ResourceMap
     from unisono.kube.http import HttpClient
 
 
 @click.command("logs")
-@click.argument("what", nargs=-1, required=True, metavar="POD|KIND/NAME")
+@click.argument("what", nargs=-1, required=True, metavar="POD|JOB|KIND/NAME")
 @click.option(
     "-f",
     "--follow",
@@ -37,7 +38,9 @@ def command(
     timestamps: bool,
     previous: bool,
 ) -> None:
-    """Print the log of a pod (POD or pod/POD), or of all pods of an object, each line with its pod in front.
+    """Print the log of a pod, or of all pods of a job or another object, each line with its pod in front.
+
+    A name alone is a pod's, or a job's where no pod has it.
 
     KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
     """
@@ -62,8 +65,8 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
 
     async with connect(where) as client:
         namespace = namespace_of(where)
-        words = what if len(what) > 1 or "/" in what[0] else (f"pod/{what[0]}",)
         resources = await discover(client)
+        words = what if len(what) > 1 or "/" in what[0] else await _words(client, resources, namespace, what[0])
         target = one(words, resources)
         assert target.name is not None
         if target.resource.kind == "Pod":
@@ -81,6 +84,18 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
         container = params.pop("container", "")
         title = f"{resources.typed(target.resource)}/{target.name}"
         await _of_owner(client, target.resource, title, namespace, target.name, container, params)
+
+
+async def _words(client: HttpClient, resources: ResourceMap, namespace: str, name: str) -> tuple[str]:
+    """The pod of that name; the job where there is a job only."""
+    from unisono.errors import NotFound
+    from unisono.kube.discovery import request_json
+
+    for kind in ("pod", "job"):
+        with suppress(NotFound):
+            await request_json(client, "GET", resources.named(kind).path(namespace, name))
+            return (f"{kind}/{name}",)
+    return (f"pod/{name}",)
 
 
 async def _first(client: HttpClient, namespace: str, pod: str) -> str:
