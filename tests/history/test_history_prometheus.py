@@ -175,6 +175,13 @@ async def test_shares_over_time(url: str) -> None:
     assert {(line["queue"], line["resource"]) for line in only["lines"]} == {("serving", "cpu")}
 
 
+async def test_a_chart_knows_where_the_history_begins(url: str) -> None:
+    assert not (await asked(url, "shares", points="5"))["since"]
+    series = await asked(url, "shares", points="10", **{"from": str(BEGIN - 5 * HOUR)})
+    step = series["times"][1] - series["times"][0]
+    assert BEGIN <= series["since"] <= BEGIN + step
+
+
 async def test_the_series_of_another_cluster_do_not_count(url: str) -> None:
     source = PrometheusHistory(PrometheusApi(url), {"cluster": "b"}, clock=Moment())  # type: ignore[arg-type]
     told = await source.answer("report", {"from": str(BEGIN)}, ALL, capacity=True, queues=True)

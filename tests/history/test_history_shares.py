@@ -117,6 +117,12 @@ def test_what_is_stored_is_read_by_queue_and_resource(filled: Storage) -> None:
     }
 
 
+@pytest.mark.parametrize(("start", "since"), [(0, 0.0), (-98, 0.0), (-300, (ZERO - 99_000) / 1000)])
+def test_a_chart_knows_where_the_history_begins(filled: Storage, start: int, since: float) -> None:
+    found = Reader(filled).shares(seconds(start, 40), "", GPU, 8, capacity=True)
+    assert found.since == since
+
+
 def test_who_may_not_list_nodes_does_not_see_how_large_the_cluster_is(filled: Storage) -> None:
     found = Reader(filled).shares(seconds(0, 40), "", "", 2, capacity=False)
     assert CLUSTER not in {each.queue for each in found.lines}

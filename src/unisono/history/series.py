@@ -34,17 +34,20 @@ class Line(msgspec.Struct, omit_defaults=True):
     capacity: list[int] = []
 
 
-class Series(msgspec.Struct):
+class Series(msgspec.Struct, omit_defaults=True):
     """Shares over time.
 
     Attributes:
         times: where each step ends, in seconds since 1970.
         lines: of each queue and resource.
+        since: when the history begins, in seconds since 1970; 0 where it goes back to the first step. The amounts of
+            earlier steps are zero and mean nothing.
 
     """
 
     times: list[float]
     lines: list[Line]
+    since: float = 0.0
 
 
 def steps(window: Window, points: int) -> list[tuple[int, int]]:
@@ -96,6 +99,8 @@ def without_zeros(found: Line) -> Line:
 
 def series(groups: Iterable[Sequence[Share]], times: Sequence[tuple[int, int]]) -> Series:
     """All lines that are not zero all the time."""
-    lines = [line(shares, times) for shares in groups if shares]
+    known = [shares for shares in groups if shares]
+    lines = [line(shares, times) for shares in known]
     shown = [each for each in lines if any(each.used) or each.deserved or each.capability or each.queue == CLUSTER]
-    return Series([high / 1000 for _, high in times], shown)
+    first = min((shares[0].at for shares in known), default=0)
+    return Series([high / 1000 for _, high in times], shown, first / 1000 if times and first > times[0][1] else 0.0)

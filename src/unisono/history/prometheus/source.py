@@ -244,6 +244,7 @@ class PrometheusHistory:
         highs = [high / 1000 for _, high in times]
         step = (highs[-1] - window.start / 1000) / len(highs)
         lines: dict[tuple[str, str], Line] = {}
+        since = highs[-1]
         asked: tuple[tuple[str, list[str]], ...] = (
             ("used", self._queries.used(queue)),
             ("deserved", self._queries.amounts("deserved", queue)),
@@ -255,6 +256,7 @@ class PrometheusHistory:
                     continue
                 for labels, values in await self._api.matrix(query, highs[0], highs[-1], step):
                     key = labels.get("queue_name", ""), kind or labels.get("resource", "")
+                    since = min((since, *values))
                     if resource in ("", key[1]):
                         line = lines.setdefault(key, Line(*key))
                         setattr(line, field, _at(highs, values, step))
@@ -265,7 +267,8 @@ class PrometheusHistory:
                     amounts = [round(each * unit(name)) for each in _at(highs, values, step)]
                     lines[CLUSTER, name] = Line(CLUSTER, name, capacity=amounts)
         filled = [without_zeros(_padded(line, len(highs))) for _, line in sorted(lines.items())]
-        return Series(highs, [each for each in filled if any(each.used) or each.deserved or each.queue == CLUSTER])
+        shown = [each for each in filled if any(each.used) or each.deserved or each.queue == CLUSTER]
+        return Series(highs, shown, since if shown and since >= highs[0] + step / 2 else 0.0)
 
 
 def _span(window: Window) -> tuple[float, int]:

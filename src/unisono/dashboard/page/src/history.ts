@@ -16,6 +16,8 @@ export interface Line {
 export interface Series {
   times: number[];
   lines: Line[];
+  /** When the history begins; what is told of earlier times means nothing. */
+  since?: number;
 }
 
 export interface Waiting {

@@ -70,11 +70,12 @@ function drawn(told: Series, queue: string): ChartLine[] {
     .sort((a, b) => sum(b) - sum(a) || a.queue.localeCompare(b.queue))
     .slice(0, MOST)
     .sort((a, b) => a.queue.localeCompare(b.queue));
+  const known = (values: number[]) => values.map((value, index) => ((told.times[index] ?? 0) < (told.since ?? 0) ? null : value));
   return shown.flatMap((line, colour) => {
-    const found: ChartLine[] = [{ name: queue ? "used" : line.queue, values: line.used ?? [], colour }];
+    const found: ChartLine[] = [{ name: queue ? "used" : line.queue, values: known(line.used ?? []), colour }];
     if (line.deserved)
-      found.push({ name: queue ? "deserved" : `${line.queue} deserves`, values: line.deserved, colour: queue ? 1 : colour, dashed: true });
-    if (queue && line.capability) found.push({ name: "capability", values: line.capability, colour: 6, dashed: true });
+      found.push({ name: queue ? "deserved" : `${line.queue} deserves`, values: known(line.deserved), colour: queue ? 1 : colour, dashed: true });
+    if (queue && line.capability) found.push({ name: "capability", values: known(line.capability), colour: 6, dashed: true });
     return found;
   });
 }
