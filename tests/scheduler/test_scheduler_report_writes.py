@@ -81,6 +81,29 @@ async def test_in_a_rush_missing_pods_are_told_later_than_a_lack_of_room(cause: 
             assert len(it.writes("patch", "pods")) == 1
 
 
+@pytest.mark.parametrize(("cause", "patience"), [(Cause.TOO_FEW_PODS, 30.0), (Cause.NODES_FULL, 1.0)])
+async def test_while_pods_of_others_are_bound_missing_pods_are_no_news_on_a_fast_server_either(
+    cause: Cause, patience: float
+) -> None:
+    client, story = gang(1, "Inqueue"), Story("Inqueue", cause)
+    async with world(client, story.engine) as it:
+        with client.pace.urgent():
+            assert not client.pace.rush, "the server is fast"
+            assert await story.tell(it, patience - 0.5) == []
+            assert it.writes("patch", "pods") == []
+            assert len(await story.tell(it, 1.0)) == 1
+            assert len(it.writes("patch", "pods")) == 1
+
+
+async def test_missing_pods_are_told_some_seconds_after_the_last_pod_of_others_was_bound() -> None:
+    client, story = gang(1, "Inqueue"), Story("Inqueue", Cause.TOO_FEW_PODS)
+    async with world(client, story.engine) as it:
+        with client.pace.urgent():
+            assert await story.tell(it, 12.0) == []
+        assert await story.tell(it, 5.5) == [], "one second until the rush is over, and five to come"
+        assert len(await story.tell(it, 1.0)) == 1
+
+
 async def test_who_waits_for_the_cluster_is_told_after_a_moment() -> None:
     client, story = gang(2, "Inqueue"), Story("Inqueue", Cause.NODES_FULL)
     async with world(client, story.engine) as it:

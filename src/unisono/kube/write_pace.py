@@ -76,6 +76,11 @@ class WritePace:
                 self._timer = self._clock.call_later(_LULL_SECONDS, self._end_rush)
 
     @property
+    def busy(self) -> bool:
+        """Whether pods are being created or bound, however fast."""
+        return self._rush
+
+    @property
     def rush(self) -> bool:
         """Whether writes that can wait should wait now: pods are being created or bound, and the server is slow."""
         return self._rush and self.stretch > 1.0

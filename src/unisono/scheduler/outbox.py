@@ -63,24 +63,34 @@ class Outbox(Generic[W]):
         # From when on a wish that is not urgent may be written, and how long it was given to pass by itself.
         self._from: dict[str, float] = {}
         self._settles: dict[str, float] = {}
-        # Until when a wish may give way.
+        # Until when a wish may give way, and those that do so however fast the server is.
         self._until: dict[str, float] = {}
+        self._patient: set[str] = set()
         self._pace = pace
 
     def put(
-        self, key: str, wish: W, *, urgent: bool = True, settle: float = 0.0, longest: float = LONGEST_SECONDS
+        self,
+        key: str,
+        wish: W,
+        *,
+        urgent: bool = True,
+        settle: float = 0.0,
+        longest: float = LONGEST_SECONDS,
+        patient: bool = False,
     ) -> None:
         """Replace the wish for ``key``; not ``urgent`` ones wait until ``interval`` after the last write.
 
         ``settle`` is the time in seconds that even the first write of a wish that is not urgent waits: what passes by
         itself in that time is never written. ``longest`` is how many seconds the wish may give way in a rush; at the
-        end of one it gets ``settle`` once more, as far as ``longest`` allows.
+        end of one it gets ``settle`` once more, as far as ``longest`` allows. ``patient`` wishes give way to pods on a
+        fast server, too.
         """
         now = self._clock.monotonic()
         self._wishes[key] = wish
         self._until[key] = min(self._until.get(key, float("inf")), now + longest)
         if urgent:
             self._urgent.add(key)
+        (self._patient.add if patient else self._patient.discard)(key)
         stretch = self._pace.stretch
         since = self._written_at.get(key, float("-inf")) + self._interval * stretch - now
         delay = 0.0 if urgent else max(settle * stretch, since)
@@ -95,6 +105,7 @@ class Outbox(Generic[W]):
         self._from.pop(key, None)
         self._settles.pop(key, None)
         self._urgent.discard(key)
+        self._patient.discard(key)
 
     def keys(self) -> list[str]:
         """Keys of the wishes that wait."""
@@ -129,7 +140,7 @@ class Outbox(Generic[W]):
 
     def _gives_way(self, key: str) -> bool:
         """Whether the wish waits for the end of a rush."""
-        if key in self._urgent or not self._pace.rush:
+        if key in self._urgent or not (self._pace.busy if key in self._patient else self._pace.rush):
             return False
         left = self._until[key] - self._clock.monotonic()
         if left <= 0:
@@ -139,7 +150,12 @@ class Outbox(Generic[W]):
         return True
 
     def _resume(self, key: str) -> None:
-        self._queue.add_after(key, self._settles.get(key, 0.0) * self._pace.stretch)
+        now = self._clock.monotonic()
+        begins = min(now + self._settles.get(key, 0.0) * self._pace.stretch, self._until.get(key, now))
+        if key in self._wishes:
+            # Whatever queued the key before the end of the rush comes too early.
+            self._from[key] = max(begins, self._from.get(key, 0.0))
+        self._queue.add_after(key, max(0.0, begins - now))
 
     async def _once(self, key: str, wish: W) -> None:
         try:

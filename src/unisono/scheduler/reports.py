@@ -155,7 +155,13 @@ class Reports:
             obstacle = bool(text and not being_made) or (told and changed)
             longest = LONGEST_SECONDS if obstacle else LONGEST_COUNT_SECONDS
             self._groups.put(
-                key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=settle, longest=longest
+                key,
+                _GroupWish(update, text, decisions.cycle),
+                urgent=urgent,
+                settle=settle,
+                longest=longest,
+                # Its turn to get its pods comes after those of others, which are still on their way.
+                patient=being_made,
             )
 
     def _settle(self, job: str) -> float:
@@ -180,8 +186,9 @@ class Reports:
             return
         task = self._feed.state.tasks.get(key)
         settle = self._settle(task.job) if task is not None else _SETTLE_SECONDS
-        longest = LONGEST_SECONDS if settle == _SETTLE_SECONDS else LONGEST_COUNT_SECONDS
-        self._pods.put(key, wish, urgent=urgent, settle=settle, longest=longest)
+        being_made = settle > _SETTLE_SECONDS
+        longest = LONGEST_COUNT_SECONDS if being_made else LONGEST_SECONDS
+        self._pods.put(key, wish, urgent=urgent, settle=settle, longest=longest, patient=being_made)
 
     async def _write_group(self, key: str, wish: _GroupWish) -> bool:
         group = self._feed.groups.get(key)
