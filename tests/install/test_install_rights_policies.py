@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unisono.api.cel import Budget, compile_expression
 from unisono.api.cel.authorization import Authorizer
-from unisono.api.policies import RIGHTS
+from unisono.api.policies import RIGHTS, Policy
 from unisono.api.policies.rule import Rule
 from unisono.install.policies import policies
 
@@ -28,7 +30,8 @@ def allowed(rule: Rule, obj: dict[str, Any], may: set[str], old: dict[str, Any] 
         return "/".join((asked.group, asked.resource, asked.namespace, asked.name, asked.verb)) in may
 
     operation = "CREATE" if old is None else "UPDATE"
-    values = {"object": obj, "oldObject": old, "authorizer": Authorizer(decide), "request": {"operation": operation}}
+    request = {"operation": operation, "userInfo": {"username": "alice"}}
+    values = {"object": obj, "oldObject": old, "authorizer": Authorizer(decide), "request": request}
     return compile_expression(rule.expression(), frozenset(values)).evaluate(values, Budget()) is True
 
 
@@ -97,7 +100,7 @@ def test_pod_groups_take_the_systems_priority_in_kube_system_only(
         return {"metadata": {"name": "g", "namespace": namespace}, "spec": spec}
 
     old = group(before) if before else None
-    assert all(allowed(rule, group(name), set(), old) for rule in rules("podgroup-priority")) is expected
+    assert all(allowed(rule, group(name), set(), old) for rule in rules("podgroup-user")) is expected
 
 
 def test_policies_about_rights_fail_closed_and_look_at_objects_on_their_way_out() -> None:
@@ -106,9 +109,51 @@ def test_policies_about_rights_fail_closed_and_look_at_objects_on_their_way_out(
     for policy in RIGHTS:
         spec = made[f"{policy.name}.unisono"]
         assert spec["failurePolicy"] == "Fail"
-        assert "matchConditions" not in spec
+        assert [one["name"] for one in spec.get("matchConditions", ())] == (["concerned"] if policy.only_if else [])
         assert {each["reason"] for each in spec["validations"]} == {"Forbidden"}
         assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE"]
+
+
+def evaluated(expression: str, values: dict[str, Any]) -> bool:
+    return compile_expression(expression, frozenset(values)).evaluate(values, Budget()) is True
+
+
+users = st.sampled_from([None, "", "alice", "bob"])
+classes = st.sampled_from([None, "", "high", "system-", "system-node-critical"])
+
+
+@given(users, users, classes, classes, st.sampled_from(["a", "kube-system"]), st.booleans())
+def test_who_is_not_asked_would_pass(
+    user: str | None, old_user: str | None, wanted: str | None, old_wanted: str | None, namespace: str, new: bool
+) -> None:
+    def group(noted: str | None, priority: str | None) -> dict[str, Any]:
+        meta: dict[str, Any] = {"name": "g", "namespace": namespace}
+        if noted is not None:
+            meta["annotations"] = {"unisono.io/user": noted}
+        return {"metadata": meta, "spec": {} if priority is None else {"priorityClassName": priority}}
+
+    values = {
+        "object": group(user, wanted),
+        "oldObject": None if new else group(old_user, old_wanted),
+        "authorizer": Authorizer(lambda _: False),
+        "request": {"operation": "CREATE" if new else "UPDATE", "userInfo": {"username": "alice"}},
+    }
+    for policy in RIGHTS:
+        if policy.only_if:
+            passes = all(evaluated(rule.expression(), values) for rule in policy.rules)
+            assert passes or evaluated(policy.only_if, values), policy.name
+
+
+@pytest.mark.parametrize("policy", [one for one in RIGHTS if one.only_if], ids=lambda policy: policy.name)
+def test_a_change_of_status_alone_is_not_asked_about(policy: Policy) -> None:
+    """The scheduler writes the status of PodGroups all the time, and they have no subresource for it."""
+    one = {"metadata": {"name": "g", "namespace": "a", "annotations": {"unisono.io/user": "bob"}}, "spec": {}}
+    values = {
+        "object": one | {"status": {"phase": "Running"}},
+        "oldObject": one,
+        "request": {"operation": "UPDATE", "userInfo": {"username": "system:serviceaccount:x:unisono-scheduler"}},
+    }
+    assert not evaluated(policy.only_if, values)
 
 
 AUTHORS = [

@@ -212,7 +212,7 @@ async def test_a_queue_that_another_webhook_names_afterwards_is_checked(world: W
     try:
         status, own = await world.send("GET", f"/apis/{MUTATING}/{NAME}")
         assert status == 200, own
-        hook = next(hook for hook in own["webhooks"] if hook["name"].startswith("jobs"))
+        hook = next(hook for hook in own["webhooks"] if hook["name"].startswith("new-jobs"))
         other = hook | {"name": "jobs.other.webhook", "reinvocationPolicy": "IfNeeded"}
         other["clientConfig"] = hook["clientConfig"] | {"url": f"https://127.0.0.1:{listener.address[1]}/mutate"}
         body = {
@@ -232,7 +232,7 @@ async def test_a_queue_that_another_webhook_names_afterwards_is_checked(world: W
         assert asked >= turn
         assert status == 422, answer
         assert '"no-such-queue" not found' in answer["message"]
-        assert ("jobs" if turn == 1 else "gangs") + ".webhook.unisono" in answer["message"]
+        assert ("new-jobs" if turn == 1 else "gangs") + ".webhook.unisono" in answer["message"]
     finally:
         await world.send("DELETE", f"/apis/{MUTATING}/{NAME}-z")
         await listener.close()

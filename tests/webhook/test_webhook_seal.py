@@ -90,6 +90,19 @@ def asked_again(value: dict[str, Any], operation: str = "CREATE", resource: str 
     return all(cel.holds(one["expression"], variables, cel.budget()) for one in conditions)
 
 
+def test_no_new_job_escapes_the_review_that_seals_it() -> None:
+    (mutating,) = (one for one in webhooks(InstallOptions()) if one["kind"].startswith("Mutating"))
+    (hook,) = (
+        hook
+        for hook in mutating["webhooks"]
+        for rule in hook["rules"]
+        if "jobs" in rule["resources"] and "CREATE" in rule["operations"]
+    )
+    assert not {"matchConditions", "objectSelector", "namespaceSelector"} & hook.keys()
+    assert hook["failurePolicy"] == "Fail"
+    assert hook["rules"][0]["apiVersions"] == ["v1alpha1", "v1beta1"]
+
+
 async def test_a_new_job_is_checked_where_it_is_completed_and_not_asked_about_again() -> None:
     whole = await stored(job())
     assert whole["spec"]["minAvailable"] == 2

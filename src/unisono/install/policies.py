@@ -78,15 +78,22 @@ def _conditions(policy: Policy) -> list[dict[str, Any]]:
     conditions = [staying()]
     if "UPDATE" in policy.operations:
         conditions.append(changed(annotations=policy.annotations))
-    if policy.only_if:
-        conditions.append({"name": "concerned", "expression": policy.only_if})
-    return conditions
+    return conditions + _concerned(policy)
+
+
+def _concerned(policy: Policy) -> list[dict[str, Any]]:
+    return [{"name": "concerned", "expression": policy.only_if}] if policy.only_if else []
 
 
 def _right(policy: Policy) -> dict[str, Any]:
-    """A policy that no state of the object escapes: a command that is being deleted is still carried out."""
+    """A policy that no state of the object escapes: a command that is being deleted is still carried out.
+
+    It may say when there is nothing to ask; a server then evaluates that alone, and not the rules and their texts.
+    """
     made = _policy(policy)
-    del made["spec"]["matchConditions"]
+    made["spec"]["matchConditions"] = _concerned(policy)
+    if not policy.only_if:
+        del made["spec"]["matchConditions"]
     for validation in made["spec"]["validations"]:
         validation["reason"] = "Forbidden"
     return made

@@ -45,7 +45,8 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
     again = {"reinvocationPolicy": "IfNeeded"}
     ours = not_made_by("unisono-controllers", options.namespace)
     mutating = [
-        _hook("jobs", "/mutate", [_rule(_DEFAULTED, "CREATE", "UPDATE")], options, new, **again),
+        _of_all(_hook("new-jobs", "/mutate", [_rule(_DEFAULTED, "CREATE")], options, **again)),
+        _hook("jobs", "/mutate", [_rule(_DEFAULTED, "UPDATE")], options, new, **again),
         # A Job's gang is complete as its controller makes it; other gangs may have to go to their namespace's queue.
         _hook("groups", "/mutate", [_rule(_GROUPS, "CREATE", "UPDATE")], options, new, ours, **once),
         _hook("queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, **once),
@@ -110,6 +111,12 @@ def _hook(
         "matchConditions": [staying(), *conditions],
         **more,
     }
+
+
+def _of_all(hook: dict[str, Any]) -> dict[str, Any]:
+    """Without conditions: a server turns an object over for them, which costs more than they do."""
+    del hook["matchConditions"]
+    return hook
 
 
 def _rule(of: tuple[Kind[Any], ...], *operations: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from unisono.api.kind import Kind
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
 from unisono.api.policies.pod import HAS_BUDGET, budget_rules
-from unisono.api.policies.rights import command_rules, priority_rules, user_rules
+from unisono.api.policies.rights import FOR_ANOTHER, OF_THE_SYSTEM, command_rules, priority_rules, user_rules
 from unisono.api.policies.rule import Policy
 from unisono.api.policies.scheduling import QUEUE_VARIABLES, pod_group_rules, queue_removal_rules, queue_rules
 from unisono.api.submitters import SUBMITTED
@@ -45,10 +45,17 @@ def _user_policy(kind: Kind[Any]) -> str:
     return f"{'workload-' if kind is WORKLOAD_POD_GROUPS else ''}{kind.kind.lower()}-user"
 
 
+def _about_users(kind: Kind[Any]) -> Policy:
+    """One policy for each kind: a server takes up every policy that it asks about an object anew."""
+    if kind is kinds.POD_GROUPS:
+        either = f"{FOR_ANOTHER} || {OF_THE_SYSTEM}"
+        return Policy(kind, _user_policy(kind), {}, (*user_rules(), *priority_rules()), only_if=either)
+    return Policy(kind, _user_policy(kind), {}, user_rules(), only_if=FOR_ANOTHER)
+
+
 RIGHTS: tuple[Policy, ...] = (
     Policy(kinds.COMMANDS, "commands", {}, command_rules()),
-    Policy(kinds.POD_GROUPS, "podgroup-priority", {}, priority_rules()),
-    *(Policy(kind, _user_policy(kind), {}, user_rules()) for kind in SUBMITTED),
+    *map(_about_users, SUBMITTED),
 )
 """Rules about who asks: they refuse with Forbidden, and hold for objects on their way out too."""
 

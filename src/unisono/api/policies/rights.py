@@ -38,17 +38,33 @@ def command_rules() -> tuple[Rule, ...]:
     )
 
 
+_PRIORITY = "object.spec.priorityClassName"
+OF_THE_SYSTEM = f"(has(object.spec) && {given(_PRIORITY)} && {_PRIORITY}.startsWith('system-'))"
+"""CEL: only then is there something to ask of a gang's priority."""
+
+
 def priority_rules() -> tuple[Rule, ...]:
     """The system's priority classes are not for every gang."""
-    name = "object.spec.priorityClassName"
-    kept = f"oldObject != null && has(oldObject.spec.priorityClassName) && oldObject.spec.priorityClassName == {name}"
+    old = "oldObject.spec.priorityClassName"
+    kept = f"oldObject != null && has(oldObject.spec) && has({old}) && {old} == {_PRIORITY}"
     return (
         Rule(
-            f"!{given(name)} || !{name}.startsWith('system-') || "
-            f"object.metadata.namespace == 'kube-system' || ({kept})",
+            f"!{OF_THE_SYSTEM} || object.metadata.namespace == 'kube-system' || ({kept})",
             text("spec.priorityClassName: priority classes of the system are for kube-system only"),
         ),
     )
+
+
+def _noted(obj: str) -> str:
+    notes = f"{obj}.metadata.annotations"
+    return f"(has({notes}) && '{USER}' in {notes} ? {notes}['{USER}'] : '')"
+
+
+FOR_ANOTHER = (
+    f"(request.operation == 'UPDATE' ? {_noted('object')} != {_noted('oldObject')} : "
+    f"!({_noted('object')} in ['', request.userInfo.username]))"
+)
+"""CEL: an author says whose the object is, and does not mean himself."""
 
 
 def user_rules() -> tuple[Rule, ...]:
@@ -57,19 +73,12 @@ def user_rules() -> tuple[Rule, ...]:
     A new object names its author or no one; later the name stays. Components that act for others have the verb.
     """
     queues = f"authorizer.group('{QUEUE_GROUP}').resource('queues')"
-    own = f"{_noted('object')} == '' || {_noted('object')} == request.userInfo.username"
-    kept = f"{_noted('object')} == {_noted('oldObject')}"
     return (
         Rule(
-            f"(request.operation == 'UPDATE' ? ({kept}) : ({own})) || {queues}.check('{ACT_FOR}').allowed()",
+            f"!{FOR_ANOTHER} || {queues}.check('{ACT_FOR}').allowed()",
             text(f"metadata.annotations[{USER}]: it names who submits the object, and cannot be chosen or changed"),
         ),
     )
-
-
-def _noted(obj: str) -> str:
-    notes = f"{obj}.metadata.annotations"
-    return f"(has({notes}) && '{USER}' in {notes} ? {notes}['{USER}'] : '')"
 
 
 def _authorizer(kind: Kind[Any]) -> str:
