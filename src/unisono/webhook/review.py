@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +98,7 @@ def completed(question: Question, view: Clocked) -> dict[str, Any] | None:
     kind, raw = question.kind, question.raw
     if kind is None or raw is None or question.subresource or question.leaving or kind.resource in FOREIGN:
         return None
-    decoded = decode(kind, copy.deepcopy(raw))
+    decoded = decode(kind, _copy(raw))
     if decoded.type_errors:
         return None
     before = msgspec.to_builtins(decoded.obj)
@@ -123,7 +121,7 @@ def patching(question: Question, after: dict[str, Any] | None) -> dict[str, Any]
     answer = _answer(question)
     operations = list(json_patch(question.raw, after)) if after is not None else []
     if operations:
-        patch = base64.b64encode(json.dumps(operations).encode()).decode()
+        patch = base64.b64encode(msgspec.json.encode(operations)).decode()
         answer["response"] |= {"patchType": "JSONPatch", "patch": patch}
     return answer
 
@@ -190,10 +188,16 @@ def refused(answer: dict[str, Any]) -> bool:
     return not answer["response"]["allowed"]
 
 
+def _copy(raw: dict[str, Any]) -> dict[str, Any]:
+    """What came as JSON once more, so that nothing of it is shared; that is faster than to copy it piece by piece."""
+    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(raw))
+    return copied
+
+
 def _decoded(kind: Kind[Any], raw: dict[str, Any] | None) -> Decoded[Object] | None:
     if raw is None:
         return None
-    decoded = decode(kind, copy.deepcopy(raw))
+    decoded = decode(kind, _copy(raw))
     # What is stored may be older than this webhook: then it has no defaults yet.
     apply_defaults(kind, decoded.obj)
     meta = decoded.obj.metadata
