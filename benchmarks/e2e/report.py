@@ -72,6 +72,12 @@ class Run:
         return sum(self.writes().values()) / self.pods
 
 
+def turned(setups: Sequence[str], number: int) -> list[str]:
+    """The setups as the round of that number runs them: the first on a fresh server has an advantage, or its opposite."""
+    first = number % len(setups)
+    return [*setups[first:], *setups[:first]]
+
+
 def plain(run: Run) -> dict[str, Any]:
     """A run as JSON can hold it: requests under ``METHOD resource code``, with what the tables make of them."""
     usages = {

@@ -49,6 +49,16 @@ def run(usage: dict[str, Any]) -> Any:
     return report.Run("2 x 8", 16, load.Followed(0.1, 1.0, 2.0, 3.0), usage)
 
 
+def test_each_round_begins_with_another_setup() -> None:
+    assert [report.turned(["a", "b", "c"], number) for number in range(4)] == [
+        ["a", "b", "c"],
+        ["b", "c", "a"],
+        ["c", "a", "b"],
+        ["a", "b", "c"],
+    ]
+    assert report.turned(["a"], 5) == ["a"]
+
+
 def test_usage_is_read_from_prometheus_text() -> None:
     usage = processes.usage_of(METRICS)
     assert (usage.cpu_seconds, usage.rss_bytes, usage.cycles, usage.cycle_seconds) == (12.5, 150_000_000, 4, 0.5)
