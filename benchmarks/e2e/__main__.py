@@ -54,8 +54,8 @@ def main() -> int:
     parser.add_argument(
         "--warm-up",
         metavar="JOBSxPODS",
-        help="run the first setup once before, and tell nothing of it: Kubernetes' garbage collector has yet to meet our "
-        "kinds on a fresh server, which spares the first run its reads",
+        help="run the first setup once before, and tell nothing of it: the garbage collector of a fresh server has yet "
+        "to meet our kinds, which spares the first run its reads",
     )
     parser.add_argument("--raw", type=int, default=0, metavar="PODS", help="also measure the server's own limits")
     parser.add_argument(

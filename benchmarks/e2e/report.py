@@ -73,7 +73,7 @@ class Run:
 
 
 def turned(setups: Sequence[str], number: int) -> list[str]:
-    """The setups as the round of that number runs them: the first on a fresh server has an advantage, or its opposite."""
+    """The setups as the round of that number runs them: who is the first on a fresh server has an advantage."""
     first = number % len(setups)
     return [*setups[first:], *setups[:first]]
 
