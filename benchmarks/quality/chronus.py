@@ -8,14 +8,15 @@ from statistics import fmean
 from time import process_time
 from typing import Any, NamedTuple
 
-from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, configuration, plugin
+from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, Plugin, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters.model import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, deadlines
 from unisono.simulator.metrics.preemption import waste
 from unisono.simulator.workload.shape import NodeShape
-from unisono.simulator.workload.traces.chronus import read
+from unisono.simulator.workload.traces.chronus import HIGH, read
+from unisono.simulator.world.objects import priority_class
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
@@ -49,11 +50,16 @@ BASELINES = {
     ("MIX2", 150): Baseline(19_903, 19_739, 332, 2_468, 0.743),
 }
 
-POLICIES = ("unisono",)
-_TIERS = (
-    [plugin("priority"), GANG_MAY_LEAVE, plugin("eviction-guard")],
-    [PREDICATES, PACKED_GPUS],
-)
+HEADROOM = {
+    "eviction-guard.headroom": 0.12,
+    "eviction-guard.headroom.priorityClasses": {priority_class(HIGH): 0},
+}
+"""Best-effort jobs leave 12 % of the GPUs to strict and soft ones."""
+POLICIES = {"least-loss": plugin("eviction-guard"), "headroom": plugin("eviction-guard", HEADROOM)}
+
+
+def _tiers(policy: str) -> tuple[list[Plugin], ...]:
+    return [plugin("priority"), GANG_MAY_LEAVE, POLICIES[policy]], [PREDICATES, PACKED_GPUS]
 
 
 def run(traces: Path, policy: str, trace: str, nodes: int) -> dict[str, Any]:
@@ -61,7 +67,7 @@ def run(traces: Path, policy: str, trace: str, nodes: int) -> dict[str, Any]:
     given = read(traces / FOLDER / f"trace_job_Philly_{trace}.csv.gz", NodeShape(GPUS))
     cluster = Cluster(tuple(make_node(f"node-{at:03}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(nodes)))
     began = process_time()
-    found = World(cluster, given, configuration(policy, EVICTING, *_TIERS), Settings(run_times="none")).run()
+    found = World(cluster, given, configuration(policy, EVICTING, *_tiers(policy)), Settings(run_times="none")).run()
     return {**figures(found), "cycles": found.cycles, "cpuSeconds": round(process_time() - began, 1)}
 
 
@@ -87,28 +93,37 @@ def figures(found: Run) -> dict[str, Any]:
 
 
 def cases(traces: Path, only: Sequence[str]) -> list[Case]:
-    """Both mixes on both clusters; ``only`` keeps the mixes and sizes (``MIX1``, ``150``) that it names."""
+    """Both mixes on both clusters; ``only`` keeps the policies, mixes and sizes (``MIX1``, ``150``) that it names."""
+    policies = [name for name in POLICIES if name in only] or POLICIES
     mixes = [name for name in TRACES if name in only] or TRACES
     sizes = [size for size in NODES if str(size) in only] or NODES
     return [
         Case("Q6", {"policy": policy, "trace": trace, "nodes": size}, run, (traces, policy, trace, size))
         for trace in mixes
         for size in sizes
-        for policy in POLICIES
+        for policy in policies
     ]
 
 
 def section(lines: Iterable[Mapping[str, Any]]) -> str:
     """The part of the page about Q6; baselines in brackets."""
-    head = ["trace", "GPUs", "lost GPU-hours (newest first / least loss)", "share of the useful", "jobs evicted"]
+    head = [
+        "trace",
+        "GPUs",
+        "policy",
+        "lost GPU-hours (newest first / least loss)",
+        "share of the useful",
+        "jobs evicted",
+    ]
     head += ["futile", "over-evicted GPUs", "JCT, strict and soft (min)", "JCT, best effort (min)", "deadlines met"]
     found = []
-    for line in sorted(lines, key=lambda line: (line["trace"], line["nodes"])):
+    for line in sorted(lines, key=lambda line: (line["trace"], line["nodes"], [*POLICIES].index(line["policy"]))):
         base = BASELINES[line["trace"], line["nodes"]]
         found.append(
             [
                 line["trace"],
                 f"{line['nodes'] * GPUS:,}",
+                line["policy"],
                 f"{line['lostGpuHours']:,} ({base.newest:,} / {base.least:,})",
                 f"{line['lostShare']:.1%}",
                 f"{line['evictions']:,}",

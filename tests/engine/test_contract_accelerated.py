@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +27,14 @@ from unisono.engine.plugins.registry import create, plugin_names
 sys.path.append(str(Path(__file__).parents[2]))
 life: Any = import_module("benchmarks.check.life")
 world: Any = import_module("benchmarks.check.world")
-configurations: Mapping[str, Any] = import_module("benchmarks.check.settings").CONFIGS
+configurations: dict[str, Any] = dict(import_module("benchmarks.check.settings").CONFIGS)
+
+HEADROOM = {"name": "eviction-guard", "arguments": {"eviction-guard.headroom": 0.2}}
+_TIERS = configurations["evict"]["tiers"]
+configurations["headroom"] = {
+    **configurations["evict"],
+    "tiers": [{"plugins": [*_TIERS[0]["plugins"], HEADROOM]}, *_TIERS[1:]],
+}
 
 QUESTIONS = [name for name in vars(AcceleratedHooks) if not name.startswith("_") and callable(getattr(Plugin, name))]
 REMOTE = "extender"

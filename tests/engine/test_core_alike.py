@@ -29,6 +29,11 @@ CONFIGS = {
     "shares": SHARES,
     "capacity": config(("priority", "gang"), ("predicates", "capacity", "binpack")),
     "bare": config(()),
+    "headroom": config(
+        ("priority", "gang"),
+        ("predicates", "proportion", "binpack", "eviction-guard"),
+        arguments={"eviction-guard": {"eviction-guard.headroom": 0.3}},
+    ),
 }
 
 templates = st.tuples(

@@ -50,7 +50,7 @@ class Cause(StrEnum):
     """Nodes are refused for selectors, taints, affinity, volumes, ..."""
     PORT_TAKEN = "PortTaken"
     RESERVED = "Reserved"
-    """Room is kept for a gang that has waited longer."""
+    """Room is kept for a gang that has waited longer, or for jobs of higher priority."""
     TOPOLOGY = "Topology"
     GATED = "Gated"
     """Pods have scheduling gates."""

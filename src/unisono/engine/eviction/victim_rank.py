@@ -42,7 +42,7 @@ class ActorRank:
         hooks, pod_class = cycle.hooks, lost.pod_class
         if (
             self.queue_key < cycle.orders.queue_key(victim.queue)
-            or hooks.headroom(victim.queue, pod_class, 1) < 1
+            or not self._has_room(cycle, victim, lost)
             or hooks.overused(victim.queue) is not None
             or hooks.first("preemptive", victim.queue, [pod_class]) is not None
         ):
@@ -50,3 +50,13 @@ class ActorRank:
         if not taken.preemptable or not self.job.queue.record.reclaimable:
             return True
         return not hooks.victims(victim, lost, [taken], Purpose.RECLAIM).any()
+
+    @staticmethod
+    def _has_room(cycle: Cycle, victim: JobState, lost: Task) -> bool:
+        """Whether the queue's quota lets it have the task again; limits of the victim itself are not counted upon."""
+        session = cycle.session
+        subject, session.subject = session.subject, None
+        try:
+            return cycle.hooks.headroom(victim.queue, lost.pod_class, 1) > 0
+        finally:
+            session.subject = subject

@@ -83,13 +83,13 @@ class EquivalenceBatches:
         size, sample = first.size, next(iter(first.record.pending.values()))
         if max(hooks.missing(first), 1) < size:  # it would start with a part, and come back for the rest
             return False
+        cycle.session.subject = first
         most = self._most(queue, sample.pod_class, size)
         if most < 2:
             return False
         gangs = self._gangs(jobs, first, most)
         if len(gangs) < 2:
             return False
-        cycle.session.subject = first
         table = cycle.tables.of(sample.pod_class)
         if not table.batchable or (table.layer is not None and not table.by_lines):
             return False

@@ -1,7 +1,8 @@
 """eviction-guard: pods run for a while before they are evicted, few are evicted at a time, those with least to lose.
 
-Off unless configured, because Volcano knows none of it. Three things that each can be had alone: a minimum run time,
-limits on how many evictions there are per cycle and within a window, and victims by the work that is lost with them.
+Off unless configured, because Volcano knows none of it. Four things that each can be had alone: a minimum run time,
+limits on how many evictions there are per cycle and within a window, victims by the work that is lost with them, and
+room that jobs of low rank leave free, so that nobody has to be evicted at all.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from unisono.api.times import duration_or_none, parse_duration, rfc3339
 from unisono.cluster.evictions import KEPT_SECONDS
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.answers import BoolArray, Purpose, Refusal
 from unisono.engine.changes import counted
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.eviction_guard.headroom import Headroom
 from unisono.engine.plugins.eviction_guard.lost_work import LostWork
+from unisono.engine.session.amounts import UNLIMITED
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
+    from unisono.cluster.podclass import PodClass
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
@@ -41,14 +45,23 @@ _PER_WINDOW = Argument(f"{_NAME}.maxPerWindow", "int", 0, "evictions within a wi
 _PER_QUEUE = Argument(f"{_NAME}.maxPerWindowAndQueue", "int", 0, "the same for the pods of each queue")
 _WINDOW = Argument(f"{_NAME}.window", "duration", "1h", "length of the window that ends now, 24h at most")
 _LEAST = Argument(f"{_NAME}.leastLostWork", "bool", True, "evict those first with whom the least work is lost")
+_HEADROOM = Argument(
+    f"{_NAME}.headroom", "float", 0.0, "share of each resource, 0 to 1, that jobs leave free for those that evict them"
+)
+_HEADROOM_CLASSES = Argument(
+    f"{_NAME}.headroom.priorityClasses", "map", None, "the same by PriorityClass of the job: name to share"
+)
 
 
 class EvictionGuardPlugin(Plugin):
-    """Minimum run time, eviction rate and least lost work."""
+    """Minimum run time, eviction rate, least lost work and headroom."""
 
     name = _NAME
     moved_by_evictions = True
-    known_arguments = (_RUN, _RUN_QUEUES, _RUN_CLASSES, _PER_CYCLE, _PER_WINDOW, _PER_QUEUE, _WINDOW, _LEAST)
+    known_arguments = (
+        *(_RUN, _RUN_QUEUES, _RUN_CLASSES, _PER_CYCLE, _PER_WINDOW, _PER_QUEUE, _WINDOW, _LEAST),
+        *(_HEADROOM, _HEADROOM_CLASSES),
+    )
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)
@@ -62,6 +75,12 @@ class EvictionGuardPlugin(Plugin):
         if not 0 < self.window <= KEPT_SECONDS:
             raise ConfigError(f"{_WINDOW.key} must be above 0s and at most 24h")
         self.by_loss = bool(argument_value(_LEAST, self.arguments))
+        self.headroom_share = _share(_HEADROOM.key, argument_value(_HEADROOM, self.arguments))
+        given: Mapping[str, object] = argument_value(_HEADROOM_CLASSES, self.arguments) or {}
+        self.headroom_by_class = {
+            name: _share(f"{_HEADROOM_CLASSES.key}: {name}", value) for name, value in given.items()
+        }
+        self.keeps_headroom = bool(self.headroom_share or any(self.headroom_by_class.values()))
 
     def _durations(self, argument: Argument) -> dict[str, float]:
         given: Mapping[str, object] = argument_value(argument, self.arguments) or {}
@@ -83,6 +102,22 @@ class EvictionGuardPlugin(Plugin):
         """Nothing has been evicted yet in this session."""
         self.session = session
         self._gone: Counter[str] = Counter()
+
+    # ---- headroom
+
+    @cached_property
+    def _headroom(self) -> Headroom:
+        return Headroom(self.session, self.headroom_share, self.headroom_by_class)
+
+    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
+        """Refuse the next pod of the job that is served where it would take what has to stay free."""
+        job = self.session.subject
+        return self._headroom.refusal(job, pod_class) if self.keeps_headroom and job is not None else None
+
+    def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
+        """How many more of its pods leave enough free."""
+        job = self.session.subject
+        return self._headroom.room(job, pod_class) if self.keeps_headroom and job is not None else UNLIMITED
 
     # ---- minimum run time
 
@@ -230,3 +265,9 @@ class EvictionGuardPlugin(Plugin):
     def lost_work(self, leaving: Sequence[Task]) -> float | None:
         """Time since the last checkpoint, by the dominant share of the cluster that is held; whole gangs that break."""
         return self._losses.of(leaving) if self.by_loss else None
+
+
+def _share(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ConfigError(f"{what} must be a share of at least 0 and below 1, not {value!r}")
+    return float(value)
