@@ -41,6 +41,8 @@ from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.config_map import MappedConfig
 from unisono.scheduler.config_map import reflector as config_reflector
+from unisono.scheduler.config_notices import ConfigNotices
+from unisono.scheduler.cycle_pause import Pause
 from unisono.scheduler.evictor import GIVE_UP, Evictor
 from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
@@ -155,10 +157,8 @@ class Scheduler:
             heartbeat_lease: ``NAMESPACE/NAME`` of the Lease that is renewed when cycles end.
             recorder: writes down what is seen and decided; None for nothing.
         """
-        self._clock, self._period, self._seed = clock, period, seed
-        self._debounce, self._share_debounce, self._gather_seconds = debounce, share_debounce, gather
+        self._clock, self._seed = clock, seed
         self._default_queue = default_queue
-        self._arrived = 0
         self._bind_concurrency = bind_concurrency
         self._config_map = MappedConfig(config_source or FixedConfig(), self._look)
         self._source = self._adapted(self._config_map)
@@ -167,21 +167,21 @@ class Scheduler:
         self.metrics = Metrics(registry)
         self.events = EventRecorder(client, "unisono-scheduler", clock=clock)
         self.verdicts = VerdictBook()
-        self._wake = asyncio.Event()
+        self._pause = Pause(clock, lambda: self.feed.arrivals, self._shares, period, debounce, share_debounce, gather)
         self.ready = asyncio.Event()
         self._recorder = recorder
         make_state = ClusterState if recorder is None else recorder.state
         state = make_state(scheduler_names, default_queue)
-        self.feed = Feed(state, self._wake.set)
+        self.feed = Feed(state, self._look)
         self.feed.arrived = self._watched
         self._heartbeat = Heartbeat(client, clock, heartbeat_lease, scheduler_names)
         self.metrics.silent.set_function(self._heartbeat.silent_seconds)
         for field, gauge in self.metrics.unenforced.items():
             gauge.set_function(partial(self._unenforced, field))
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
+        self._notices = ConfigNotices(self._source, self.events, self.metrics, self._heartbeat.reference)
         self._compose(client, bind_concurrency, gang_patience)
         self._seen_version = -1
-        self._told_config: tuple[str, tuple[str, ...], str] = ("", (), "")
         self._enforced = enforced_queue_fields(self._source.poll())
         self._seen_config: SchedulerConfig | None = None
         self._due_at = self._last_seconds = 0.0
@@ -212,7 +212,11 @@ class Scheduler:
 
     def _look(self) -> None:
         """Look at the state soon."""
-        self._wake.set()
+        self._pause.wake()
+
+    def _shares(self) -> bool:
+        """Whether several queues share the cluster."""
+        return any(name not in ("root", self._default_queue) for name in self.feed.queues)
 
     def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
         """Who carries out binds and evictions."""
@@ -315,41 +319,12 @@ class Scheduler:
                 self.metrics.cycles_failed.inc()
                 _log.exception("cycle.failed")
                 await self._clock.sleep(_ERROR_SECONDS)
-            await self._sleep()
-
-    async def _sleep(self) -> None:
-        """Until something changes, a waiting time ends, or the period is over; then until a burst is over."""
-        now = self._clock.monotonic()
-        wait = min(self._period, max(0.0, self._due_at - now))
-        timer = self._clock.call_later(wait, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
-        await self._gather()
-        self._wake.clear()
-
-    async def _gather(self) -> None:
-        """A moment more, and more of them while pods and PodGroups keep arriving.
-
-        Shares are decided among those who are there: deciding in the middle of a burst would give it all to the first.
-        Where there is but one queue nothing is shared, and no job needs to wait for that.
-        """
-        shared = any(name not in ("root", self._default_queue) for name in self.feed.queues)
-        end = self._clock.monotonic() + self._gather_seconds
-        # Where cycles are long, half of the time is left to writers and watches.
-        pause = max(self._debounce, min(self._last_seconds, self._gather_seconds))
-        while True:
-            fresh = self.feed.arrivals != self._arrived
-            self._arrived = self.feed.arrivals
-            await self._clock.sleep(max(pause, self._share_debounce) if fresh and shared else pause)
-            if self.feed.arrivals == self._arrived or self._clock.monotonic() >= end:
-                return
+            await self._pause.until_due(self._due_at, self._last_seconds)
 
     async def cycle(self) -> bool:
         """One look at the state; answers whether the engine ran."""
         config = self._source.poll()
-        self._note_config(config)
+        self._notices.tell(config)
         now = self._clock.monotonic()
         changed = self.feed.state.version != self._seen_version or config is not self._seen_config
         if config is not self._seen_config:
@@ -466,25 +441,6 @@ class Scheduler:
         for key, verdict in decisions.verdicts.items():
             tasks[key.partition("/")[2]] += max(0, verdict.tasks_needed - verdict.tasks_placeable)
         self.metrics.waiting(tasks)
-
-    def _note_config(self, config: SchedulerConfig) -> None:
-        """Tell what is wrong with a new configuration, and whatever else its writer should know, where they look."""
-        facts = (self._source.error, config.notes, self._source.name)
-        if facts == self._told_config:
-            return
-        (before, notes, name), self._told_config = self._told_config, facts
-        # On the ConfigMap, or on the Lease of the heartbeat, where tools look for the scheduler.
-        where = self._source.reference or self._heartbeat.reference
-        if facts[0]:
-            self.metrics.config_errors.inc()
-            self.events.event(
-                where, "Warning", "ConfigurationRefused", f"{facts[0]} (the one before it stays in force)"
-            )
-            return
-        if before or (name != facts[2] and self._source.reference is not None):
-            self.events.event(where, "Normal", "ConfigurationAccepted", "The newest configuration is in force.")
-        if config.notes and config.notes != notes:
-            self.events.event(where, "Normal", "ConfigurationNote", "; ".join(config.notes))
 
 
 def _engine(monotonic: Callable[[], float]) -> Decide:
