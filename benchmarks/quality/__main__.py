@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.quality import backfill, chronus, filling, lingjun, muri, philly, shockwave
+from benchmarks.quality import backfill, chronus, filling, lingjun, muri, philly, shockwave, starts
 from benchmarks.quality.runner import Case, done, run_all, to_stderr
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality.md"
@@ -35,6 +35,7 @@ SUITES: dict[str, Suite] = {
     "Q6": Suite(lambda traces, _, only: chronus.cases(traces, only), chronus.section),
     "Q7": Suite(lingjun.cases, lingjun.section),
     "Q8": Suite(lambda traces, _, only: backfill.cases(traces, only), backfill.section),
+    "starts": Suite(starts.cases, starts.section),
 }
 
 

@@ -41,13 +41,28 @@ PUBLISHED_P99 = {
 BOUND = dict(zip(TRACES, (694_237, 1_657_746, 115_478, 761_999), strict=True))
 """Least mean job completion time of any scheduler, as `unisono.simulator.bounds.completion` works it out."""
 
-POLICIES = {"Q2": ("srsf", "srtf", "tiresias-l"), "Q3": ("las",)}
+POLICIES = {"Q2": ("srsf", "srtf", "srtf-anew", "tiresias-l"), "Q3": ("las",)}
 
-RULES = {"srtf": "remaining-time", "srsf": "remaining-service", "las": "attained-service", "sjf": "time"}
-_TIRESIAS = {"service-order.levels": [3250, 7200], "service-order.inLevel": "turn", "service-order.wideLevel": -1}
-"""The three queues of the published simulator, each served by turn."""
-ONE_MACHINE = Cluster((make_node("node", cpu=1024, memory="8000Gi", gpus=NODES * GPUS),))
-"""Tiresias-L counts GPUs there, and knows no nodes."""
+RULES = {
+    "srtf": "remaining-time",
+    "srtf-anew": "remaining-time",
+    "srsf": "remaining-service",
+    "las": "attained-service",
+    "sjf": "time",
+}
+_LEVELS = (3250.0, 7200.0)
+_TIRESIAS = {"service-order.levels": list(_LEVELS), "service-order.inLevel": "line", "service-order.wideLevel": -1}
+"""The three queues of the published simulator, each with its line."""
+_ONE_MACHINE = Cluster((make_node("node", cpu=1024, memory="8000Gi", gpus=NODES * GPUS),))
+_COUNTED = ("srtf-anew", "tiresias-l")
+"""Policies for which GPUs are counted as if they were one machine: Tiresias-L knows no nodes there, and `srtf-anew`
+places all jobs anew at each event, which comes to the same where all sizes are powers of two."""
+
+
+_SETTINGS = {
+    "las": Settings(run_times="none", recheck=3600.0),
+    "tiresias-l": Settings(run_times="none", marks=_LEVELS),
+}
 
 
 def configured(policy: str) -> SchedulerConfig:
@@ -96,13 +111,12 @@ def _resumable(job: Job) -> Job:
 
 
 def run(folder: Path, policy: str, trace: str) -> dict[str, Any]:
-    """One simulation; without run times there is a cycle an hour, in which jobs move on to later levels."""
-    known = policy in ("srtf", "srsf")
-    settings = Settings(run_times="exact" if known else "none", recheck=0.0 if known else 3600.0)
-    cluster = ONE_MACHINE if policy == "tiresias-l" else CLUSTER
-    config, given = configured(policy), jobs(folder, trace, NODES * GPUS if cluster is ONE_MACHINE else GPUS)
+    """One simulation; without run times there are cycles in which jobs move on to later levels."""
+    counted = policy in _COUNTED
+    cluster, given = (_ONE_MACHINE if counted else CLUSTER), jobs(folder, trace, NODES * GPUS if counted else GPUS)
+    config = configured(policy)
     began = process_time()
-    found = World(cluster, given, config, settings).run()
+    found = World(cluster, given, config, _SETTINGS.get(policy, Settings(run_times="exact"))).run()
     return {**figures(found), "cpuSeconds": round(process_time() - began, 1)}
 
 

@@ -15,7 +15,8 @@ from unisono.engine import run
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugins.service_order.attained import Attained
+from unisono.engine.plugins.service_order.attained import Attained, _Life
+from unisono.engine.plugins.service_order.line import Line
 from unisono.engine.plugins.service_order.plugin import ServiceOrderPlugin
 from unisono.engine.plugins.service_order.service import Levels
 from unisono.engine.session.session import Session
@@ -113,6 +114,30 @@ def test_by_turn_an_evicted_job_goes_to_the_end_of_the_line() -> None:
     assert placed(decide(state, config(wideLevel=-1))) == ["evicted"]
 
 
+def test_in_line_a_job_goes_to_the_end_when_it_comes_into_a_level_and_to_the_front_when_it_runs_there() -> None:
+    state, line = build.cluster(build.nodes(1, cpu=64, gpu=4), running("job", 100, 4)), Line()
+    places = []
+    for after, level in ((0.0, 1), (10.0, 2), (15.0, 2)):
+        session = Session(state.snapshot(), now=NOW + after)
+        line.look(session, lambda _, level=level: level)
+        job = session.job("ns/job")
+        assert job is not None
+        places.append(line.place(job))
+    assert places[1:] == [(2.0, NOW + 10), (0.0, NOW + 15)]
+    assert places[0][0] == 0.0
+
+
+@pytest.mark.parametrize(("inside", "evicted"), [("line", ["old-w-0"]), ("turn", [])])
+def test_in_line_a_job_that_moves_on_makes_room_for_one_that_was_evicted_there(inside: str, evicted: list[str]) -> None:
+    """Both are beyond the first level; the one that runs has just come there."""
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("old", 3500, 4), waiting("first", 4))
+    settings = config(levels=[4 * 3600], inLevel=inside, wideLevel=-1)
+    memory = state.snapshot().memo.of(Attained, Attained)
+    memory._lives["ns/first"] = _Life("uid-ns-first", ended=5000.0)
+    assert decide(state, settings).evictions == []
+    assert [one.pod for one in decide(state, settings, NOW + 200).evictions] == evicted
+
+
 def test_who_has_least_left_stays() -> None:
     state = build.cluster(
         build.nodes(1, cpu=64, gpu=4), running("nearly-done", 900, 4, 1000.0), waiting("new", 4, 500.0)
@@ -193,7 +218,7 @@ def test_of_the_wide_jobs_the_oldest_come_first() -> None:
         ({"service-order.levelFactor": 1.0}, "service-order.firstLevel must be above 0"),
         ({"service-order.levels": [100, 100]}, "service-order.levels must be numbers above 0 that grow"),
         ({"service-order.levels": ["1h"]}, "service-order.levels must be numbers above 0 that grow"),
-        ({"service-order.inLevel": "age"}, "service-order.inLevel must be one of size, turn"),
+        ({"service-order.inLevel": "age"}, "service-order.inLevel must be one of size, turn, line"),
         ({"service-order.wideShare": 1.5}, "service-order.wideShare must be from 0 to 1"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ from unisono.simulator.clusters.model import make_node, make_queue
 from unisono.simulator.forecast.changes import apply_changes
 from unisono.simulator.forecast.forecast import Forecast, forecast
 from unisono.simulator.forecast.live import FALLBACK, LiveObjects
-from unisono.simulator.forecast.run_times import seen_in, to_earlier
+from unisono.simulator.forecast.past import Past, past_of
+from unisono.simulator.forecast.run_times import Ran, as_guessed, to_earlier
 from unisono.simulator.forecast.whatif import what_if
 
 NOW = 1_750_000_000.0
@@ -241,25 +243,52 @@ def test_the_pod_group_of_a_changed_job_follows_it_and_is_not_changed_by_itself(
 
 def test_jobs_that_have_ended_show_how_far_limits_are_used() -> None:
     objects = live()
-    begun, ended = -500.0, -440.0
     for number in range(25):
-        done = pod(f"old-{number}", 1, begun, "n1")
-        done.metadata.annotations = {GROUP_NAME: f"old-{number}", RUN_SECONDS: "600"}
-        state = ContainerState(terminated=ContainerStateTerminated(exit_code=0, finished_at=rfc3339(NOW + ended)))
-        done.status = PodStatus(
-            phase="Succeeded",
-            start_time=rfc3339(NOW + begun),
-            container_statuses=[ContainerStatus(name="main", state=state)],
-        )
-        objects.add(POD_GROUPS, [group(f"old-{number}", begun, running=True)])
-        objects.add(PODS, [done])
-    seen = seen_in(objects, NOW)
-    assert (seen.stated, seen.learnt) == ([0.1] * 25, [1.0] * 24)
+        objects.add(POD_GROUPS, [group(f"old-{number}", -500.0, running=True)])
+        objects.add(PODS, [done(f"old-{number}", -500.0, -440.0)])
+    past = past_of(objects, NOW)
+    assert list(past.spread.ran) == [Ran(60.0, 600.0, 0.0, 1.0), *[Ran(60.0, 600.0, 60.0, 1.0)] * 24]
     # b states 500 s: from such ratios it is known to run for 50 s, and c comes right behind it.
-    found = forecast(objects, load_config(FIFO), NOW, futures=9)
+    found = forecast(objects, load_config(FIFO), NOW, futures=9, past=Past(past.spread))
     by_key = {start.key: start for start in found.starts}
     assert by_key["ns/b"].median is not None and by_key["ns/c"].median is not None
     assert by_key["ns/c"].median - by_key["ns/b"].median == pytest.approx(50, abs=2)
+
+
+def done(name: str, begun: float, ended: float) -> Pod:
+    """The pod of a job that has succeeded, of a tenth of the 600 s that it stated."""
+    found = pod(name, 1, begun, "n1")
+    found.metadata.annotations = {GROUP_NAME: name, RUN_SECONDS: "600"}
+    state = ContainerState(terminated=ContainerStateTerminated(exit_code=0, finished_at=rfc3339(NOW + ended)))
+    found.status = PodStatus(
+        phase="Succeeded",
+        start_time=rfc3339(NOW + begun),
+        container_statuses=[ContainerStatus(name="main", state=state)],
+    )
+    return found
+
+
+def test_jobs_come_as_they_have_come() -> None:
+    """One a minute for an hour, of one minute each: of those that will come as many, in an order of their own."""
+    objects = live()
+    for number in range(60):
+        objects.add(PODS, [done(f"old-{number}", number * 60.0 - 3600, number * 60.0 - 3540)])
+    past = past_of(objects, NOW)
+    assert past.since == 3540
+    coming = [past.arrivals(random.Random(seed), 7200.0, as_guessed) for seed in range(20)]  # nosec B311
+    assert sum(map(len, coming)) / 20 == pytest.approx(120, abs=12)
+    assert len({tuple(job.submit for job in jobs) for jobs in coming}) == 20
+    jobs = coming[0]
+    assert [job.submit for job in jobs] == sorted(job.submit for job in jobs)
+    assert all(0 <= job.submit < 7200 for job in jobs)
+    assert {(job.user, job.run_seconds, job.estimate, job.gpu_demand) for job in jobs[4:]} >= {
+        ("ns", 60.0, 600.0, 1000)
+    }
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
+def test_without_jobs_that_have_ended_nothing_is_known_of_those_that_will_come() -> None:
+    assert past_of(live(), NOW).arrivals(random.Random(0), 1e5, as_guessed) == []  # nosec B311
 
 
 @pytest.mark.parametrize(("futures", "low", "high"), [(9, 1, 9), (10, 1, 10), (19, 2, 18), (20, 2, 19), (39, 4, 36)])
@@ -272,6 +301,6 @@ def test_the_interval_takes_the_ranks_between_which_one_more_draw_falls_in_80_pe
     assert (start.low, start.high) == (times[low - 1], times[high - 1])
 
 
-def test_runs_are_compared_with_the_last_two_of_their_kind() -> None:
+def test_runs_are_told_with_the_mean_of_the_last_two_of_their_kind() -> None:
     runs = [("a", 10.0), ("b", 7.0), ("a", 20.0), ("a", 30.0), ("a", 50.0)]
-    assert to_earlier(runs) == [2.0, 2.0, 2.0]
+    assert to_earlier(runs) == [0.0, 0.0, 10.0, 15.0, 25.0]

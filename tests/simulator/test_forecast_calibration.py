@@ -6,7 +6,8 @@ import pytest
 
 from simulator.worlds import FIFO, cluster, job
 from unisono.engine.config_file.reader import load_config
-from unisono.simulator.forecast.calibration import calibrate
+from unisono.simulator.forecast.calibration import Looked, calibrate, figures_of
+from unisono.simulator.forecast.forecast import Start
 from unisono.simulator.world.settings import Settings
 
 
@@ -27,3 +28,21 @@ def test_the_same_seed_gives_the_same_calibration() -> None:
     )
     assert one == two
     assert 0 <= one["coverage"] <= 1
+
+
+def test_later_is_right_where_the_start_lies_behind_the_end_of_the_forecast() -> None:
+    def looked(true: float, low: float | None, high: float | None) -> Looked:
+        said = Start("ns/a", "default", 1.0, None, low, high, 0.5, known=True)
+        return Looked("ns/a", 1.0, true, said, None, until=100.0)
+
+    cases = [
+        (looked(500.0, None, None), True),
+        (looked(50.0, None, None), False),
+        (looked(500.0, 20.0, None), True),
+        (looked(10.0, 20.0, None), False),
+        (looked(20.5, 30.0, 40.0), False),
+        (looked(29.5, 30.0, 40.0), True),
+    ]
+    assert [each.held for each, _ in cases] == [held for _, held in cases]
+    figures = figures_of([each for each, _ in cases])
+    assert (figures["estimates"], figures["later"], figures["laterRight"], figures["coverage"]) == (4, 2, 1, 0.5)

@@ -153,3 +153,28 @@ def test_the_same_inputs_and_seed_give_the_same_bytes() -> None:
 
     assert told(1) == told(1)
     assert told(1) != told(2)
+
+
+LEVELS = """
+actions: enqueue, allocate, preempt
+tiers:
+- plugins:
+  - name: service-order
+    arguments: {service-order.levels: [400], service-order.inLevel: turn, service-order.wideLevel: -1}
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: predicates
+"""
+
+
+@pytest.mark.parametrize(
+    ("marks", "starts"),
+    [((), 200), ((400.0,), 101), ((800.0,), 200)],
+    ids=["without a mark", "at the end of the level", "at another mark, when nothing runs any more"],
+)
+def test_marks_of_service_make_cycles(marks: tuple[float, ...], starts: float) -> None:
+    """4 GPUs for 100 s end the first level; nothing else happens before the job ends."""
+    jobs = [job("long", seconds=200, gpus=4), job("short", submit=50, seconds=10, gpus=4)]
+    run = simulate(jobs, cluster(1), LEVELS, run_times="none", marks=marks)
+    assert times(run)["short"][0] == pytest.approx(starts, abs=1)

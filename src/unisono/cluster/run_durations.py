@@ -47,7 +47,7 @@ class RunTimes:
         seconds = ran_seconds(pod, task) if task.job else 0.0
         if not seconds:
             return
-        ended = _ended(pod)
+        ended = ended_at(pod)
         family = family_of(task)
         runs = self._runs.setdefault(family, [])
         same = next((run for run in runs if run.job == task.job), None)
@@ -89,12 +89,12 @@ def beginning(name: str) -> str:
 
 def ran_seconds(pod: Pod, task: Task) -> float:
     """How long a pod ran that has succeeded; 0.0 for all others."""
-    ended = _ended(pod) if task.status is TaskStatus.SUCCEEDED else 0.0
+    ended = ended_at(pod) if task.status is TaskStatus.SUCCEEDED else 0.0
     began = task.since or task.created
     return ended - began if 0.0 < began < ended else 0.0
 
 
-def _ended(pod: Pod) -> float:
+def ended_at(pod: Pod) -> float:
     """When the last container ended, 0.0 when that is not stated readably."""
     times = [
         status.state.terminated.finished_at

@@ -90,7 +90,9 @@ def calibration_lines(result: Mapping[str, Any]) -> list[str]:
             seconds(each["medianError"]),
             seconds(each["medianErrorByLimits"]),
             seconds(each["medianWait"]),
+            f"{each['laterRight']} of {each['later']}" if each["later"] else "",
         )
         for name, each in (("all", result), *result["bySize"].items())
     ]
-    return columns(("jobs", "estimates", "within 80 %", "median error", "by limits", "median wait"), rows)
+    head = ("jobs", "estimates", "within 80 %", "median error", "by limits", "median wait", "later, rightly")
+    return columns(head, rows, empty="")

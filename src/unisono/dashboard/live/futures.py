@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.simulator.forecast.live import LiveObjects
 
-_FUTURES = 5
+_FUTURES = 9
+"""Of fewer the first and the last are no interval of 80 %."""
 _UNTIL_SECONDS = 4 * 3600.0
 # Time that one question may take.
 _LONGEST_SECONDS = 60.0
@@ -186,6 +187,7 @@ def ask(
     """
     from unisono.engine.config_file.reader import default_config, load_config
     from unisono.simulator.forecast.changes import apply_changes
+    from unisono.simulator.forecast.forecast import forecast
     from unisono.simulator.forecast.whatif import what_if
 
     name = configuration.name
@@ -193,6 +195,10 @@ def ask(
         config = load_config(configuration.text, name)
     except ConfigError as error:
         config, name = default_config(), f"the default configuration, since the one in force is refused: {error}"
+    if not documents:
+        starts = forecast(objects, config, now, futures=_FUTURES, until=_UNTIL_SECONDS, whole=False).starts
+        moved = [_moved(each.key, each, each) for each in starts[:_MOST_SHOWN]]
+        return Futures([], name, _FUTURES, _UNTIL_SECONDS, moved, [])
     changed = apply_changes(objects, documents)
     found = what_if(objects, config, now, changed, futures=_FUTURES, until=_UNTIL_SECONDS)
     return Futures(

@@ -7,50 +7,72 @@ median.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from math import inf
 from typing import Any
 
-from msgspec.structs import replace
-
+from unisono.api.core import Pod
 from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
-from unisono.cluster.run_durations import beginning
+from unisono.api.scheduling import PodGroup
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters.model import Cluster, make_queue
 from unisono.simulator.forecast.forecast import Start, forecast
 from unisono.simulator.forecast.live import LiveObjects
-from unisono.simulator.forecast.run_times import Spread, to_earlier
+from unisono.simulator.forecast.past import past_of
 from unisono.simulator.metrics.numbers import mean, percentile
 from unisono.simulator.workload.job import Job
-from unisono.simulator.world.objects import priority_object
-from unisono.simulator.world.outcome import COMPLETED
+from unisono.simulator.world.objects import ObjectMaker, priority_object, succeeded
+from unisono.simulator.world.outcome import COMPLETED, JobOutcome
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
 
-_MOST_RATIOS = 2000
-_MOST_ARRIVALS = 100_000
-_LONGEST = 2 * 86400.0
-"""Seconds that forecasts look ahead at most, and back for arrivals."""
+_KEPT = 1000
+"""Jobs that have ended whose objects are still there."""
+_LONGEST = 86400.0
+"""Seconds that forecasts look ahead at most."""
+_ROUNDED = 1.0
+"""By so many seconds times on the wire may be off."""
+_GONE = "node"
+"""Where jobs ran that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A waiting job at one moment: its true start, and what was said; seconds from that moment."""
+    """A waiting job at one moment: its true start, and what was said; seconds from that moment.
+
+    Attributes:
+        job: key of its PodGroup.
+        gpus: that it asks for.
+        true: when it started.
+        said: the forecast.
+        by_limits: the start by a forecast that goes by limits, None for not before the forecast ends.
+        until: seconds after which the forecast ends.
+    """
 
     job: str
-    size: str
+    gpus: float
     true: float
     said: Start
     by_limits: float | None
+    until: float
+
+    @property
+    def size(self) -> str:
+        """Which row of the table it belongs to."""
+        return "1 gpu" if self.gpus <= 1 else "2-8 gpus" if self.gpus <= 8 else ">8 gpus"
+
+    @property
+    def open(self) -> bool:
+        """All that was said is that it does not start before the forecast ends."""
+        return self.said.low is None
 
     @property
     def held(self) -> bool:
-        """The 80 % interval holds the true start."""
-        low = float("inf") if self.said.low is None else self.said.low
-        high = float("inf") if self.said.high is None else self.said.high
-        return low <= self.true <= high
+        """The 80 % interval holds the true start; times on the wire are whole seconds."""
+        low = self.until if self.said.low is None else self.said.low
+        high = inf if self.said.high is None else self.said.high
+        return low - _ROUNDED <= self.true <= high + _ROUNDED
 
 
 @dataclass(slots=True)
@@ -62,20 +84,25 @@ class Calibration:
     def figures(self) -> dict[str, Any]:
         """Coverage of the 80 % interval, and median absolute errors, of all and by size of jobs."""
         sizes = sorted({each.size for each in self.looked})
-        told = _figures(self.looked)
-        told["bySize"] = {size: _figures([each for each in self.looked if each.size == size]) for size in sizes}
+        told = figures_of(self.looked)
+        told["bySize"] = {size: figures_of([each for each in self.looked if each.size == size]) for size in sizes}
         return told
 
 
-def _figures(looked: Sequence[Looked]) -> dict[str, Any]:
-    errors = [abs(each.said.median - each.true) for each in looked if each.said.median is not None]
-    limits = [abs(each.by_limits - each.true) for each in looked if each.by_limits is not None]
+def figures_of(looked: Sequence[Looked]) -> dict[str, Any]:
+    """Figures of some jobs; those of which only "later" was said count apart, and have no error."""
+    told = [each for each in looked if not each.open]
+    later = [each for each in looked if each.open]
+    errors = [abs(each.said.median - each.true) for each in told if each.said.median is not None]
+    limits = [abs(each.by_limits - each.true) for each in told if each.by_limits is not None]
     return {
-        "estimates": len(looked),
-        "coverage": mean([float(each.held) for each in looked]),
+        "estimates": len(told),
+        "coverage": mean([float(each.held) for each in told]),
         "medianError": percentile(errors, 50),
         "medianErrorByLimits": percentile(limits, 50),
-        "medianWait": percentile([each.true for each in looked], 50),
+        "medianWait": percentile([each.true for each in told], 50),
+        "later": len(later),
+        "laterRight": sum(each.held for each in later),
     }
 
 
@@ -108,81 +135,68 @@ def calibrate(
     """
     first, last = jobs[0].submit, jobs[-1].submit
     times = [first + (last - first) * (0.2 + 0.6 * number / moments) for number in range(moments)]
-    seen: list[tuple[float, Start, float | None]] = []
-    recent = _Recent(jobs)
+    seen: list[tuple[float, float, Start, float | None]] = []
+    ended = _Ended(settings)
 
     def watch(world: World) -> None:
         if any(live.outcome.started is None for live in world.live.values()):
             objects = objects_of(world)
+            ended.add_to(objects, world)
             now = settings.epoch + world.now
-            length = max(min(world.now - first, _LONGEST), 1.0)
-            common: dict[str, Any] = {
-                "until": length,
-                "run_times": world.state.run_times,
-                "settings": settings,
-                "whole": False,
-            }
-            possible = forecast(
-                objects,
-                config,
-                now,
-                futures=futures,
-                seed=settings.seed,
-                spread=recent.spread(world),
-                arrivals=lambda number: recent.arrivals(world.now, length, number),
-                **common,
-            )
-            limits = forecast(objects, config, now, futures=1, **common)
+            until = max(min(world.now - first, _LONGEST), 1.0)
+            common: dict[str, Any] = {"until": until, "settings": settings, "whole": False}
+            common |= {"past": past_of(objects, now)}
+            possible = forecast(objects, config, now, futures=futures, seed=settings.seed, **common)
+            limits = forecast(objects, config, now, by_limits=True, **common)
             by_limits = {start.key: start.median for start in limits.starts}
-            seen.extend((world.now, start, by_limits.get(start.key)) for start in possible.starts[:most_jobs])
+            found = possible.starts[:most_jobs]
+            seen.extend((world.now, until, start, by_limits.get(start.key)) for start in found)
         if progress is not None:
             progress(times.index(world.now) + 1, moments)
 
     world = World(cluster, jobs, config, settings, watch=watch, watch_at=times)
     run = world.run()
     started = {f"{each.job.user or 'default'}/{each.job.name}": each for each in run.outcomes}
-    found = Calibration()
-    for at, start, by_limits in seen:
+    looked = Calibration()
+    for at, until, start, limit in seen:
         outcome = started[start.key]
         if outcome.started is not None:
-            size = "1 gpu" if start.gpus <= 1 else "2-8 gpus" if start.gpus <= 8 else ">8 gpus"
-            found.looked.append(Looked(start.key, size, outcome.started - at, start, by_limits))
-    return found
+            looked.looked.append(Looked(start.key, start.gpus, outcome.started - at, start, limit, until))
+    return looked
 
 
-class _Recent:
-    """What may be known of a workload at a moment: how jobs that have ended used their limits, and what came lately."""
+class _Ended:
+    """Objects of jobs that have ended, which a live cluster keeps for a while."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = jobs
+    def __init__(self, settings: Settings) -> None:
+        self._epoch = settings.epoch
+        self._maker = ObjectMaker(shared=False, run_times=settings.run_times, epoch=settings.epoch)
+        self._made: dict[int, tuple[PodGroup, list[Pod]]] = {}
 
-    def spread(self, world: World) -> Spread:
-        """Ratios of jobs that have ended to the limits that they stated, and to earlier jobs of their kind."""
-        ended = sorted(
-            (outcome.ended or 0.0, number, outcome.job)
+    def add_to(self, objects: LiveObjects, world: World) -> None:
+        """Add the jobs that have ended last."""
+        over = [
+            (outcome.ended or 0.0, number)
             for number, outcome in enumerate(world.outcomes)
-            if outcome.state == COMPLETED and outcome.job.run_seconds
-        )[-_MOST_RATIOS:]
-        jobs = [job for _, _, job in ended]
-        learnt = to_earlier(((job.user, beginning(job.name)), job.run_seconds or 0.0) for job in jobs)
-        return Spread([(job.run_seconds or 0.0) / job.estimate for job in jobs if job.estimate], learnt)
+            if outcome.state == COMPLETED and outcome.stretches
+        ]
+        for _, number in sorted(over)[-_KEPT:]:
+            if number not in self._made:
+                self._made[number] = self._make(world.outcomes[number], number)
+            group, pods = self._made[number]
+            objects.add(POD_GROUPS, [group])
+            objects.add(PODS, pods)
 
-    def arrivals(self, now: float, length: float, number: int) -> list[Job]:
-        """Jobs that may come: gaps and bodies of the last while, drawn with replacement.
-
-        An order of the past's own bodies would bring the same work in every future, and so intervals that are too
-        narrow where few large jobs make most of it.
-        """
-        past = [job for job in self._jobs if now - length < job.submit <= now]
-        draw = random.Random(number)  # nosec B311 # draws of a simulation, no secret
-        gaps = [later.submit - job.submit for job, later in pairwise(past)]
-        coming: list[Job] = []
-        at = draw.choice(gaps) * draw.random() if gaps else length
-        while at < length and len(coming) < _MOST_ARRIVALS:
-            body = draw.choice(past)
-            coming.append(replace(body, name=f"{body.name}-future-{len(coming)}", submit=at))
-            at += draw.choice(gaps)
-        return coming
+    def _make(self, outcome: JobOutcome, number: int) -> tuple[PodGroup, list[Pod]]:
+        job, maker = outcome.job, self._maker
+        end = outcome.ended or 0.0
+        begin = max(stretch.start for stretch in outcome.stretches if stretch.cause == "completed")
+        roles = [role for role in job.roles for _ in range(role.count)]
+        waiting = [maker.pod(job, role, f"{job.name}-{at}", job.submit) for at, role in enumerate(roles)]
+        pods = [succeeded(maker.running(pod, _GONE, begin, {}), self._epoch + end) for pod in waiting]
+        group = maker.group(job, number)
+        group.status.phase = "Completed"
+        return group, pods
 
 
 def objects_of(world: World) -> LiveObjects:

@@ -13,9 +13,9 @@ from math import ceil, floor
 from unisono.cluster.run_durations import RunTimes
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.forecast.live import LiveJobFacts, LiveObjects, live_jobs
-from unisono.simulator.forecast.run_times import Spread, as_stated, seen_in
+from unisono.simulator.forecast.past import Past, past_of
+from unisono.simulator.forecast.run_times import Draws, as_guessed, as_stated
 from unisono.simulator.metrics.numbers import percentile
-from unisono.simulator.workload.job import Job
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
@@ -36,6 +36,7 @@ class Start:
         low, high: the 80 % interval.
         chance: share of the futures in which it starts before the forecast ends.
         known: its run time is stated or was learnt.
+        times: when each future starts it, sorted; infinite for not before the forecast ends.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Start:
     high: float | None
     chance: float
     known: bool
+    times: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -65,11 +67,11 @@ def forecast(
     futures: int = 20,
     until: float = 7 * 86400.0,
     seed: int = 0,
-    spread: Spread | None = None,
+    past: Past | None = None,
     run_times: RunTimes | None = None,
-    arrivals: Callable[[int], Sequence[Job]] | None = None,
     settings: Settings | None = None,
     whole: bool = True,
+    by_limits: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecast:
     """Simulate possible futures of a live cluster.
@@ -78,33 +80,36 @@ def forecast(
         objects: nodes, queues, PodGroups, pods and whatever else the scheduler reads.
         config: of the scheduler.
         now: seconds since 1970.
-        futures: how many; with one, run times are the guesses themselves.
+        futures: how many; with one, run times are the guesses themselves, and no more jobs come.
         until: seconds after which a future ends.
         seed: the same seed gives the same forecast.
-        spread: of run times around guesses; None: as the jobs that have succeeded show it.
+        past: run times and arrivals that it has shown; None: as the objects tell it.
         run_times: as the scheduler has learnt them.
-        arrivals: jobs that will come in a future, by its number; without it none come.
         settings: how the world goes; seed, epoch and end are set here.
         whole: simulate all of the time; without it a future ends when all jobs that wait now have started.
+        by_limits: one future in which jobs run as long as they state, whatever earlier runs show.
         progress: is told how many futures are done.
 
     """
-    jobs = live_jobs(objects, now, run_times)
+    past = past or past_of(objects, now, run_times)
+    learnt = run_times or past.run_times
+    objects = objects.without(past.over)
+    jobs = live_jobs(objects, now, learnt)
     found = Forecast(jobs=jobs)
     cluster = objects.cluster()
-    spread = spread or seen_in(objects, now)
     base = settings or Settings()
-    for number in range(futures):
-        draw = random.Random(f"{seed}/{number}")  # nosec B311 # draws of a simulation, no secret
-        possible = as_stated if futures == 1 else spread.draw
-        adopted = [each.adopt(draw, possible) for each in jobs]
-        coming = [] if arrivals is None else arrivals(number)
+    single = futures == 1 or by_limits
+    for number in range(1 if single else futures):
+        draws = Draws(past.spread, random.Random(f"{seed}/{number}"))  # nosec B311 # of a simulation, no secret
+        adopted = [each.adopt(as_stated if by_limits else as_guessed if single else draws.run_time) for each in jobs]
+        order = random.Random(f"{seed}/{number}/arrivals")  # nosec B311
+        coming = [] if single else past.arrivals(order, until, draws.run_time)
         world = World(
             cluster,
             [*(each.job for each in adopted), *coming],
             config,
             _settings(base, now, until, seed),
-            state=objects.state(run_times),
+            state=objects.state(learnt),
             adopted=adopted,
             until_started=not whole,
         )
@@ -131,4 +136,5 @@ def _start(at: int, job: LiveJobFacts, runs: Sequence[Run]) -> Start:
     low, high = times[max(first, 1) - 1], times[min(last, len(times)) - 1]
     chance = sum(time < never for time in times) / len(times)
     key, queue, gpus = job.group.key, job.job.queue, job.job.gpu_demand / 1000
-    return Start(key, queue, gpus, told(percentile(times, 50)), told(low), told(high), chance, job.guess.known)
+    median = told(percentile(times, 50))
+    return Start(key, queue, gpus, median, told(low), told(high), chance, job.guess.known, tuple(times))

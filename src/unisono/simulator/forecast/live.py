@@ -7,8 +7,7 @@ out.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Container, Node, Pod, PodSpec, PodStatus, ResourceRequirements
 from unisono.api.decode import decode
-from unisono.api.keys import GROUP_NAME, NVIDIA_GPU
+from unisono.api.keys import GPU_COUNT, GPU_MILLI, GROUP_NAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, PODS, QUEUES, find
 from unisono.api.membership import pod_group_name
@@ -24,8 +23,9 @@ from unisono.api.resources import pod_requests, resource_list, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import rfc3339
 from unisono.api.topology import HyperNode
+from unisono.cluster.records import Task
 from unisono.cluster.resources import scheduled
-from unisono.cluster.run_durations import RunTimes
+from unisono.cluster.run_durations import RunTimes, beginning
 from unisono.cluster.state import ClusterState
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
@@ -36,14 +36,15 @@ from unisono.scheduler.feed import KINDS
 from unisono.simulator.clusters.kubernetes import paths_of
 from unisono.simulator.clusters.model import Cluster, make_queue
 from unisono.simulator.files import InputError
-from unisono.simulator.workload.job import MOST_PODS, Job, Role
+from unisono.simulator.workload.job import MOST_PODS, WHOLE_GPU, Job, Role
 from unisono.simulator.world.live_jobs import Adopted
 from unisono.simulator.world.objects import SCHEDULER
 
 FALLBACK = 3600.0
 """Seconds for jobs whose run time is not known."""
 _MIB = 1 << 20
-_TRIES = 50
+_OWN_FIELDS = frozenset(("cpu", "memory", "pods", NVIDIA_GPU))
+"""Resources for which a role has fields, or of which each pod takes one."""
 
 
 @dataclass(slots=True)
@@ -72,6 +73,15 @@ class LiveObjects:
                 state.apply("ADDED", PODS, pod)
         return state
 
+    def without(self, over: Set[str]) -> LiveObjects:
+        """The same without these PodGroups and their pods."""
+        found = LiveObjects(dict(self.by_kind))
+        for name in ("PodGroup", "Pod"):
+            if name in found.by_kind and over:
+                kind, objects = found.by_kind[name]
+                found.by_kind[name] = kind, [each for each in objects if _group_key(each) not in over]
+        return found
+
     def cluster(self) -> Cluster:
         """The nodes, queues and HyperNodes."""
         nodes: dict[str, Node] = {node.metadata.name: node for node in self.of("Node")}
@@ -80,17 +90,39 @@ class LiveObjects:
         return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes))
 
 
+def _group_key(obj: Any) -> str:
+    """Key of a PodGroup, or of that of a pod; empty for a pod without one."""
+    if isinstance(obj, PodGroup):
+        return obj.key
+    name = pod_group_name(obj.metadata.annotations, obj.spec)
+    return f"{obj.metadata.namespace}/{name}" if name else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How long a job runs in all, as far as anything tells: ``known`` is False for the fallback."""
+    """How long a job runs in all, as far as anything tells.
+
+    Attributes:
+        seconds: the best guess.
+        known: something tells it; False for the fallback.
+        stated: what is stated tells it.
+        limit: what is stated; 0.0 where nothing is.
+        shown: what earlier runs of its kind show; 0.0 where there were none.
+        gpus: of all its pods.
+    """
 
     seconds: float
     known: bool
     stated: bool
+    limit: float = 0.0
+    shown: float = 0.0
+    gpus: float = 0.0
 
 
-Draw = Callable[[random.Random, Guess], float]
-"""A possible run time for a guess."""
+JobKind = tuple[str, str]
+"""Namespace and beginning of the name: jobs of one kind."""
+Possible = Callable[[JobKind, Guess, float], float]
+"""A possible run time in all, for a kind, a guess and the seconds that the job has run already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +136,10 @@ class LiveJobFacts:
     elapsed: float | None
     unmade: bool = False
 
-    def adopt(self, draw: random.Random, possible: Draw) -> Adopted:
+    def adopt(self, possible: Possible) -> Adopted:
         """The job with one possible future; a run time is one that is not over yet."""
-        whole = possible(draw, self.guess)
-        if self.elapsed is not None:
-            for _ in range(_TRIES):
-                if whole > self.elapsed:
-                    break
-                whole = possible(draw, self.guess)
-            else:
-                whole = self.elapsed * (1 + draw.random())
-        left = whole if self.elapsed is None else max(whole - self.elapsed, 1.0)
+        elapsed = self.elapsed or 0.0
+        left = max(possible(kind_of(self.job), self.guess, elapsed) - elapsed, 1.0)
         started = None if self.elapsed is None else -self.elapsed
         return Adopted(self.job, self.group, self.pods, (left,) * len(self.pods), started, self.unmade)
 
@@ -159,35 +184,67 @@ def _facts(
     # Pods that run come first, so that they are the gang's minimum.
     pods.sort(key=lambda pod: (not pod.spec.node_name, pod.metadata.name))
     tasks = [state.tasks[pod.key] for pod in pods]
-    stated = max((estimates.stated(task) for task in tasks), default=0.0)
-    seconds = max((estimates.seconds(task) for task in tasks), default=0.0)
-    guess = Guess(seconds or FALLBACK, bool(seconds), bool(stated) and seconds >= stated)
+    guess = guess_of(pods, tasks, estimates)
     begun = [task.since or task.created for task in tasks if task.node]
-    least = max(group.spec.min_member or 1, 1)
-    runs = len(begun) >= least
+    runs = len(begun) >= max(group.spec.min_member or 1, 1)
     elapsed = max(now - max(begun), 0.0) if runs and begun else None
-    job = Job(
-        name=group.metadata.name,
+    return LiveJobFacts(group, tuple(pods), workload_job(group, pods, guess), guess, elapsed, unmade)
+
+
+def kind_of(job: Job) -> JobKind:
+    """Jobs of one user whose names begin alike are of one kind."""
+    return job.user, beginning(job.name)
+
+
+def guess_of(pods: Sequence[Pod], tasks: Sequence[Task], estimates: RunEstimates) -> Guess:
+    """How long the job of these pods runs: the longest of them tells it."""
+    limit = max((estimates.stated(task) for task in tasks), default=0.0)
+    shown = max((estimates.shown(task) for task in tasks), default=0.0)
+    seconds = max((estimates.seconds(task) for task in tasks), default=0.0)
+    gpus = sum(map(_gpus, pods))
+    return Guess(seconds or FALLBACK, bool(seconds), bool(limit) and seconds >= limit, limit, shown, gpus)
+
+
+def workload_job(group: PodGroup | None, pods: Sequence[Pod], guess: Guess) -> Job:
+    """The job of these pods as one of a workload; ``group`` is None where it is not there any more."""
+    least = max((group.spec.min_member if group else len(pods)) or 1, 1)
+    topology = group.spec.network_topology if group else None
+    meta = group.metadata if group else pods[0].metadata
+    name = meta.name if group else pod_group_name(meta.annotations, pods[0].spec) or meta.name
+    return Job(
+        name=name,
         submit=0.0,
         run_seconds=guess.seconds,
-        roles=tuple(_role(number, pod) for number, pod in enumerate(pods)),
+        roles=tuple(_role(f"pod-{number}", pod) for number, pod in enumerate(pods)),
         gang=min(least, len(pods)),
         elastic=least < len(pods),
-        queue=group.spec.queue or "default",
-        user=group.metadata.namespace or "default",
-        estimate=stated or None,
+        queue=(group.spec.queue if group else None) or "default",
+        user=meta.namespace or "default",
+        priority=pods[0].spec.priority or 0,
+        estimate=guess.limit or None,
+        topology_tier=topology.highest_tier_allowed if topology else None,
+        topology_hard=topology is None or topology.mode != "soft",
     )
-    return LiveJobFacts(group, tuple(pods), job, guess, elapsed, unmade)
 
 
-def _role(number: int, pod: Pod) -> Role:
+def _role(name: str, pod: Pod) -> Role:
     amounts = pod_requests(pod.spec)
+    more = {key: amount for key, amount in amounts.items() if key not in _OWN_FIELDS}
     return Role(
-        name=f"pod-{number}",
+        name=name,
         cpu_milli=amounts.get("cpu", 0),
         memory_mib=amounts.get("memory", 0) // _MIB,
         gpus=amounts.get(NVIDIA_GPU, 0) // 1000,
+        resources=to_wire(more) if more else {},
+        node_labels=pod.spec.node_selector or {},
     )
+
+
+def _gpus(pod: Pod) -> float:
+    """GPUs of a pod, parts of them too."""
+    amounts = pod_requests(pod.spec)
+    shared = amounts.get(GPU_MILLI, 0) / 1000 / WHOLE_GPU * max(amounts.get(GPU_COUNT, 0) // 1000, 1)
+    return amounts.get(NVIDIA_GPU, 0) / 1000 + shared
 
 
 def _pods_of(group: PodGroup, now: float) -> list[Pod]:

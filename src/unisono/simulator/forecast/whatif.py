@@ -11,6 +11,7 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.forecast.changes import Changed
 from unisono.simulator.forecast.forecast import Forecast, Start, forecast
 from unisono.simulator.forecast.live import LiveObjects
+from unisono.simulator.forecast.past import past_of
 from unisono.simulator.metrics.numbers import mean
 from unisono.simulator.metrics.preemption import waste
 from unisono.simulator.metrics.shares import share_deviation
@@ -69,7 +70,7 @@ def what_if(
     run_times: RunTimes | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> WhatIf:
-    """Compare futures pair by pair: the same run times without and with the change.
+    """Compare futures pair by pair: the same run times and arrivals without and with the change.
 
     Args:
         objects: of the cluster as it is.
@@ -87,7 +88,8 @@ def what_if(
     def tell(first: int) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, _: progress(first + done, 2 * futures)
 
-    common: dict[str, Any] = {"futures": futures, "until": until, "seed": seed, "run_times": run_times}
+    past = past_of(objects, now, run_times)
+    common: dict[str, Any] = {"futures": futures, "until": until, "seed": seed, "past": past, "run_times": run_times}
     before = forecast(objects, config, now, **common, progress=tell(0))
     after = forecast(changed.objects, changed.config or config, now, **common, progress=tell(futures))
     return WhatIf(changed.told, _moved(before, after), _figures(before, after), _evicted(before, after), futures, until)

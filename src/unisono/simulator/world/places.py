@@ -12,6 +12,7 @@ from math import inf
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Bind, Eviction, PodCondition, PodGroupUpdate
+from unisono.simulator.workload.job import WHOLE_GPU
 from unisono.simulator.world import outcome as outcomes
 from unisono.simulator.world.heap import EventHeap
 from unisono.simulator.world.live_jobs import Adopted, LiveJob
@@ -22,6 +23,9 @@ from unisono.simulator.world.room import Needs, Room
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.speed import SpeedModel
 from unisono.simulator.world.trouble import Trouble
+
+_ROUNDED = 1.0
+"""By so many seconds times on the wire may be off."""
 
 
 class Places:
@@ -268,6 +272,10 @@ class Places:
         end = unit.end()
         if end < inf:
             self.heap.push(end, "finish", (live, unit, unit.version))
+        for mark in self.settings.marks if gpu else ():
+            left = mark * WHOLE_GPU / gpu - unit.attained
+            if 0 < left < end - now:
+                self.heap.push(now + left + _ROUNDED, "cycle", None)
         alarm = self.trouble.pod_failure(now, len(pods))
         if alarm < end:
             self.heap.push(alarm, "fail", (live, unit, unit.version))

@@ -53,6 +53,7 @@ class Settings:
             happened.
         recheck: a cycle after so many seconds in which nothing happened while jobs wait, for plug-ins that look at the
             clock; 0 means none.
+        marks: GPU-seconds; a cycle when a running job has had so many, for plug-ins with levels of attained service.
         topology_slowdown: factor on run times for gangs that span more than one domain, by the tier that joins them
             (1 for pods in one domain of the lowest tier).
         model_speed: speed by GPU model; 1.0 for models that it does not name. A gang goes at its slowest pod's.
@@ -70,6 +71,7 @@ class Settings:
     grace: float = 0.0
     period: float = 0.0
     recheck: float = 0.0
+    marks: tuple[float, ...] = ()
     topology_slowdown: Mapping[int, float] = field(default_factory=dict)
     model_speed: Mapping[str, float] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)

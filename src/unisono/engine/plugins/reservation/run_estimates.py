@@ -34,13 +34,16 @@ class RunEstimates:
             seconds = job.derived[RUN_SECONDS] = _seconds(job.annotations.get(RUN_SECONDS, ""))
         return seconds
 
+    def shown(self, task: Task) -> float:
+        """Seconds that earlier runs of its kind show; 0.0 where there were none, or they do not count."""
+        return self.session.snapshot.run_times.estimate(task) if self.learned else 0.0
+
     def seconds(self, task: Task) -> float:
         """Seconds that the pod will have run when it ends; 0.0 when that is not known.
 
         An earlier run counts even where more is stated, because what is stated is mostly a limit far above it.
         """
-        stated = self.stated(task)
-        shown = self.session.snapshot.run_times.estimate(task) if self.learned else 0.0
+        stated, shown = self.stated(task), self.shown(task)
         return min(stated, shown) if stated and shown else stated or shown
 
     def end(self, task: Task) -> float:

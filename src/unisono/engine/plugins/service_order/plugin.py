@@ -1,8 +1,8 @@
 """service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
 
 Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
-with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest, or, as there, one
-after the other. New small jobs would
+with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest, or one after the
+other. New small jobs would
 pass wide ones by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the
 cluster first.
 Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show. *Service*
@@ -27,6 +27,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.plugins.service_order.attained import Attained
+from unisono.engine.plugins.service_order.line import Line
 from unisono.engine.plugins.service_order.service import Levels, capacity_of, size_of
 from unisono.errors import ConfigError
 
@@ -63,11 +64,12 @@ _IN_LEVEL = Argument(
     "service-order.inLevel",
     "text",
     "size",
-    "who comes first in a level: size (few GPUs, then the oldest) or turn (who runs, then who has waited longest)",
+    "who comes first in a level: size (few GPUs, then the oldest), turn (who runs, then who has waited longest) "
+    "or line (who runs, then who was evicted last, and who has just come into the level last)",
 )
 _PREEMPT = Argument("service-order.preempt", "bool", True, "jobs that come later are evicted; false: they only wait")
 
-_IN_LEVELS = ("size", "turn")
+_IN_LEVELS = ("size", "turn", "line")
 _RULES = ("attained-service", "remaining-service", "remaining-time", "time")
 _RUNNING = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
 
@@ -84,10 +86,9 @@ class ServiceOrderPlugin(Plugin):
         self.by = str(argument_value(_BY, self.arguments))
         if self.by not in _RULES:
             raise ConfigError(f"{_BY.key} must be one of {', '.join(_RULES)}, not {self.by}")
-        in_level = str(argument_value(_IN_LEVEL, self.arguments))
-        if in_level not in _IN_LEVELS:
-            raise ConfigError(f"{_IN_LEVEL.key} must be one of {', '.join(_IN_LEVELS)}, not {in_level}")
-        self.by_turn = in_level == "turn"
+        self.in_level = str(argument_value(_IN_LEVEL, self.arguments))
+        if self.in_level not in _IN_LEVELS:
+            raise ConfigError(f"{_IN_LEVEL.key} must be one of {', '.join(_IN_LEVELS)}, not {self.in_level}")
         self.levels = self._read_levels()
         self.wide_level = int(argument_value(_WIDE_LEVEL, self.arguments))
         self.wide_share = float(argument_value(_WIDE_SHARE, self.arguments))
@@ -113,6 +114,9 @@ class ServiceOrderPlugin(Plugin):
         self.attained = session.snapshot.memo.of(Attained, Attained)
         self.attained.look(session)
         self.estimates = RunEstimates(session, learned=bool(argument_value(_LEARN, self.arguments)))
+        self.line = session.snapshot.memo.of(Line, Line)
+        if self.in_level == "line":
+            self.line.look(session, self._level)
         self._keys: dict[str, tuple[float, ...]] = {}
 
     # ---- order
@@ -129,12 +133,18 @@ class ServiceOrderPlugin(Plugin):
             place = self._wide.get(job.key)
             if place is not None:
                 return (-1, place)
-            return self._level(job), *(_turn(job) if self.by_turn else (size_of(job)[0], job.created))
+            return self._level(job), *self._place(job)
         seconds = max((self.estimates.seconds(task) for task in job.record.tasks.values()), default=0.0)
         if not seconds:
             return inf, 0.0
         left = seconds if self.by == "time" else max(seconds - self.attained.seconds(job, self.session.now), 0.0)
         return left * size_of(job)[0] if self.by == "remaining-service" else left, 0.0
+
+    def _place(self, job: JobState) -> tuple[float, float]:
+        """Who comes first in a level."""
+        if self.in_level == "line":
+            return self.line.place(job)
+        return _turn(job) if self.in_level == "turn" else (size_of(job)[0], job.created)
 
     def _level(self, job: JobState) -> int:
         return self.levels.of(self.attained.seconds(job, self.session.now) * size_of(job)[0])
