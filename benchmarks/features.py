@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.clusters import Shape, named, objects
-from benchmarks.measure import Row, decide, placed
+from benchmarks.measure import Case, Row, decide, placed
 from unisono.api import kinds
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Affinity, Node, Pod, PodAffinityTerm, PodAntiAffinity, PriorityClass
@@ -16,7 +16,6 @@ from unisono.api.meta import LabelSelector
 from unisono.api.scheduling import PodGroup, PodGroupStatus, Queue
 from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, NetworkTopologySpec
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 
 HOST, ZONE, LEAF = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "leaf"
@@ -38,12 +37,10 @@ tiers:
 
 def feature_rows(scale: float) -> Iterator[Row]:
     """One row per feature, on clusters of full size times ``scale``."""
-    yield apart(scale)
-    yield spread(scale)
-    yield topology(scale)
-    yield beside(scale)
-    yield preempting(scale)
-    yield reclaiming(scale)
+    for build in PLACING:
+        yield placed(build(scale))
+    for build in EVICTING:
+        yield _evicted(build(scale))
 
 
 def _put(state: ClusterState, kind: Kind[object], obj: Object) -> None:
@@ -64,7 +61,7 @@ def _labelled(state: ClusterState, shape: Shape) -> Iterator[tuple[str, Pod]]:
         _put(state, kind, obj)
 
 
-def apart(scale: float) -> Row:
+def apart(scale: float) -> Case:
     """No two pods of an app on one node."""
     state, shape = ClusterState(), Shape(max(int(1_000 * scale), 50), int(500 * scale), 20)
     for job, pod in _labelled(state, shape):
@@ -72,10 +69,10 @@ def apart(scale: float) -> Row:
         pod.spec.affinity = Affinity(
             pod_anti_affinity=PodAntiAffinity(required_during_scheduling_ignored_during_execution=[term])
         )
-    return placed(f"{shape.title}, inter-pod anti-affinity by node", state, 3)
+    return Case(f"{shape.title}, inter-pod anti-affinity by node", state)
 
 
-def spread(scale: float) -> Row:
+def spread(scale: float) -> Case:
     """Pods of an app evenly over ten zones."""
     state, shape = ClusterState(), Shape(max(int(1_000 * scale), 50), int(500 * scale), 20)
     for job, pod in _labelled(state, shape):
@@ -87,7 +84,7 @@ def spread(scale: float) -> Row:
                 label_selector=LabelSelector(match_labels={"app": job}),
             )
         ]
-    return placed(f"{shape.title}, topology spread over 10 zones", state, 3)
+    return Case(f"{shape.title}, topology spread over 10 zones", state)
 
 
 # ---- network topology
@@ -96,18 +93,18 @@ def spread(scale: float) -> Row:
 _TREE = load_config('actions: "enqueue, allocate, backfill"' + _PLUGINS + "  - name: network-topology-aware\n")
 
 
-def topology(scale: float) -> Row:
+def topology(scale: float) -> Case:
     """Gangs of 512 one-GPU pods, each below one switch of the middle of three tiers."""
     nodes, gang = int(5_000 * scale), 512 if scale >= 1 else 64
     shape = Shape(nodes, nodes * 8 * 3 // 4 // gang, gang, pod="gpu")
     wish = NetworkTopologySpec(mode="hard", highest_tier_allowed=2)
-    return placed(f"{shape.title}, hard topology, 3 tiers", _switched(shape, scale, wish), 3, _TREE)
+    return Case(f"{shape.title}, hard topology, 3 tiers", _switched(shape, scale, wish), _TREE)
 
 
-def beside(scale: float) -> Row:
+def beside(scale: float) -> Case:
     """Pods without topology among HyperNodes: they are kept where they disturb jobs with topology least."""
     shape = Shape(int(5_000 * scale), max(int(100 * scale), 5), 20)
-    return placed(f"{shape.title}, no topology, 3 tiers", _switched(shape, scale, None), 3, _TREE)
+    return Case(f"{shape.title}, no topology, 3 tiers", _switched(shape, scale, None), _TREE)
 
 
 def _switched(shape: Shape, scale: float, wish: NetworkTopologySpec | None) -> ClusterState:
@@ -147,14 +144,14 @@ def _hyper(name: str, tier: int, members: list[MemberSpec]) -> HyperNode:
 # ---- evictions
 
 
-def _evicted(name: str, state: ClusterState, config: SchedulerConfig) -> Row:
-    seconds, decisions = decide(state, 3, config)
+def _evicted(case: Case) -> Row:
+    seconds, decisions = decide(case.state, 3, case.config)
     number = len(decisions.evictions)
     note = f"{number:,} evicted for {len(decisions.pipelined):,} in {seconds:.2f} s"
-    return Row(name, number / seconds, "evictions/s", None, "more", note)
+    return Row(case.name, number / seconds, "evictions/s", None, "more", note)
 
 
-def preempting(scale: float) -> Row:
+def preempting(scale: float) -> Case:
     """Gangs of eight take a full cluster from single pods of lower priority in the same queue."""
     nodes = int(500 * scale)
     state = ClusterState()
@@ -174,10 +171,10 @@ def preempting(scale: float) -> Row:
     plugins = _PLUGINS.replace("- name: gang", "- name: gang\n    enablePreemptable: false")
     plugins = plugins.replace("- name: drf", "- name: drf\n    enablePreemptable: false")
     config = load_config('actions: "enqueue, allocate, preempt, backfill"' + plugins)
-    return _evicted(f"preempt: {nodes:,} gangs of 8 against {nodes * 8:,} one-GPU pods", state, config)
+    return Case(f"preempt: {nodes:,} gangs of 8 against {nodes * 8:,} one-GPU pods", state, config)
 
 
-def reclaiming(scale: float) -> Row:
+def reclaiming(scale: float) -> Case:
     """A queue takes its half of the cluster back from another one that has borrowed all of it."""
     nodes = int(1_000 * scale)
     state = ClusterState()
@@ -196,4 +193,8 @@ def reclaiming(scale: float) -> Row:
         _put(state, kind, obj)
     plugins = _PLUGINS.replace("- name: gang", "- name: gang\n    enableReclaimable: false")
     config = load_config('actions: "enqueue, allocate, reclaim, backfill"' + plugins)
-    return _evicted(f"reclaim: {nodes // 2:,} gangs of 8 take {nodes * 4:,} of {nodes * 8:,} GPUs back", state, config)
+    return Case(f"reclaim: {nodes // 2:,} gangs of 8 take {nodes * 4:,} of {nodes * 8:,} GPUs back", state, config)
+
+
+PLACING = (apart, spread, topology, beside)
+EVICTING = (preempting, reclaiming)

@@ -48,6 +48,15 @@ class Row:
         return self.value / self.volcano if self.volcano else None
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cluster whose one cycle is measured, with the default configuration if none is given."""
+
+    name: str
+    state: ClusterState
+    config: SchedulerConfig | None = None
+
+
 def clock() -> float:
     """CPU seconds of this thread."""
     return time.thread_time()
@@ -93,15 +102,12 @@ def decide(state: ClusterState, rounds: int = 3, config: SchedulerConfig | None 
     return best, decisions
 
 
-def placed(
-    name: str, state: ClusterState, rounds: int = 3, config: SchedulerConfig | None = None, **given: float
-) -> Row:
+def placed(case: Case, rounds: int = 3, **given: float) -> Row:
     """Pods bound per second of one cycle."""
-    seconds, decisions = decide(state, rounds, config)
+    seconds, decisions = decide(case.state, rounds, case.config)
     number = len(decisions.binds)
     note = f"{number:,} placed in {seconds:.3f} s"
     if decisions.violations:
         note += f"; {len(decisions.violations)} violations"
-    return Row(
-        name, number / seconds, "pods/s", given.get("wanted") or None, "more", note, given.get("volcano") or None
-    )
+    wanted, volcano = given.get("wanted") or None, given.get("volcano") or None
+    return Row(case.name, number / seconds, "pods/s", wanted, "more", note, volcano)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.clusters import START, Shape, named, objects, state_of
-from benchmarks.measure import Row, clock, decide, timed
+from benchmarks.measure import Case, Row, clock, decide, timed
 from unisono.api import kinds
+from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
@@ -37,7 +38,7 @@ def running_rows(scale: float) -> Iterator[Row]:
     unchanged = timed(lambda: state.version == state.snapshot().version, 10)
     yield Row(f"nothing has changed: {what}", unchanged * 1000, "ms", 1.0, "less")
     arrivals = max(int(1_000 * scale), 10)
-    for kind, obj in named(objects(replace(shape, nodes=0, queues=1, jobs=arrivals, gang=1)), "late-"):
+    for kind, obj in late_jobs(shape, arrivals):
         state.apply("ADDED", kind, obj)
     start = clock()
     decisions = _decide(state.snapshot(), config, START + 1e6)
@@ -45,6 +46,11 @@ def running_rows(scale: float) -> Iterator[Row]:
     note = f"{len(decisions.binds):,} placed"
     yield Row(f"{arrivals:,} arrivals: {what}", seconds * 1000, "ms", None, "less", note)
     yield waiting_gangs(int(1_000 * scale))
+
+
+def late_jobs(shape: Shape, number: int) -> Iterator[tuple[Kind[object], Object]]:
+    """Jobs of one pod that come when a shape runs."""
+    return named(objects(replace(shape, nodes=0, queues=1, jobs=number, gang=1)), "late-")
 
 
 def rebuilt(shape: Shape) -> tuple[ClusterState, float]:
@@ -61,15 +67,21 @@ def rebuilt(shape: Shape) -> tuple[ClusterState, float]:
     return state, clock() - start
 
 
-def waiting_gangs(number: int) -> Row:
-    """A cycle in which nothing fits: equal gangs of 8 one-GPU pods wait for a full cluster."""
+def full_cluster(number: int) -> Case:
+    """Nothing fits: equal gangs of 8 one-GPU pods wait for a full cluster."""
     state = state_of(Shape(number, number, 8, pod="gpu"), running=True)
     for kind, obj in named(objects(Shape(0, number, 8, pod="gpu")), "late-"):
         if kind is not kinds.QUEUES:
             state.apply("ADDED", kind, obj)
-    seconds, decisions = decide(state, 2)
+    return Case(f"{number:,} equal gangs wait for a full cluster", state)
+
+
+def waiting_gangs(number: int) -> Row:
+    """A cycle of a full cluster."""
+    case = full_cluster(number)
+    seconds, decisions = decide(case.state, 2)
     note = f"{len(decisions.verdicts):,} verdicts, {len(decisions.pod_conditions):,} pods told"
-    return Row(f"{number:,} equal gangs wait for a full cluster", seconds * 1000, "ms", None, "less", note)
+    return Row(case.name, seconds * 1000, "ms", None, "less", note)
 
 
 _MEASURE = "from benchmarks.running import resident; resident({nodes})"
