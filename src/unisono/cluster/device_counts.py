@@ -57,8 +57,8 @@ class DeviceCounts:
         return self._by_node.get(node, NO_DEVICES)
 
     def ask(self, resources: Iterable[str]) -> None:
-        """Pods request these resources: of the names that every class has, only those count that are asked for."""
-        self._asked.update(name for name in resources if name.startswith(IMPLICIT_PREFIX))
+        """Pods request these (`PodClass.device_resources`): of the names that every class has, no others count."""
+        self._asked.update(resources)
 
     def settle(self, catalogue: Catalogue) -> dict[str, DeviceCount]:
         """What the nodes have for which it has changed.

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from unisono.api import keys
 from unisono.api.annotations import CLUSTER_POINTS
 from unisono.api.core import Affinity, Container, PodSpec, Toleration
+from unisono.api.extended_devices import IMPLICIT_PREFIX
 from unisono.api.membership import pod_group_name
 from unisono.api.qos import qos_class
 from unisono.api.resources import add, effective_requests, maximum, pod_requests, resource_list
@@ -82,6 +83,7 @@ class PodClass:
         rows, amounts: the non-zero entries of ``vector``: row numbers and amounts.
         large: some amount is not to be added without care, see `unisono.cluster.sums`.
         best_effort: it requests nothing but its place.
+        device_resources: those of the requests that are named after device classes.
         nonzero: (milli-CPU, bytes) with 100m and 200Mi for each container that states none, as kube-scheduler scores.
         node_selector: ``spec.nodeSelector``.
         affinity: ``spec.affinity`` or None.
@@ -109,6 +111,7 @@ class PodClass:
         "base",
         "best_effort",
         "containers",
+        "device_resources",
         "devices",
         "guaranteed",
         "host_ports",
@@ -145,6 +148,7 @@ class PodClass:
         wanted = scheduled(pod_requests(spec))
         self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
         self.best_effort = not self.requests
+        self.device_resources = tuple(name for name in self.requests if name.startswith(IMPLICIT_PREFIX))
         self.nonzero = _nonzero_requests(spec)
         self.lay_out(registry)
         self.node_selector: Mapping[str, str] = spec.node_selector or {}

@@ -61,7 +61,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.node = spec.node_name or ""
     task.status = _status(status.phase or "Pending", task.node, deleting=meta.deletion_timestamp is not None)
     task.gated = bool(spec.scheduling_gates)
-    task.remade = any(owner.controller for owner in meta.owner_references or ())
+    if meta.owner_references:
+        task.remade = any(owner.controller for owner in meta.owner_references)
     preemptable = notes.get(PREEMPTABLE) if PREEMPTABLE in notes else labels.get(PREEMPTABLE)
     task.preemptable = preemptable is None or preemptable in _TRUE
     task.never_preempts = spec.preemption_policy == "Never"

@@ -30,9 +30,15 @@ class Rejection:
 
 
 class RejectionBook:
-    """Rejections by kind and key; ``"Kind key" in book`` asks for one."""
+    """Rejections by kind and key; ``"Kind key" in book`` asks for one.
+
+    Attributes:
+        any: whether there is one; asked for each object that comes.
+
+    """
 
     def __init__(self) -> None:
+        self.any = False
         self._known: dict[tuple[str, str], Rejection] = {}
 
     def note(self, kind: Kind[Any], obj: Object, why: str) -> bool:
@@ -48,12 +54,14 @@ class RejectionBook:
             resource_version=meta.resource_version,
         )
         old = self._known.get((kind.kind, obj.key))
+        self.any = True
         self._known[kind.kind, obj.key] = Rejection(kind.kind, obj.key, reference, message)
         return old is None or (old.message, old.reference.uid) != (message, meta.uid)
 
     def forget(self, kind: Kind[Any], key: str) -> None:
         """The object was taken in, or is gone."""
         self._known.pop((kind.kind, key), None)
+        self.any = bool(self._known)
 
     def keys(self, kind: Kind[Any]) -> Set[str]:
         """Keys of the rejected objects of a kind."""

@@ -178,7 +178,7 @@ class ClusterState:
             expected = isinstance(error, (UnisonoError, ValueError))
             self._set_aside(kind, obj, str(error) if expected else f"{type(error).__name__}: {error}", remove)
             return
-        if self.rejected:
+        if self.rejected.any:
             self.rejected.forget(kind, obj.key)
 
     def _set_aside(self, kind: Kind[Any], obj: Object, why: str, remove: Callable[[str], bool]) -> None:
@@ -225,14 +225,17 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> bool:
         task = task_of(pod, self.classes, self.scheduler_names)
-        self.device_counts.ask(task.pod_class.requests)
+        if task.pod_class.device_resources:
+            self.device_counts.ask(task.pod_class.device_resources)
         self._foreign.note(task)
         if not task.owned and not task.node:
             return self._leave_out(task.key)
         if task.status is TaskStatus.SUCCEEDED:
             self.run_times.learn(pod, task)
-        self._keep_assumption(task)
-        self._keep_release(task)
+        if self._assumed:
+            self._keep_assumption(task)
+        if self._released:
+            self._keep_release(task)
         old = self.tasks.get(task.key)
         if old is not None and old.named_node and old.named_node == task.named_node and not holds(old):
             set_aside(task)  # until it is found out again
@@ -284,7 +287,8 @@ class ClusterState:
             if held is None:
                 held = self.tasks_on[task.node] = NodePods()
             held[task.key] = task
-            held.derived.clear()
+            if held.derived:
+                held.derived.clear()
             if task.pod_class.host_ports:
                 self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
             self._occupy(task, 1)
