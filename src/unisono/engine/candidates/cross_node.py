@@ -74,8 +74,7 @@ class CrossNodeAnswers:
         cls, pod_class: PodClass, session: Session, hooks: CombinedAnswers, heeds: Callable[[Veto], bool]
     ) -> CrossNodeAnswers | None:
         """The layer of a class; None when no plug-in is concerned."""
-        asked = dict.fromkeys(plugin for hook in HOOKS for plugin, _ in hooks.flat[hook])
-        plugins = [plugin for plugin in asked if hooks.query(plugin, "stamp", pod_class) is not None]
+        plugins = [plugin for plugin in hooks.answering(*HOOKS) if hooks.query(plugin, "stamp", pod_class) is not None]
         return cls(pod_class, session, hooks, plugins, heeds) if plugins else None
 
     def stamps(self) -> Stamps:

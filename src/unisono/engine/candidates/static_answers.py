@@ -16,12 +16,12 @@ from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, Reason, Scope, Veto
 from unisono.engine.config.model import SchedulerConfig
-from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
 Bits = npt.NDArray[np.uint64]
+HOOKS = ("static_filter", "static_score")
 _KEPT_CLASSES = 2048
 _MOST_REASONS = 60
 _OTHERS = Reason("node(s) were refused for other reasons")
@@ -89,7 +89,7 @@ class StaticResults:
     def result(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers) -> StaticResult:
         """Static answers for a class, up to date; plug-ins with a wider scope, or for a moment, are asked each time."""
         table = session.snapshot.nodes
-        wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in _static_plugins(hooks))
+        wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in hooks.answering(*HOOKS))
         if wide or hooks.incomplete:
             return _ask(pod_class, session.nodes, table, hooks)
         found = self.kept.get(_key(pod_class, hooks))
@@ -111,12 +111,8 @@ class StaticResults:
 
 def _key(pod_class: PodClass, hooks: CombinedAnswers) -> tuple[bool, int]:
     """Whose answers hold for a class: those for its kin, where every plug-in looks at nothing else."""
-    by_kin = all(plugin.static_by_kin for plugin in _static_plugins(hooks))
+    by_kin = all(plugin.static_by_kin for plugin in hooks.answering(*HOOKS))
     return by_kin, pod_class.kin if by_kin else pod_class.base.id
-
-
-def _static_plugins(hooks: CombinedAnswers) -> list[Plugin]:
-    return [plugin for hook in ("static_filter", "static_score") for plugin, _ in hooks.flat[hook]]
 
 
 def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: CombinedAnswers) -> StaticResult:

@@ -19,8 +19,7 @@ from unisono.engine.candidates.cross_node import CrossNodeAnswers, Stamps
 from unisono.engine.candidates.single_node import SingleNodeScore
 from unisono.engine.candidates.static_answers import StaticResult
 from unisono.engine.candidates.ways import FEW, ByLines, LinesFailed, OneByOne, Together, Way
-from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugin_host.answer_checks import BadAnswer
+from unisono.engine.plugin_host.answer_checks import BadAnswer, all_finite
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.guarded_calls import let_users_interrupt
 from unisono.engine.session.node_view import NodeView, as_slice
@@ -74,13 +73,13 @@ class CandidateTable:
         pod_class = demand.pod_class
         self.rows = as_slice(pod_class.rows.tolist())
         self.change = session.change_of(pod_class, pipelined=demand.future)
-        plugins = _dynamic_plugins(hooks)
+        plugins = hooks.answering("filter", "score")
         self.silent = hooks.silent(pod_class, plugins)
-        plugins = [plugin for plugin in plugins if plugin not in self.silent]
+        if self.silent:
+            plugins = [plugin for plugin in plugins if plugin not in self.silent]
         self.by_row = all(plugin.reach is Reach.ROW for plugin in plugins)
-        pure = all(hooks.query(plugin, "is_pure", pod_class) for plugin in plugins)
         self.blocked = np.zeros(0, dtype=np.bool_)
-        self.batchable = self.by_row and pure and not pod_class.host_ports
+        self.batchable = self.by_row and not pod_class.host_ports and hooks.pure(pod_class, plugins)
         self.tracked = [
             score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
         ]
@@ -312,12 +311,13 @@ class CandidateTable:
             for veto in method(pod_class, view):
                 if self.demand.heeds(veto):
                     refused |= veto.nodes
-        candidates = np.flatnonzero(~refused)
-        if 2 * len(candidates) >= view.size or not self.by_row or view is not self.session.nodes:
+        whole = not self.by_row or view is not self.session.nodes
+        if whole or 2 * np.count_nonzero(refused) <= view.size:
             points = self._points(view)
             points[refused] = NOWHERE
             return points
         # Scores of single nodes: on a full cluster few of them matter, or none.
+        candidates = np.flatnonzero(~refused)
         points = np.full(view.size, NOWHERE)
         if len(candidates):
             points[candidates] = self._points(self.session.part(candidates))
@@ -333,7 +333,7 @@ class CandidateTable:
             part = method(self.demand.pod_class, view)
             if part is not None:
                 points += part
-        if not np.isfinite(points).all():
+        if not all_finite(points):
             points = self._finite(view)
         return points
 
@@ -342,7 +342,7 @@ class CandidateTable:
         points = np.zeros(view.size, dtype=np.float64)
         for plugin, method in self.hooks.flat["score"]:
             part = method(self.demand.pod_class, view) if plugin not in self.silent else None
-            if part is not None and np.isfinite(part).all():
+            if part is not None and all_finite(part):
                 points += part
             elif part is not None:
                 error = BadAnswer("answered points that are not finite numbers")
@@ -363,7 +363,3 @@ class CandidateTable:
                 return np.asarray(fitting)
             return np.asarray(fitting & (idle >= 0).all(axis=0))
         return np.asarray((idle >= 0).all(axis=0))
-
-
-def _dynamic_plugins(hooks: CombinedAnswers) -> list[Plugin]:
-    return [plugin for hook in ("filter", "score") for plugin, _ in hooks.flat[hook]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -18,28 +19,30 @@ from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.session import Session
 
 _NOBODY: Final[frozenset[str]] = frozenset()
+_ASKED: Final = ("static_filter", "static_score", "filter", "score")
 _OUT_OF_REACH: Final = 1e9
 """More points than all plug-ins together give."""
 
 
 class Tables:
-    """The tables of one session, made when first asked for.
-
-    Attributes:
-        scope: the widest scope of a plug-in.
-
-    """
+    """The tables of one session, made when first asked for."""
 
     def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
-        asked = _asked(hooks)
-        self.scope = max((plugin.scope for plugin in asked), default=Scope.CLASS)
-        self._by_subject = list(dict.fromkeys(plugin for plugin in asked if plugin.scope is Scope.JOB))
         self._answers: list[Callable[..., Any]] | None = None
         self._pipelining = session.pipelining
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The widest scope of a plug-in."""
+        return max((plugin.scope for plugin in self.hooks.answering(*_ASKED)), default=Scope.CLASS)
+
+    @cached_property
+    def _by_subject(self) -> list[Plugin]:
+        return [plugin for plugin in self.hooks.answering(*_ASKED) if plugin.scope is Scope.JOB]
 
     def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
         """The table of a class: for resources idle now, or also those being released (``future``)."""
@@ -94,10 +97,3 @@ class Tables:
             return None
         queue = subject.queue.name
         return Parts(f"{queue}/{parts.usual}", parts.others, f"{queue}/{parts.other}")
-
-
-_ASKED: Final = ("static_filter", "static_score", "filter", "score")
-
-
-def _asked(hooks: CombinedAnswers) -> list[Plugin]:
-    return [plugin for hook in _ASKED for plugin, _ in hooks.flat[hook]]

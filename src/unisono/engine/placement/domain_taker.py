@@ -116,7 +116,7 @@ class DomainTaker:
 
     def _points(self, parts: list[FloatArray]) -> FloatArray:
         table, where = self.table, self._span
-        total: FloatArray = table.total[where].copy()
+        total: FloatArray = table.total[where]
         self._static: FloatArray = table.points[where]
         if table.tracked and not self.all_nodes:
             candidates = total > NOWHERE
@@ -124,7 +124,7 @@ class DomainTaker:
             total = np.where(candidates, table.dynamic[where] + self._static, NOWHERE)
         for part in parts:
             total = total + part
-        return np.asarray(total, dtype=np.float64)
+        return total.copy() if total.base is not None else total  # the table's own are not changed here
 
     def _parts(self) -> list[FloatArray]:
         """Points of the topology; none where all nodes of the domain are equally near."""

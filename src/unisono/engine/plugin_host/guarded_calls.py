@@ -35,6 +35,9 @@ Subject = tuple[About, Key]
 _ONE = (About.JOB, About.QUEUE, About.TASK, About.GROUP)
 _SEVERAL = ("victim_queue_key", "victim_jobs", "enqueued_alike", "domain_gradients", "annotations", "preparations")
 """Asked with more arguments than what they are about."""
+_ASKED_OF_ONE = frozenset(
+    (*QUERIES, *(hook for hook, policy in POLICIES.items() if policy.about in _ONE and hook not in _SEVERAL))
+)
 
 
 class Guard:
@@ -66,7 +69,7 @@ class Guard:
     def call(self, plugin: Plugin, hook: str) -> Method:
         """The plug-in's method, guarded."""
         policy = POLICIES[hook]
-        if plugin in self._dead:
+        if self._dead and plugin in self._dead:
             return lambda *arguments, **_: self._answer_for_dead(plugin, hook, policy, arguments)
         hosted = is_hosted(plugin)
         method = self.stopwatch.watched(plugin, hook)
@@ -94,7 +97,7 @@ class Guard:
 
     def _plain(self, plugin: Plugin, hook: str, policy: Policy, method: Method, known: dict[Key, Failure]) -> Method:
         """A hook of a built-in plug-in whose answers are of the right type, as the type checker knows."""
-        if hook in QUERIES or (policy.about in _ONE and hook not in _SEVERAL):
+        if hook in _ASKED_OF_ONE:
 
             def guarded_one(about: Any) -> Any:
                 if known and (failure := known.get(self._key(plugin, policy, (about,)))) is not None:

@@ -122,6 +122,8 @@ class PluginTiers:
         self.flat: Mapping[str, Asked] = _ByHook(self._in_order)
         self.by_tier: Mapping[str, list[Asked]] = _ByHook(self._answering)
         self._shared: dict[tuple[str, ...], bool] = {}
+        self._answering_any: dict[tuple[str, ...], list[Plugin]] = {}
+        self._with_own: dict[str, list[tuple[Plugin, Callable[..., Any]]]] = {}
         self.incomplete = self.guard.any_dead()
         self.failed = set(self.missing_plugins)
         if self.incomplete:
@@ -145,6 +147,14 @@ class PluginTiers:
     def plugins(self) -> list[Plugin]:
         """All plug-ins."""
         return [plugin for tier in self.tiers for plugin in tier]
+
+    def answering(self, *hooks: str) -> list[Plugin]:
+        """Plug-ins that answer one of ``hooks``, each once."""
+        known = self._answering_any.get(hooks)
+        if known is None:
+            found = dict.fromkeys(plugin for hook in hooks for plugin, _ in self.flat[hook])
+            known = self._answering_any[hooks] = list(found)
+        return known
 
     def has(self, hook: str) -> bool:
         """Whether a plug-in answers ``hook``."""
@@ -263,9 +273,25 @@ class PluginTiers:
             self._queries[plugin, what] = method
         return method
 
+    def own(self, what: str) -> list[tuple[Plugin, Callable[..., Any]]]:
+        """Plug-ins that do not leave what `query` asks to the contract's answer, with what it calls."""
+        known = self._with_own.get(what)
+        if known is None:
+            default = getattr(Plugin, what)
+            chosen = (
+                each for each in self.plugins() if getattr(type(each), what) is not default or self.guard.dead(each)
+            )
+            known = self._with_own[what] = [(plugin, self.question(plugin, what)) for plugin in chosen]
+        return known
+
     def silent(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> set[Plugin]:
         """Those of ``plugins`` whose filter and score have nothing to say about a class in this session."""
-        return {plugin for plugin in plugins if not self.query(plugin, "concerns", pod_class)}
+        return {plugin for plugin, concerns in self.own("concerns") if plugin in plugins and not concerns(pod_class)}
+
+    def pure(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> bool:
+        """Whether the answers of ``plugins`` about a class depend on a node's amounts alone."""
+        told = {plugin: is_pure for plugin, is_pure in self.own("is_pure") if plugin in plugins}
+        return all(told[plugin](pod_class) if plugin in told else plugin.pure for plugin in plugins)
 
     # ---- combinations
 

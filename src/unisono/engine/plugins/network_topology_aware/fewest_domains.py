@@ -66,7 +66,8 @@ class FewestDomains:
         moved = self._follow()
         if self._points is None or not self._keeps_order(moved, rest):
             self._points = self._sort(rest)
-        self._rest, self._on = rest, dict(group.on)
+            self._on = dict(group.on)
+        self._rest = rest
         return self._points
 
     def _fitting(self, columns: Index) -> Vector:
@@ -83,10 +84,10 @@ class FewestDomains:
     def _follow(self) -> dict[int, int]:
         """Look again at touched nodes; by how much the room of each has shrunk, by its position, where it changed."""
         touched = self._session.touched
-        fresh = {column for column in touched[self._seen :] if column in self._at}
+        fresh = [column for column in touched[self._seen :] if column in self._at]
         self._seen = len(touched)
         moved: dict[int, int] = {}
-        for column in sorted(fresh):
+        for column in sorted(set(fresh)) if len(fresh) > 1 else fresh:
             position = self._at[column]
             now = self._fitting_one(column)
             if by := int(self._fits[position]) - now:
@@ -114,7 +115,8 @@ class FewestDomains:
             return False
         leaf = int(self._codes[next(iter(moved))])
         at = self._leaves[leaf]
-        if leaf != self._first or self.group.on != {**self._on, at: self._on.get(at, 0) + 1}:
+        self._on[at] = self._on.get(at, 0) + 1
+        if leaf != self._first or self.group.on != self._on:
             return False
         self.own[leaf] += 1
         self._room -= 1
