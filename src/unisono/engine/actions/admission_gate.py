@@ -56,6 +56,13 @@ class Admission:
         self._first = job
         return self._admit(job)
 
+    def refusal_of_shape(self, job: JobState) -> Refusal | None:
+        """What was said of another job of the same shape, and holds for all of them now; None: the job is asked about.
+
+        It holds no place, as one that does is judged by itself.
+        """
+        return self._refused.get(job.shape) if job.shape and not job.ready_count else None
+
     def _opens_by_evictions(self, job: JobState, refusal: Refusal) -> bool:
         """Whether the gate lets the job in once those are gone that it could have evicted.
 

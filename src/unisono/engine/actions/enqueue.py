@@ -36,6 +36,8 @@ def run(cycle: Cycle) -> None:
                 break
             if not len(queues):
                 jobs.drop(gate.admit_like(job, jobs))
+                if job.phase == "Pending" and not queue.record.fifo:
+                    _refuse_like(cycle, gate, jobs)
             if len(queues) and not queues.leads(queue):
                 break
         if len(jobs):
@@ -54,6 +56,19 @@ def _ask(cycle: Cycle, gate: Admission, job: JobState) -> None:
         cycle.report(job).gate = refusal
         return
     job.phase = "Inqueue"
+
+
+def _refuse_like(cycle: Cycle, gate: Admission, jobs: Heap[JobState]) -> None:
+    """Pass over the jobs that come next as long as each is of a shape that the gate refuses now."""
+
+    def refused(job: JobState) -> bool:
+        refusal = gate.refusal_of_shape(job)
+        if refusal is None:
+            return False
+        cycle.report(job).gate = refusal
+        return True
+
+    jobs.take_while(refused)
 
 
 def _admitted_before(job: JobState) -> bool:
