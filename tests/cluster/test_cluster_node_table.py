@@ -45,6 +45,7 @@ def told(table: NodeTable) -> dict[str, Any]:
         "taints": (table.taint_codes.tolist(), table.taint_sets),
         "flags": (table.unschedulable.tolist(), table.ready.tolist()),
         "zones": (table.label_column("zone").tolist(), table.label_domains("zone")),
+        "present": table.present_values("zone"),
         "facts": [facts.name for facts in table.facts],
         "nonzero": table.nonzero.tolist(),
     }
@@ -88,6 +89,8 @@ def test_nodes_that_come_go_and_change_leave_the_table_that_they_would_make_at_o
         elif step[0] in table.index and step[0] in wanted:
             table.occupy(step[0], one, 1, releasing=False)
             pods[step[0]] = pods.get(step[0], 0) + 1
+        there = {facts.labels["zone"] for facts in table.facts if "zone" in facts.labels}
+        assert table.present_values("zone") == sorted(there)
     table.settle(lambda _: None)
     pods = {name: number for name, number in pods.items() if name in wanted}
     before = told(table)

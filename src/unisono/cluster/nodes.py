@@ -161,6 +161,7 @@ class NodeTable:
         self._taint_keys: dict[tuple[tuple[str, str, str], ...], int] = {(): 0}
         self._columns: dict[str, Codes] = {}
         self._codes: dict[str, dict[str, int]] = {}
+        self._present: dict[str, tuple[int, list[str]]] = {}
         self._wanted: dict[str, NodeFacts] = {}
         self.image_nodes: dict[str, int] = {}
         self._image_sizes: dict[str, int] = {}
@@ -388,7 +389,7 @@ class NodeTable:
         fork = copy(self)
         fork._wanted, fork.image_nodes = dict(self._wanted), dict(self.image_nodes)
         fork._label_nodes, fork._image_sizes = dict(self._label_nodes), {}
-        fork._columns, fork._codes, fork._taint_keys = {}, {}, dict(self._taint_keys)
+        fork._columns, fork._codes, fork._present, fork._taint_keys = {}, {}, {}, dict(self._taint_keys)
         fork.facts, fork.taint_sets, fork._large = list(self.facts), list(self.taint_sets), self._large.copy()
         for name in (*_LAID_OUT, "changed"):
             setattr(fork, name, getattr(self, name).copy())
@@ -442,6 +443,17 @@ class NodeTable:
         """Values of ``key`` by code."""
         self.label_column(key)
         return list(self._codes.get(key, {}))
+
+    def present_values(self, key: str) -> list[str]:
+        """Values of ``key`` that nodes have now, in order; read only."""
+        if key not in self._label_nodes:  # pods may ask for any number of keys
+            return []
+        generation, found = self._present.get(key, (-1, []))
+        if generation != self.generation:
+            codes, known = np.flatnonzero(np.bincount(self.label_column(key) + 1)[1:]), self.label_values(key)
+            found = sorted(known[code] for code in codes.tolist())
+            self._present[key] = self.generation, found
+        return found
 
     def label_keys(self) -> list[str]:
         """Keys of all labels that nodes have."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from unisono.api.verdict import Cause
 from unisono.engine.changes import Change
 
@@ -23,9 +25,10 @@ class Holder:
     amounts: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Why one job waits.
+
+    A struct, because each of many waiting jobs gets one that differs little from another's.
 
     Attributes:
         job: ``namespace/name`` of its PodGroup.
@@ -53,11 +56,11 @@ class Verdict:
     job: str
     cause: Cause
     message: str
-    need: Mapping[str, int] = field(default_factory=dict)
-    have: Mapping[str, int] = field(default_factory=dict)
+    need: Mapping[str, int] = {}
+    have: Mapping[str, int] = {}
     tasks_placeable: int = 0
     tasks_needed: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = {}
     nodes: int = 0
     holders: tuple[Holder, ...] = ()
     suggestion: str = ""

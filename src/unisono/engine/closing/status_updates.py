@@ -211,7 +211,7 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
         place = last.get(task.key)
         if place is None:
             own, text = (fit, of_stuck) if fit and task.pod_class is stuck else (whole, general)
-            if not _is_told(task, "Unschedulable", own, text):
+            if task.told[0] != "Unschedulable" or not _is_told(task, own, text):
                 _condition(cycle, task, "Unschedulable", text, "")
             continue
         status, column = place
@@ -221,15 +221,14 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
         else:
             own = messages.pod_waits_for_gang(task.namespace, task.name, names[column])
             text = messages.pod_message(own, verdict)
-            if not _is_told(task, waits, own, text):
+            if task.told[0] != waits or not _is_told(task, own, text):
                 _condition(cycle, task, waits, text, "")
 
 
-def _is_told(task: Task, reason: str, own: str, text: str) -> bool:
-    """Whether the pod says the same already, but for amounts in the verdict on its gang."""
-    before, said = task.told
-    same = before == reason and own.rstrip(".") in said
-    return same and messages.without_numbers(said) == messages.without_numbers(text)
+def _is_told(task: Task, own: str, text: str) -> bool:
+    """Whether what the pod says is the same already, but for amounts in the verdict on its gang."""
+    said = task.told[1]
+    return own.rstrip(".") in said and messages.without_numbers(said) == messages.without_numbers(text)
 
 
 def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str) -> None:

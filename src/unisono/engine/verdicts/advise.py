@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from msgspec import structs
@@ -167,8 +167,8 @@ def _end_others(cycle: Cycle, trials: Trials, evictable: Evictable, attempt: _At
         return
     victims = evictable.victims(job)
     if victims and trials.starts(attempt.key, EvictPods(victims)):
-        found = replace(attempt.draft.verdict, would_run_after=victims, spared=spared(cycle, job, victims))
-        attempt.draft = replace(attempt.draft, verdict=found)
+        found = structs.replace(attempt.draft.verdict, would_run_after=victims, spared=spared(cycle, job, victims))
+        attempt.draft = structs.replace(attempt.draft, verdict=found)
 
 
 def _least(trials: Trials, key: str, step: _Step) -> Change:
@@ -197,12 +197,13 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
     Where only a smaller job would start, a combination that starts the whole job.
     """
     whole = bool(attempt.steps)
-    known = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder]
+    besides = _besides(trials.cycle, attempt)
+    known = [ladder for ladder in (*attempt.draft.ladders, *besides) if ladder]
     ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
     before = len(attempt.steps)
     # Where a limit or kept nodes are named, another way may be enough. No trial sees what the API server or a claim
     # refuses later.
-    alone = attempt.draft.besides if attempt.draft.verdict.cause in (*LIMITS, Cause.RESERVED) else []
+    alone = besides if attempt.draft.verdict.cause in (*LIMITS, Cause.RESERVED) else []
     for ladder in [each for each in alone if each and each in ladders]:
         found = _together(trials, attempt.key, (ladder,))
         if found is not None:
@@ -219,6 +220,14 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
                 attempt.steps.append(_Step(found))
             if len(attempt.steps) - before == (1 if whole else _AT_FIRST) or not trials.possible(attempt.key):
                 return
+
+
+def _besides(cycle: Cycle, attempt: _Attempt) -> Ladders:
+    try:
+        return attempt.draft.besides()
+    except Exception as error:  # one job that cannot be advised takes no verdict from the others
+        cycle.fail(f"explaining PodGroup {attempt.key}", error)
+        return []
 
 
 def _together(trials: Trials, key: str, chosen: tuple[list[Change], ...]) -> Change | None:
@@ -281,7 +290,7 @@ def _answer(attempt: _Attempt) -> Draft:
     untried: tuple[Change, ...] = ()
     if not changes:
         untried, texts = draft.untried, _first_step(draft) or _not_tried(draft)
-    verdict = replace(draft.verdict, changes=changes, untried=untried, suggestion=_joined(draft, texts))
+    verdict = structs.replace(draft.verdict, changes=changes, untried=untried, suggestion=_joined(draft, texts))
     return Draft(verdict)
 
 
@@ -324,5 +333,5 @@ def _finished(draft: Draft, off: tuple[str, ...]) -> Verdict:
     if draft.ladders or draft.untried or draft.first or draft.last or draft.fallback:
         untried = tuple(ladder[0] for ladder in draft.ladders if ladder)[:_AT_FIRST] or draft.untried
         texts = [f"{change.text()} (not tried)" for change in untried] or _not_tried(draft)
-        verdict = replace(verdict, untried=untried, suggestion=_joined(draft, texts))
-    return replace(verdict, plugins_off=off) if off else verdict
+        verdict = structs.replace(verdict, untried=untried, suggestion=_joined(draft, texts))
+    return structs.replace(verdict, plugins_off=off) if off else verdict

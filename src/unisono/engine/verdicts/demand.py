@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job, Task
+from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector
 from unisono.engine.changes import counted
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
+from unisono.engine.verdicts.pending_pods import in_order, look_at, pending_pods
 from unisono.engine.verdicts.unmade_parts import Unmade, unmade_pods
-
-_MOST_KINDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,6 @@ class _Known(dict[str, list[Kind]]):
     """Kinds that were found already in this session, by job."""
 
 
-def in_order(tasks: Mapping[str, Task]) -> list[Task]:
-    """By name, so that a verdict reads the same in whatever order its pods became known."""
-    return [tasks[key] for key in sorted(tasks)]
-
-
 def kinds_of(session: Session, job: JobState) -> list[Kind]:
     """What waits once all actions have run, at most a few kinds; empty where it is not known or too mixed."""
     known = session.shared.of(_Known, _Known)
@@ -70,16 +64,11 @@ def _kinds_of(session: Session, job: JobState) -> list[Kind]:
 
 
 def _of_pods(job: JobState) -> list[Kind]:
-    found: dict[tuple[int, str], tuple[PodClass, str, int]] = {}
-    for task in in_order(job.record.pending):
-        if task.key in job.places or not task.owned:
-            continue
-        which = task.pod_class.id, task.role
-        known = found.get(which)
-        if known is None and len(found) == _MOST_KINDS:
-            return []
-        found[which] = (task.pod_class, known[1], known[2] + 1) if known else (task.pod_class, task.name, 1)
-    return [_kind(_who(name, role, number), number, one, role) for (_, role), (one, name, number) in found.items()]
+    if job.places:
+        waiting = look_at([task for task in in_order(job.record.pending) if task.key not in job.places])
+    else:
+        waiting = pending_pods(job.record)
+    return [_kind(_who(one.first, one.role, one.count), one.count, one.pod_class, one.role) for one in waiting.groups]
 
 
 def _of_unmade(unmade: Unmade, session: Session) -> Kind:

@@ -7,8 +7,10 @@ earlier one, as long as they wait for the same. A gang that was never examined g
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import structs
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.cluster.records import Task
@@ -16,7 +18,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.candidates import for_one_alike
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, nothing
 from unisono.engine.verdicts.lines import place, place_in_line
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.waiting import Tools, Waiting
@@ -85,8 +87,14 @@ class Drafts:
         for job in later:
             self._put(drafts, job)
         complete = self._left >= self._cost
-        self._kept.found = {} if complete else self._new
+        self._kept.found = {} if complete else self._to_keep()
         return drafts
+
+    def _to_keep(self) -> dict[str, _Found]:
+        """The new drafts without what belongs to this cycle."""
+        for found in self._new.values():
+            found.draft = structs.replace(found.draft, besides=nothing)
+        return self._new
 
     def _last_examined(self, job: JobState) -> int:
         found = self._kept.found.get(job.key)
@@ -149,10 +157,10 @@ class Drafts:
         if task and verdict.job != job.key:
             own: Task | None = getattr(report, found.task) if found.task else None
             task = own.key if own is not None else next(iter(job.record.pending), "")
-        return replace(
+        return structs.replace(
             found.draft,
             ladders=for_one_alike(job, found.draft.ladders, self.tools.rivals),
-            verdict=replace(verdict, job=job.key, message=message, position=position, ahead=ahead, task=task),
+            verdict=structs.replace(verdict, job=job.key, message=message, position=position, ahead=ahead, task=task),
         )
 
 

@@ -6,13 +6,14 @@ A question about "what if", asked whether or not an action that evicts is config
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import Vector, fitted
-from unisono.cluster.status import PREEMPTABLE_STATES
+from unisono.cluster.status import PREEMPTABLE_STATES, count
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.task_runs import runs
@@ -31,40 +32,45 @@ class Evictable:
         self.session = cycle.session
 
     @cached_property
-    def _running(self) -> list[tuple[int, Task, JobState]]:
-        session = self.session
-        found: list[tuple[int, Task, JobState]] = []
-        if len(session.snapshot.tasks) > MOST_RUNNING:
-            return found
-        index = session.snapshot.nodes.index
-        for key in sorted(session.snapshot.tasks):
-            task = session.snapshot.tasks[key]
-            if task.status not in PREEMPTABLE_STATES or not task.preemptable or not task.owned or not task.job:
-                continue
-            if task.priority_class_name in _SYSTEM or task.namespace == "kube-system" or task.node not in index:
-                continue
-            job = session.job(task.job)
-            if job is not None and job.status(task) in PREEMPTABLE_STATES:
-                found.append((index[task.node], task, job))
+    def _holding(self) -> dict[tuple[str, int], list[Job]]:
+        """Jobs whose pods may be evicted, by queue and priority."""
+        found: dict[tuple[str, int], list[Job]] = {}
+        snapshot = self.session.snapshot
+        if len(snapshot.tasks) <= MOST_RUNNING:
+            for record in snapshot.jobs.values():
+                if record.known and record.queue in self.session.queues and count(record.counts, PREEMPTABLE_STATES):
+                    found.setdefault((record.queue, snapshot.priority_of(record)), []).append(record)
         return found
 
     def victims(self, job: JobState) -> tuple[str, ...]:
         """Keys of pods without which the job would have room, few of them; empty when there are none."""
-        by_node: dict[int, list[Task]] = {}
-        for column, task, other in self._running:
-            if other is not job and self._may_go(other, job):
-                by_node.setdefault(column, []).append(task)
+        by_node: dict[int, list[tuple[int, Task]]] = {}
+        for (queue, priority), records in self._holding.items():
+            if self._may_go(self.session.queues[queue], priority, job):
+                for record in records:
+                    for column, task in self._evictable(record) if record is not job.record else ():
+                        by_node.setdefault(column, []).append((priority, task))
         if not by_node:
             return ()
-        priorities = {task.key: other.priority for _, task, other in self._running}
         for tasks in by_node.values():
-            tasks.sort(key=lambda task: (priorities[task.key], -task.created, task.key))
-        return self._search(job, by_node)
+            tasks.sort(key=lambda each: (each[0], -each[1].created, each[1].key))
+        return self._search(job, {column: [task for _, task in tasks] for column, tasks in by_node.items()})
 
-    def _may_go(self, other: JobState, job: JobState) -> bool:
-        if other.queue is job.queue:
-            return other.priority < job.priority
-        return other.queue.record.reclaimable and self._over_share(other.queue)
+    def _evictable(self, record: Job) -> Iterator[tuple[int, Task]]:
+        """Its pods that may be evicted, with the columns of their nodes."""
+        job, index = self.session.job(record.key), self.session.snapshot.nodes.index
+        for task in record.tasks.values() if job is not None else ():
+            if task.status not in PREEMPTABLE_STATES or not task.preemptable or not task.owned:
+                continue
+            if task.priority_class_name in _SYSTEM or task.namespace == "kube-system" or task.node not in index:
+                continue
+            if job is not None and job.status(task) in PREEMPTABLE_STATES:
+                yield index[task.node], task
+
+    def _may_go(self, queue: QueueState, priority: int, job: JobState) -> bool:
+        if queue is job.queue:
+            return priority < job.priority
+        return queue.record.reclaimable and self._over_share(queue)
 
     def _over_share(self, queue: QueueState) -> bool:
         registry = self.session.registry

@@ -97,7 +97,7 @@ def _hidden(verdict: Verdict, reader: _Reader) -> Verdict:
     suggestion = verdict.suggestion
     if reader.text(suggestion) != suggestion:
         suggestion = ", or ".join(change.text() for change in changes)
-    return replace(
+    return structs.replace(
         verdict,
         message=reader.text(verdict.message),
         reasons=reader.counts(verdict.reasons),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from unisono.engine.answers import Refusal
 from unisono.engine.cycle.context import Cycle
@@ -26,6 +26,18 @@ def whole_need(job: JobState, refusal: Refusal, *, admission: bool) -> dict[str,
     return {name: amount * times for name, amount in refusal.need.items()}
 
 
+class _Asked(NamedTuple):
+    """What a refused job asks for of a limit, what those before it do, and what all do together."""
+
+    need: Amounts
+    before: Amounts
+    every: Amounts
+
+    def others(self, names: Iterable[str]) -> dict[str, int]:
+        """What all others ask for."""
+        return {name: self.every.get(name, 0) - self.need.get(name, 0) for name in names}
+
+
 class Rivals:
     """Answers for the refused jobs of one cycle; the sums are made once, when first asked for."""
 
@@ -33,8 +45,8 @@ class Rivals:
         self.cycle = cycle
 
     @cached_property
-    def _sums(self) -> dict[str, tuple[Amounts, Amounts]]:
-        """By job key: what those before it ask for of the same limit, and what all others do."""
+    def _sums(self) -> dict[str, _Asked]:
+        """By job key: what it asks for of a limit, and others with it."""
         refused: dict[tuple[Cause, str, str], list[tuple[JobState, dict[str, int]]]] = {}
         for job in sorted((job for job in self.cycle.jobs if job.key in self.cycle.reports), key=turn):
             report = self.cycle.reports[job.key]
@@ -44,19 +56,15 @@ class Rivals:
             place = job.namespace if refusal.cause is Cause.QUOTA else job.queue.name
             need = whole_need(job, refusal, admission=report.gate is not None)
             refused.setdefault((refusal.cause, place, refusal.owner), []).append((job, need))
-        sums: dict[str, tuple[Amounts, Amounts]] = {}
+        sums: dict[str, _Asked] = {}
         for jobs in refused.values():
             if len(jobs) == 1:
                 continue
-            every: Counter[str] = Counter()
-            for _, need in jobs:
-                every.update(need)
-            before: Counter[str] = Counter()
+            every: dict[str, int] = {}
             for job, need in jobs:
-                others = Counter(every)
-                others.subtract(need)
-                sums[job.key] = (Counter(before), others)
-                before.update(need)
+                sums[job.key] = _Asked(need, dict(every), every)
+                for name, amount in need.items():
+                    every[name] = every.get(name, 0) + amount
         return sums
 
     def steps(self, job: JobState, short: Amounts) -> list[dict[str, int]]:
@@ -64,8 +72,8 @@ class Rivals:
 
         First for itself, then for those before it as well, then for all.
         """
-        steps = [dict(short)]
-        for more in self._sums.get(job.key, ()):
+        steps, asked = [dict(short)], self._sums.get(job.key)
+        for more in (asked.before, asked.others(short)) if asked is not None else ():
             step = {name: amount + more.get(name, 0) for name, amount in short.items()}
             if step != steps[-1]:
                 steps.append(step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -24,10 +25,8 @@ _MOST_NEAR = 64
 
 
 def label_values(nodes: NodeView, key: str) -> list[str]:
-    """Values of a label that nodes have now, in order."""
-    codes = np.flatnonzero(np.bincount(nodes.label_codes(key) + 1)[1:]).tolist()
-    known = nodes.table.label_values(key)
-    return sorted(known[code] for code in codes)
+    """Values of a label that nodes have now, in order; read only."""
+    return nodes.table.present_values(key)
 
 
 def _around(value: str, values: list[str]) -> list[str]:
@@ -53,9 +52,15 @@ def meant_label(nodes: NodeView, key: str, value: str) -> tuple[str, str] | None
     return near, value if value in known else _near_value(value, known) or value
 
 
+@lru_cache(maxsize=512)
+def _nearest(value: str, values: tuple[str, ...]) -> str:
+    """As `nearest`; several parts of a verdict ask about the same label."""
+    return nearest(value, values)
+
+
 def _near_value(value: str, values: list[str]) -> str:
     """The value that ``value`` is a near miss of, or another word for the same yes or no; ``""`` without one."""
-    near = nearest(value, _around(value, values))
+    near = _nearest(value, tuple(_around(value, values)))
     alike = next((words for words in _SAME if value.casefold() in words), frozenset())
     return near or next((one for one in values if one.casefold() in alike), "")
 

@@ -168,6 +168,7 @@ class Trials:
             session.seed,
             lambda name: None if name in off else cycle.lookup(name),
             self.stopwatch,
+            reasons=False,  # of those that find no place
         )
         index = trial.session.snapshot.nodes.index
         for pod_class, node, sign in edit.moves:

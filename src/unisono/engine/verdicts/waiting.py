@@ -14,18 +14,16 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Holder, Verdict
-from unisono.engine.verdicts.demand import Kind, in_order, kinds_of
+from unisono.engine.verdicts.demand import Kind, kinds_of
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import FilterCauses
 from unisono.engine.verdicts.lines import place
+from unisono.engine.verdicts.pending_pods import MOST_SAMPLES, pending_pods
 from unisono.engine.verdicts.quotas import QuotaRoom
 from unisono.engine.verdicts.resource_holders import holders_of
 from unisono.engine.verdicts.rivals import Rivals
 from unisono.engine.verdicts.shortage import Shortages
 from unisono.engine.verdicts.unmade_parts import Unmade, imagined, unmade_pods
-
-_MOST_KINDS = 4
-"""Kinds of pods of one job that are looked at one by one."""
 
 
 class Tools:
@@ -87,9 +85,9 @@ class Waiting:
     @cached_property
     def samples(self) -> list[Task]:
         """One pod of each kind: it waits, or stands for those that do not exist yet."""
-        found: dict[int, Task] = {}
-        for task in (*in_order(self.job.record.pending), *imagined(self.job.record, self.unmade)):
-            if len(found) == _MOST_KINDS:
+        found = {task.pod_class.kin: task for task in pending_pods(self.job.record).samples}
+        for task in imagined(self.job.record, self.unmade):
+            if len(found) == MOST_SAMPLES:
                 break
             found.setdefault(task.pod_class.kin, task)
         return list(found.values())

@@ -13,6 +13,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.limits import chain
+from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.waiting import Waiting
 
 _TIERS_TRIED = 4
@@ -23,7 +24,7 @@ _TAKING = frozenset(("reclaim", "gangreclaim"))
 def what_else(waiting: Waiting) -> Ladders:
     """Gates, capabilities, bounds of the network topology, and what nodes lack."""
     cycle, job = waiting.cycle, waiting.job
-    gated = any(task.gated for task in job.record.pending.values())
+    gated = pending_pods(job.record).gated
     ladders = [
         *(candidates.for_gates(job) if gated else ()),
         [PassOver(job.queue.name)] if _is_behind(waiting) else [],

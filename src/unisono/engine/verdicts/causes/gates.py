@@ -6,14 +6,15 @@ from unisono.engine.changes import RemoveGates, listed, plural
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
 
 
 def gated(waiting: Waiting) -> Draft | None:
     """Without the gated pods there is nothing to place, or not the whole gang."""
-    job, number = waiting.job, sum(task.gated for task in waiting.job.record.pending.values())
+    job, number = waiting.job, pending_pods(waiting.job.record).gated
     if not number or (number < waiting.pending and job.valid_count - number >= job.min_member):
         return None
     named = sorted({task.named_node for task in job.record.pending.values() if task.named_node})
@@ -28,5 +29,8 @@ def gated(waiting: Waiting) -> Draft | None:
     claims = f". Besides, {lacks[0].text}" if lacks else ""
     tried, _ = ways_out(waiting.cycle, lacks)
     verdict = waiting.verdict(Cause.GATED, f"{text}{claims}")
-    besides = [ladder for ladder in what_else(waiting) if not isinstance(ladder[0], RemoveGates)]
-    return Draft(verdict, candidates.for_gates(job), besides=[*tried, *besides])
+
+    def besides() -> Ladders:
+        return [*tried, *(ladder for ladder in what_else(waiting) if not isinstance(ladder[0], RemoveGates))]
+
+    return Draft(verdict, candidates.for_gates(job), besides=later(besides))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from unisono.engine.placement.grouped_jobs import advice_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.domain_holders import domain_text
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, later
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
 
@@ -29,4 +31,4 @@ def topology(waiting: Waiting) -> Draft | None:
         task=advice.task.key,
     )
     ladders = candidates.for_topology(cycle, job, placeable, advice.lost)
-    return Draft(verdict, ladders, last=advice.suggestion, besides=what_else(waiting))
+    return Draft(verdict, ladders, last=advice.suggestion, besides=later(partial(what_else, waiting)))

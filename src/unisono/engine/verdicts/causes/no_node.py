@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -15,7 +16,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks, ways_out
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
@@ -98,7 +99,6 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     ladders += [*of_claims, *(giving_back(cycle, job) if full else ())]
-    besides = [one for one in what_else(waiting) if not isinstance(one[0], RequestAtMost)]
     return Draft(
         verdict,
         ladders,
@@ -106,7 +106,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         fallback=fallback,
         evictions=full,
         nodes=nodes_for(job, empty),
-        besides=[*(candidates.room_for(cycle, task, missing) if cause is Cause.FILTERS else ()), *besides],
+        besides=later(partial(_besides, waiting, task, cause, missing)),
         untried=untried,
     )
 
@@ -115,6 +115,11 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     """Sentences with the objects that filters look at."""
     yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
+
+
+def _besides(waiting: Waiting, task: Task, cause: Cause, missing: int) -> Ladders:
+    rooms = candidates.room_for(waiting.cycle, task, missing) if cause is Cause.FILTERS else []
+    return [*rooms, *(one for one in what_else(waiting) if not isinstance(one[0], RequestAtMost))]
 
 
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, later
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
 
@@ -33,4 +35,4 @@ def too_few(waiting: Waiting) -> Draft | None:
         have=dict(refusal.have),
         tasks_placeable=job.valid_count,
     )
-    return Draft(verdict, candidates.for_too_few(job, have, need), besides=what_else(waiting))
+    return Draft(verdict, candidates.for_too_few(job, have, need), besides=later(partial(what_else, waiting)))

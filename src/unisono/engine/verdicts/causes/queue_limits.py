@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, amounts_text
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, later
 from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.limits import left
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
@@ -58,7 +60,7 @@ def _refused(waiting: Waiting, refusal: Refusal | None) -> Draft | None:
         return Draft(verdict, [*candidates.meant_resources(cycle, nowhere), *ladders], last=remedy(cycle, nowhere))
     shared = refusal.cause is Cause.OVER_SHARE
     first = f"wait for other jobs of queue {job.queue.name}" if shared else ""
-    return Draft(verdict, ladders, first, last=last, evictions=shared, besides=what_else(waiting))
+    return Draft(verdict, ladders, first, last=last, evictions=shared, besides=later(partial(what_else, waiting)))
 
 
 def _whole(waiting: Waiting, ladder: list[Change]) -> list[Change]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from unisono.engine.changes import OpenQueue, PassOver
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.draft import Draft, later
 from unisono.engine.verdicts.job_holders import holder_of, named
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
@@ -26,7 +28,9 @@ def closed(waiting: Waiting) -> Draft | None:
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
     if refusal.cause is not Cause.QUEUE_CLOSED:
         return Draft(verdict, last=_WAYS_OUT[refusal.cause])
-    return Draft(verdict, [[OpenQueue(above)]], last=_WAYS_OUT[refusal.cause], besides=what_else(waiting))
+    return Draft(
+        verdict, [[OpenQueue(above)]], last=_WAYS_OUT[refusal.cause], besides=later(partial(what_else, waiting))
+    )
 
 
 def behind(waiting: Waiting) -> Draft | None:
@@ -40,7 +44,7 @@ def behind(waiting: Waiting) -> Draft | None:
         who = f"job {named(holder)}" if holder.kind == "Job" else named(holder)
         message = f"{who} comes first in queue {queue}, whose dequeueStrategy is fifo, and cannot start yet"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
-    return Draft(verdict, [[PassOver(queue)]], last="wait for that job", besides=what_else(waiting))
+    return Draft(verdict, [[PassOver(queue)]], last="wait for that job", besides=later(partial(what_else, waiting)))
 
 
 def _uppermost(waiting: Waiting) -> str:

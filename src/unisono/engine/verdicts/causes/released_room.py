@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from unisono.cluster.status import TaskStatus
 from unisono.engine.changes import WaitFor, counted
@@ -25,4 +25,4 @@ def promised(waiting: Waiting) -> Draft | None:
         text += f"; they start when {names_text(victims)} {'has' if len(victims) == 1 else 'have'} ended"
     verdict = waiting.simple(Cause.WAITING_FOR_VICTIMS, text).verdict
     keys = tuple(task.key for task in victims)
-    return Draft(replace(verdict, holders=pods_as_holders(victims)), [[WaitFor(keys)]] if keys else [])
+    return Draft(structs.replace(verdict, holders=pods_as_holders(victims)), [[WaitFor(keys)]] if keys else [])

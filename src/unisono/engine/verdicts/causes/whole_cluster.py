@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import RequestAtMost, amounts_text
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted
-from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.waiting import Waiting
@@ -31,7 +32,9 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
         message = f"{unoffered_text(cycle, nowhere)}; {asked} is asked for"
         verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
-        return Draft(verdict, ladders, last=remedy(cycle, nowhere), besides=candidates.for_kinds(waiting))
+        return Draft(
+            verdict, ladders, last=remedy(cycle, nowhere), besides=later(partial(candidates.for_kinds, waiting))
+        )
     lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, None)
     verdict = _verdict(waiting, refusal, lack.message, lack.free, lack.holders)
     less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
@@ -40,9 +43,9 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     alike = waiting.samples[0] if len(waiting.samples) == 1 else None
     if alike is not None and not lack.too_large:
         less.append(candidates.slightly_less(cycle, alike, waiting.missing))
-    besides = what_else(waiting)
+    besides = later(partial(what_else, waiting))
     if not less:
-        less = [ladder for ladder in besides if isinstance(ladder[0], RequestAtMost)]
+        less = [ladder for ladder in besides() if isinstance(ladder[0], RequestAtMost)]
     return Draft(
         verdict,
         [*candidates.uncordoned(cycle, job), *less, *ladders, *([] if lack.too_large else giving_back(cycle, job))],
