@@ -15,6 +15,7 @@ from support.examples import examples
 from unisono.api.base import Object
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config_file.reader import load_config
+from unisono.engine.eviction.search import Evictions
 from unisono.engine.plugins.registry import create
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError
@@ -132,6 +133,16 @@ def test_who_evicts_need_not_leave_more_than_there_was() -> None:
     plane.settle()
     assert plane.running()["g"] == 2
     assert len(plane.running()) == 6
+
+
+def test_no_node_is_tried_for_a_job_that_has_to_leave_all_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    real = Evictions._take
+    monkeypatch.setattr(Evictions, "_take", lambda self, *given: (tried.append(given[1].key), real(self, *given))[1])
+    things = [held(f"h{at}", ["n000"], "high") for at in range(4)]
+    arguments = "{eviction-guard.headroom: 0.5, eviction-guard.headroom.priorityClasses: {high: 0}}"
+    assert started(keeping(arguments), EIGHT, things, singles(1, "low")) == {}
+    assert tried == []
 
 
 def test_the_verdict_names_it_with_numbers() -> None:

@@ -117,6 +117,8 @@ class Evictions:
             points = _free_first(points, self._lacking(task))
         if self._used_up():
             points[self._lacking(task)] = NOWHERE
+        if self.is_limited(actor, task.pod_class, rule):  # free room alone is of no use
+            points[self.pool.row(evictable, PODS) < 1] = NOWHERE
         tried: list[tuple[Cost, int]] = []
         while True:
             column = int(points.argmax())
