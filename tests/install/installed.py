@@ -81,3 +81,12 @@ def refused(answer: Sequence[Any]) -> str:
     status, value = answer
     assert status in (400, 403, 422), value
     return str(value["message"])
+
+
+def place_of(value: dict[str, Any]) -> str:
+    """Path of a policy or its binding."""
+    plural = {
+        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    }[value["kind"]]
+    return f"/apis/{value['apiVersion']}/{plural}/{value['metadata']['name']}"

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from installed import cluster, eventually, needs_cluster, refused, send
+from installed import cluster, eventually, needs_cluster, place_of, refused, send
 
 from support.plane import REPOSITORY
 from support.virtual_clock import VirtualClock
@@ -337,14 +337,6 @@ def path_of(value: dict[str, Any]) -> str:
     kind = find(value["apiVersion"], value["kind"])
     assert kind is not None
     return kind.path(value["metadata"].get("namespace"))
-
-
-def place_of(value: dict[str, Any]) -> str:
-    plural = {
-        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-    }[value["kind"]]
-    return f"/apis/{value['apiVersion']}/{plural}/{value['metadata']['name']}"
 
 
 @pytest.fixture

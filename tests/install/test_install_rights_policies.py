@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from installed import cluster, eventually, needs_cluster, place_of, refused, send
 
+from support.cluster_turn import config
+from unisono.api.annotations import USER
 from unisono.api.cel import Budget, compile_expression
 from unisono.api.cel.authorization import Authorizer
+from unisono.api.kinds import POD_GROUPS
 from unisono.api.policies import RIGHTS, Policy
 from unisono.api.policies.rule import Rule
 from unisono.install.policies import policies
+from unisono.kube.http import HttpClient
 
 QUEUE = "scheduling.volcano.sh"
 JOB = "batch.volcano.sh"
@@ -193,3 +200,105 @@ def test_whose_object_it_is_cannot_be_chosen(
         for rule in rules(f"{kind}-user")
     ]
     assert all(found) is expected
+
+
+# ---- on a cluster
+
+PATH = POD_GROUPS.path("default")
+
+
+def gang(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "probe", "namespace": "default"}
+    return {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": 1} | spec}
+
+
+@pytest.fixture
+async def admin(cluster_turn: None) -> AsyncIterator[HttpClient]:
+    """A cluster on which the policies beside the webhook have come into effect."""
+    made = policies(webhook=True)
+    async with cluster() as client:
+        for one in made:
+            status, answer = await send(client, "PATCH", place_of(one), one)
+            assert status in (200, 201), answer
+        try:
+            urgent = gang(priorityClassName="system-node-critical")
+
+            async def effective() -> bool:
+                return (await send(client, "POST", PATH, urgent, dry=True))[0] == 403
+
+            await eventually(effective)
+            yield client
+        finally:
+            for one in reversed(made):
+                await send(client, "DELETE", place_of(one))
+
+
+@pytest.fixture
+async def author(admin: HttpClient) -> AsyncIterator[HttpClient]:
+    """Alice, who may write PodGroups of the namespace ``default`` and nothing else."""
+    api, name = "rbac.authorization.k8s.io", "unisono-test-author"
+    rules = [{"apiGroups": [POD_GROUPS.group], "resources": ["podgroups"], "verbs": ["*"]}]
+    role = {"kind": "Role", "metadata": {"name": name}, "rules": rules}
+    subjects = [{"apiGroup": api, "kind": "User", "name": "alice"}]
+    ref = {"apiGroup": api, "kind": "Role", "name": name}
+    binding = {"kind": "RoleBinding", "metadata": {"name": name}, "subjects": subjects, "roleRef": ref}
+    places = [f"/apis/{api}/v1/namespaces/default/{plural}/{name}" for plural in ("roles", "rolebindings")]
+    for place, one in zip(places, (role, binding), strict=True):
+        status, answer = await send(admin, "PATCH", place, {"apiVersion": f"{api}/v1", **one})
+        assert status in (200, 201), answer
+    alice = HttpClient(replace(config(), impersonate=(("Impersonate-User", "alice"),)))
+    try:
+
+        async def may() -> bool:
+            status, _ = await send(alice, "POST", PATH, gang(), dry=True)
+            return status == 201
+
+        await eventually(may)
+        yield alice
+    finally:
+        await alice.close()
+        for place in places:
+            await send(admin, "DELETE", place)
+
+
+def noted(value: dict[str, Any], user: str | None) -> dict[str, Any]:
+    notes = {} if user is None else {USER: user}
+    return value | {"metadata": value["metadata"] | {"annotations": notes}}
+
+
+@needs_cluster
+async def test_a_cluster_lets_nobody_choose_whose_a_gang_is_nor_take_the_systems_priority(
+    admin: HttpClient, author: HttpClient
+) -> None:
+    urgent = gang(priorityClassName="system-node-critical")
+    await send(admin, "DELETE", f"{PATH}/probe")
+    for value, told in ((noted(gang(), "bob"), "who submits"), (urgent, "for kube-system only")):
+        assert told in refused(await send(author, "POST", PATH, value, dry=True))
+    mine = noted(gang(), "alice")
+    mine["metadata"]["finalizers"] = ["example.com/stays"]
+    status, made = await send(author, "POST", PATH, mine)
+    assert status == 201, made
+
+    async def put(client: HttpClient, change: Callable[[dict[str, Any]], dict[str, Any]], *, dry: bool = True) -> Any:
+        _, found = await send(admin, "GET", f"{PATH}/probe")
+        return await send(client, "PUT", f"{PATH}/probe", change(found), dry=dry)
+
+    def raised(found: dict[str, Any]) -> dict[str, Any]:
+        return found | {"spec": found["spec"] | urgent["spec"]}
+
+    try:
+        for leaving in (False, True):
+            if leaving:
+                status, answer = await send(author, "DELETE", f"{PATH}/probe")
+                assert status == 200, answer
+            assert "who submits" in refused(await put(author, lambda found: noted(found, "bob")))
+            assert "who submits" in refused(await put(author, lambda found: noted(found, None)))
+            assert "for kube-system only" in refused(await put(author, raised))
+            for good in ({"status": {"phase": "Inqueue"}}, {"spec": made["spec"] | {"minMember": 2}}):
+                status, answer = await put(author, lambda found, good=good: found | good)
+                assert status == 200, answer
+            status, answer = await put(admin, lambda found: noted(found, "bob"))
+            assert status == 200, answer
+    finally:
+        await put(admin, lambda found: found | {"metadata": found["metadata"] | {"finalizers": []}}, dry=False)
+        await send(admin, "DELETE", f"{PATH}/probe")
