@@ -18,6 +18,7 @@ from unisono.api.cel.authorization import Authorizer
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.policies import RIGHTS, Policy
 from unisono.api.policies.rule import Rule
+from unisono.api.submitters import SUBMITTED
 from unisono.install.policies import policies
 from unisono.kube.http import HttpClient
 
@@ -118,7 +119,22 @@ def test_policies_about_rights_fail_closed_and_look_at_objects_on_their_way_out(
         assert spec["failurePolicy"] == "Fail"
         assert [one["name"] for one in spec.get("matchConditions", ())] == (["concerned"] if policy.only_if else [])
         assert {each["reason"] for each in spec["validations"]} == {"Forbidden"}
-        assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE"]
+        for rule in spec["matchConstraints"]["resourceRules"]:
+            assert rule["operations"] == ["CREATE", "UPDATE"]
+
+
+def test_whose_object_it_is_is_asked_of_every_kind_of_which_it_is_written_down() -> None:
+    asked = {
+        (group, version, resource)
+        for one in policies(webhook=True)
+        if one["metadata"]["name"] in ("users.unisono", "podgroup-user.unisono") and "matchConstraints" in one["spec"]
+        for rule in one["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for version in rule["apiVersions"]
+        for resource in rule["resources"]
+    }
+    versions = {(kind, version) for kind in SUBMITTED for version in (kind.version, *kind.alias_versions)}
+    assert asked == {(kind.group, version, kind.plural) for kind, version in versions}
 
 
 def evaluated(expression: str, values: dict[str, Any]) -> bool:
@@ -176,12 +192,12 @@ AUTHORS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["job", "podgroup", "pytorchjob"])
+@pytest.mark.parametrize("policy", ["users", "podgroup-user"])
 @pytest.mark.parametrize(
     ("what", "name", "before", "operation", "may", "expected"), AUTHORS, ids=[each[0] for each in AUTHORS]
 )
 def test_whose_object_it_is_cannot_be_chosen(
-    kind: str, what: str, name: str | None, before: str | None, operation: str, may: set[str], expected: bool
+    policy: str, what: str, name: str | None, before: str | None, operation: str, may: set[str], expected: bool
 ) -> None:
     def noted(user: str | None) -> dict[str, Any]:
         notes = {"annotations": {"unisono.io/user": user}} if user else {}
@@ -197,7 +213,7 @@ def test_whose_object_it_is_cannot_be_chosen(
     }
     found = [
         compile_expression(rule.expression(), frozenset(values)).evaluate(values, Budget()) is True
-        for rule in rules(f"{kind}-user")
+        for rule in rules(policy)
     ]
     assert all(found) is expected
 

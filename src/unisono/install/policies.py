@@ -42,11 +42,12 @@ def _policy(policy: Policy) -> dict[str, Any]:
             "matchConstraints": {
                 "resourceRules": [
                     {
-                        "apiGroups": [kind.group],
-                        "apiVersions": [kind.version, *kind.alias_versions],
+                        "apiGroups": [each.group],
+                        "apiVersions": [each.version, *each.alias_versions],
                         "operations": list(policy.operations),
-                        "resources": [kind.plural],
+                        "resources": [each.plural],
                     }
+                    for each in (kind, *policy.also)
                 ],
                 **_selector(policy),
             },

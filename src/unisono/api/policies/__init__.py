@@ -5,13 +5,9 @@ They say what CEL can say of ``api.validation``, in the same words. Objects come
 
 from __future__ import annotations
 
-from typing import Any
-
 from unisono.api import kinds
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.keys import JOB_NAME
-from unisono.api.kind import Kind
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
 from unisono.api.policies.pod import HAS_BUDGET, budget_rules
@@ -40,22 +36,18 @@ POLICIES: tuple[Policy, ...] = (
 )
 
 
-def _user_policy(kind: Kind[Any]) -> str:
-    """Name of the policy about a kind's submitters; Kubernetes has a PodGroup, too."""
-    return f"{'workload-' if kind is WORKLOAD_POD_GROUPS else ''}{kind.kind.lower()}-user"
-
-
-def _about_users(kind: Kind[Any]) -> Policy:
-    """One policy for each kind: a server takes up every policy that it asks about an object anew."""
-    if kind is kinds.POD_GROUPS:
-        either = f"{FOR_ANOTHER} || {OF_THE_SYSTEM}"
-        return Policy(kind, _user_policy(kind), {}, (*user_rules(), *priority_rules()), only_if=either)
-    return Policy(kind, _user_policy(kind), {}, user_rules(), only_if=FOR_ANOTHER)
-
-
+_OTHERS = tuple(kind for kind in SUBMITTED if kind is not kinds.POD_GROUPS)
 RIGHTS: tuple[Policy, ...] = (
     Policy(kinds.COMMANDS, "commands", {}, command_rules()),
-    *map(_about_users, SUBMITTED),
+    # A server compares every request with every policy, so there are few of them.
+    Policy(_OTHERS[0], "users", {}, user_rules(), only_if=FOR_ANOTHER, also=_OTHERS[1:]),
+    Policy(
+        kinds.POD_GROUPS,
+        "podgroup-user",
+        {},
+        (*user_rules(), *priority_rules()),
+        only_if=f"{FOR_ANOTHER} || {OF_THE_SYSTEM}",
+    ),
 )
 """Rules about who asks: they refuse with Forbidden, and hold for objects on their way out too."""
 

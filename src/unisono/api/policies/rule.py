@@ -55,6 +55,7 @@ class Policy:
         only_if: CEL expression; objects for which it is false are not looked at. Empty for all.
         without_label: objects that have this label are not looked at, which is cheaper than any expression. Anybody
             may set a label, so it must not stand for a right. Empty for none.
+        also: other kinds whose objects must hold to the same rules.
 
     """
 
@@ -66,6 +67,7 @@ class Policy:
     annotations: bool = False
     only_if: str = ""
     without_label: str = ""
+    also: tuple[Kind[Any], ...] = ()
 
 
 def text(message: str) -> str:
