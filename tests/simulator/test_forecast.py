@@ -287,6 +287,15 @@ def test_jobs_come_as_they_have_come() -> None:
     assert len({job.name for job in jobs}) == len(jobs)
 
 
+def test_a_rush_of_a_moment_does_not_go_on() -> None:
+    objects = live()
+    for number in range(60):
+        objects.add(PODS, [done(f"old-{number}", number * 2.0 - 300, number * 2.0 - 240)])
+    past = past_of(objects, NOW)
+    assert len(past.came) > 60 and past.since == 240
+    assert past.arrivals(random.Random(0), 1e5, as_guessed) == []  # nosec B311
+
+
 def test_without_jobs_that_have_ended_nothing_is_known_of_those_that_will_come() -> None:
     assert past_of(live(), NOW).arrivals(random.Random(0), 1e5, as_guessed) == []  # nosec B311
 

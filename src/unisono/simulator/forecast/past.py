@@ -28,7 +28,11 @@ _LOOK_BACK = 2 * 86400.0
 """Seconds before now of which arrivals are taken."""
 _LEAST_ARRIVALS = 20
 """With fewer nothing is known of those that will come."""
+_SHORTEST = 1800.0
+"""Seconds of the past of which arrivals are taken, at least: a moment's rush does not last."""
 _MOST_ARRIVALS = 20_000
+_MOST_RAN = 2000
+"""Jobs that have ended whose run times count, the last ones."""
 _BLOCKS = 8.0
 """Into so many pieces the past is cut in the mean, when a possible future is put together from it."""
 _ENDED = ("Succeeded", "Failed")
@@ -76,7 +80,7 @@ class Past:
         1994), so that jobs that came together come together again, and busy times are as long as they were.
         """
         recent, length = self._recent, self.since
-        if len(recent) < _LEAST_ARRIVALS or length <= 0:
+        if len(recent) < _LEAST_ARRIVALS or length < _SHORTEST:
             return []
         coming: list[Job] = []
         at = 0.0
@@ -163,6 +167,6 @@ def _ran(members: dict[str, list[Pod]], state: ClusterState, estimates: RunEstim
             limit = max(estimates.stated(task) for task in tasks)
             gpus = guess_of(pods, tasks, estimates).gpus
             found.append((max(map(ended_at, pods)), key, family_of(longest_task), longest[0], limit, gpus))
-    found.sort(key=lambda each: each[:2])
+    found = sorted(found, key=lambda each: each[:2])[-_MOST_RAN:]
     shown = to_earlier((family, seconds) for _, _, family, seconds, _, _ in found)
     return [Ran(each[3], each[4], earlier, each[5]) for each, earlier in zip(found, shown, strict=True)]
