@@ -132,3 +132,8 @@ class WaitingJobs:
         found.drop(created, key)
         if not found.aged:
             del self.alike[shape]
+
+    def but_shapes(self, passes: Callable[[str], bool]) -> list[str]:
+        """Keys of all jobs but those of shapes that ``passes`` holds for, which is asked about one of each."""
+        left = (alike for alike in self.alike.values() if not passes(alike.sample))
+        return [*self.others, *(key for alike in left for _, key in alike.aged)]

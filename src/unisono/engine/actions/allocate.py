@@ -8,6 +8,7 @@ from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.actions.nominated import promised
 from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.sleeping_jobs import in_line
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.placement.waiting_line import WaitingLine
 from unisono.engine.placement.waiting_tasks import Remaining, place, remaining_of
@@ -92,15 +93,26 @@ def _prepare(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
 
 
 def _lines(cycle: Cycle, waiting: Mapping[str, list[JobState]]) -> dict[str, Heap[JobState]]:
-    """By queue the jobs to serve, where some of them sleep."""
+    """By queue the jobs to serve, where some of them sleep; those sleep on for whose pods no node has room."""
+    session = cycle.session
     asleep: dict[str, list[Alike]] = {}
     for alike in cycle.asleep:
-        sample = cycle.session.job(alike.sample)
-        if sample is not None and cycle.valid(sample):
+        sample = session.job(alike.sample)
+        if sample is not None and _has_room(cycle, sample) and cycle.valid(sample):
             asleep.setdefault(sample.queue.name, []).append(alike)
-    return {
-        name: WaitingLine(cycle.orders, cycle.session, waiting.get(name, ()), found) for name, found in asleep.items()
-    }
+    found: dict[str, Heap[JobState]] = {}
+    for name, each in asleep.items():
+        passed_over, woken = in_line(session, each)
+        jobs = [*waiting.get(name, ()), *woken]
+        found[name] = WaitingLine(cycle.orders, session, jobs, passed_over) if passed_over else cycle.orders.jobs(jobs)
+    return found
+
+
+def _has_room(cycle: Cycle, job: JobState) -> bool:
+    """Whether a node has room for a pod of a job whose pods are equal and wait; placing others makes no more of it."""
+    pod_class = next(iter(job.record.pending.values())).pod_class
+    futures = (False, True) if cycle.session.releasing else (False,)
+    return not all(cycle.tables.roomless.covers(pod_class, future=future) for future in futures)
 
 
 def _may_run(cycle: Cycle, job: JobState, *, admits_all: bool) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, Normalise, Reach, Veto
 from unisono.engine.candidates.cross_node import CrossNodeAnswers, Stamps
+from unisono.engine.candidates.fitting import fitting
 from unisono.engine.candidates.single_node import SingleNodeScore
 from unisono.engine.candidates.static_answers import StaticResult
 from unisono.engine.candidates.ways import FEW, ByLines, LinesFailed, OneByOne, Together, Way
@@ -305,6 +306,8 @@ class CandidateTable:
         pod_class, silent = self.demand.pod_class, self.silent
         view.future = self.demand.future
         refused = ~self.fits(view)
+        if refused.all():
+            return np.full(view.size, NOWHERE)  # whatever plug-ins would say
         for plugin, method in self.hooks.flat["filter"]:
             if plugin in silent:
                 continue
@@ -350,16 +353,6 @@ class CandidateTable:
         return points
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
-        """``[M]`` nodes on which the request is idle (or will be, for ``future``).
-
-        A task that starts now must also leave what is promised to pipelined tasks, so both are checked.
-        """
-        rows, amounts = self.rows, self.demand.pod_class.amounts[:, None]
-        idle = view.allocatable[rows] - view.used[rows] - amounts
-        if self.demand.future or self.session.pipelining:
-            later = idle + view.releasing[rows] - view.pipelined[rows]
-            fitting = (later >= 0).all(axis=0)
-            if self.demand.future:
-                return np.asarray(fitting)
-            return np.asarray(fitting & (idle >= 0).all(axis=0))
-        return np.asarray((idle >= 0).all(axis=0))
+        """``[M]`` nodes on which there is room."""
+        demand = self.demand
+        return fitting(view, demand.pod_class, self.rows, future=demand.future, promises=self.session.pipelining)

@@ -12,6 +12,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.answers import Normalise, Parts, Scope
+from unisono.engine.candidates.fitting import Roomless
 from unisono.engine.candidates.static_answers import RawPoints, StaticResults
 from unisono.engine.candidates.table import CandidateTable, Demand
 from unisono.engine.contract.plugin import Plugin
@@ -25,7 +26,12 @@ _OUT_OF_REACH: Final = 1e9
 
 
 class Tables:
-    """The tables of one session, made when first asked for."""
+    """The tables of one session, made when first asked for.
+
+    Attributes:
+        roomless: demands for which no node has room.
+
+    """
 
     def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
@@ -34,6 +40,14 @@ class Tables:
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
         self._answers: list[Callable[..., Any]] | None = None
         self._pipelining = session.pipelining
+        self.roomless = Roomless(session)
+
+    def rules_out(self, pod_class: PodClass, *, future: bool) -> bool:
+        """Whether no node has room for the class, so that no plug-in need be asked.
+
+        Only where they answer by the job, which costs much: else a table says so as cheaply.
+        """
+        return self.scope is Scope.JOB and self.roomless.covers(pod_class, future=future)
 
     @cached_property
     def scope(self) -> Scope:

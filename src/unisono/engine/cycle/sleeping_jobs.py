@@ -17,16 +17,16 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 
 _FEWEST: Final = 4
-"""Jobs of one shape from which on they are left asleep."""
+"""Jobs of one shape from which on they are left asleep although there is room for their pods."""
 _MOST_SHAPES: Final = 64
-"""Shapes of which jobs are left asleep, those with most jobs: each of them is looked at many times in a cycle."""
+"""Of how many such shapes, those with most jobs: each of them is looked at many times in a cycle."""
 _ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill"))
 """Actions that do nothing for admitted jobs but place them."""
 _BY_SHAPE: Final = ("job_key", "valid", "ready", "missing", "pipelined")
 
 
 def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[str]) -> list[Alike]:
-    """The jobs to leave asleep in a cycle that begins; none where each must be looked at.
+    """The jobs to leave asleep in a cycle that begins, by shape; none where each must be looked at.
 
     They are admitted, and their queues are open and serve any job that fits.
 
@@ -39,11 +39,20 @@ def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[st
     waiting = session.snapshot.waiting
     if waiting is None or not waiting.alike or not _ACTIONS.issuperset(actions) or not _may_sleep(session, hooks):
         return []
-    found = [alike for alike in waiting.alike.values() if len(alike) >= _FEWEST and _rests(session, alike)]
+    return [alike for alike in waiting.alike.values() if _rests(session, alike)]
+
+
+def in_line(session: Session, asleep: list[Alike]) -> tuple[list[Alike], list[JobState]]:
+    """Of jobs that are asleep and may find room: those to pass over where they stand, and those to wake at once."""
+    found = [alike for alike in asleep if len(alike) >= _FEWEST]
     if len(found) > _MOST_SHAPES:
         found.sort(key=len, reverse=True)
         del found[_MOST_SHAPES:]
-    return found
+    if len(found) == len(asleep):
+        return asleep, []
+    shapes = {alike.shape for alike in found}
+    keys = [key for alike in asleep if alike.shape not in shapes for _, key in alike.aged]
+    return found, [job for key in keys if (job := session.job(key)) is not None]
 
 
 def _may_sleep(session: Session, hooks: CombinedAnswers) -> bool:
@@ -74,8 +83,8 @@ def awake_jobs(session: Session, asleep: Sequence[Alike]) -> list[JobState]:
     if waiting is None or not asleep:
         return session.active
     shapes = {alike.shape for alike in asleep}
-    rest = (alike for alike in waiting.alike.values() if alike.shape not in shapes)
-    keys = [*waiting.others, *(key for alike in rest for _, key in alike.aged)]
+    jobs = session.snapshot.jobs
+    keys = waiting.but_shapes(lambda key: jobs[key].shape in shapes)
     return [job for key in sorted(keys) if (job := session.job(key)) is not None]
 
 

@@ -126,6 +126,8 @@ def _place_run(group: TaskGroup, tasks: list[Task], wanted: int) -> tuple[int, i
     if first.nominated_node and (future := _place_nominated(group, first, now)) is not None:
         return int(not future), 1
     for future in group.futures(now, nominated=False):
+        if cycle.tables.rules_out(first.pod_class, future=future):
+            continue
         some = tasks if future else tasks[: min(wanted, now)]
         columns = cycle.transaction.place(job, some, group.taker(first.pod_class, future=future))
         if columns:

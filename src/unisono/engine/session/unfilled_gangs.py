@@ -43,12 +43,9 @@ def note_unfilled(snapshot: Snapshot, now: float) -> None:
     book = snapshot.memo.of(UnfilledGangs, UnfilledGangs)
     found: dict[str, tuple[float, int]] = {}
     jobs = snapshot.jobs
-    waiting = snapshot.waiting
-    if waiting is None:
-        keys: Iterable[str] = snapshot.active
-    else:  # those that are alike have equally many pods
-        few = [alike for alike in waiting.alike.values() if _unfilled(snapshot, alike.sample) is not None]
-        keys = [*waiting.others, *(key for alike in few for _, key in alike.aged)]
+    keys: Iterable[str] = snapshot.active
+    if snapshot.waiting is not None:
+        keys = snapshot.waiting.but_shapes(lambda key: _unfilled(snapshot, key) is None)
     for key in keys:
         job = jobs.get(key)
         if job is None or len(job.tasks) >= job.min_member:

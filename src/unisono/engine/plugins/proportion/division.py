@@ -47,9 +47,8 @@ def divide(session: Session) -> Division:
         rows = zip(total, promised, guarantees[queue.name], limits, strict=True)
         capability[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
     requests = {queue.name: listed(queue.record.request, registry) for queue in queues}
-    for job in session.active:
-        if _is_unborn(job):
-            _add_unborn(job, requests[job.queue.name], [total, capability[job.queue.name]])
+    for job in _unborn(session):
+        _add_unborn(job, requests[job.queue.name], [total, capability[job.queue.name]])
     _add_returning(session, requests)
     reach = limits_in_families(session, requests, capability, guarantees)
     return Division(capability, _water_fill(total, queues, requests, reach, guarantees))
@@ -91,9 +90,16 @@ def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
                 request[row] += amount
 
 
-def _is_unborn(job: JobState) -> bool:
+def _unborn(session: Session) -> list[JobState]:
+    """Jobs of which pods are still to be created."""
+    waiting, active = session.snapshot.waiting, session.snapshot.active
+    keys = active if waiting is None else waiting.but_shapes(lambda key: not _is_unborn(session.job(key)))
+    return [job for key in keys if _is_unborn(job := session.job(key)) and job is not None]
+
+
+def _is_unborn(job: JobState | None) -> bool:
     """Whether pods of a waiting PodGroup are still to be created."""
-    if len(job.record.tasks) >= job.min_member or job.min_resources is None:
+    if job is None or len(job.record.tasks) >= job.min_member or job.min_resources is None:
         return False
     return job.queue.open and job.phase in ("Pending", "Inqueue")
 
