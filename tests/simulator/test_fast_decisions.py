@@ -19,13 +19,14 @@ from unisono.cluster.jobs import JobBook
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
+from unisono.engine.candidates.fitting import Roomless
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
-from unisono.engine.plugins.reservation.plan import Endings
+from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_anew
 from unisono.simulator.clusters.model import Cluster, make_node, make_queue
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.cycles import Cycles
@@ -84,7 +85,9 @@ def plainly() -> Iterator[None]:
         patch.setattr(EquivalenceBatches, "fail", lambda *_: False)
         patch.setattr(Evictions, "known_to_fail", lambda *_: False)
         patch.setattr(EvictionGuardPlugin, "moved_by_evictions", False)
-        patch.setattr(plan, "_is_room", lambda *given: plan._dealt(*given) is not None)
+        patch.setattr(plan, "_earliest", plan._earliest_of_any)
+        patch.setattr(KnownEnds, "at", lambda _, *given: found_anew(*given))
+        patch.setattr(Roomless, "covers", lambda *_, **__: False)
         patch.setattr(Cycles, "_is_vain", lambda _: False)
         yield
 
@@ -198,4 +201,4 @@ def test_what_endings_free_is_the_sum_of_what_the_pods_hold(seed: int, count: in
     free = idle.copy()
     for _, column, pod_class in endings[:taken]:
         free[: len(pod_class.vector), column] += pod_class.vector
-    assert (Endings.of(endings, idle.shape).free(idle, taken) == free).all()
+    assert (Endings.of(endings, len(idle)).free(idle, taken) == free).all()

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
 
 import numpy as np
-import numpy.typing as npt
 
-from unisono.cluster.node_pods import NodePods
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.resources import Matrix, fitted
-from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.cluster.resources import Matrix, Vector, fitted
+from unisono.cluster.status import ON_NODE_STATES
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.open_nodes import open_nodes
+from unisono.engine.plugins.reservation.endings import Endings, endings_of
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
 NEVER = float("inf")
-_STARTING = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
-Columns = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +45,16 @@ class Plan:
     base: Matrix
     used: Matrix
 
-    def leaves(self, pod_class: PodClass, columns: Columns, used: Matrix) -> BoolArray:
-        """``[M]`` where a pod that runs on beyond ``start`` leaves enough, ``used`` being used or promised."""
+    def leaves(self, pod_class: PodClass, nodes: NodeView) -> BoolArray:
+        """``[M]`` on which of ``nodes`` a pod that runs on beyond ``start`` leaves enough."""
         rows = pod_class.rows
-        added = used[rows] - self.used[np.ix_(rows, columns)]
-        left = self.base[np.ix_(rows, columns)] - added - pod_class.amounts[:, None]
-        enough = (left >= self.kept[np.ix_(rows, columns)]).all(axis=0)
-        return np.asarray(enough | ~self.nodes[columns], dtype=np.bool_)
+        used, base, kept, where = self.used[rows], self.base[rows], self.kept[rows], self.nodes
+        if nodes.columns is not nodes.table.columns:
+            columns = nodes.columns
+            used, base, kept, where = used[:, columns], base[:, columns], kept[:, columns], where[columns]
+        added = nodes.used[rows] + nodes.pipelined[rows] - used
+        left = base - added - pod_class.amounts[:, None]
+        return np.asarray((left >= kept).all(axis=0) | ~where, dtype=np.bool_)
 
 
 def plan_for(
@@ -70,11 +70,12 @@ def plan_for(
     taken = sum((plan.kept for plan in others), np.zeros_like(nodes.used))
     masks = {pod_class.id: open_nodes(pod_class, nodes) for pod_class, _ in needs}
     idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
-    endings = Endings.of(sorted(_endings(session, estimates), key=_END), idle.shape)
-    at, start, kept = _earliest(idle, endings, needs, masks)
-    if kept is not None:
-        base = endings.free(idle, at)
-        return _plan(session, job, max(start, session.now), kept, base)
+    found = _earliest(idle, lambda: endings_of(session, estimates), needs, masks)
+    if found is not None:
+        start, base = found
+        kept = _dealt(base, needs, masks)
+        if kept is not None:
+            return _plan(session, job, max(start, session.now), kept, base)
     empty = nodes.allocatable - _staying(session) - taken
     kept = _dealt(empty, needs, masks, by=idle)
     return None if kept is None else _plan(session, job, NEVER, kept, idle)
@@ -94,81 +95,6 @@ def _by_class(tasks: Sequence[Task]) -> list[tuple[PodClass, int]]:
     return [(classes[number], numbers[number]) for number in sorted(classes)]
 
 
-Ending = tuple[float, int, PodClass]
-"""When, on which node, a pod of which class ends."""
-_END = itemgetter(0)
-_KEY = attrgetter("key")
-_ENDS = "reservation.ends"
-
-
-@dataclass(frozen=True, slots=True)
-class Endings:
-    """Pods that end, in order of time.
-
-    Attributes:
-        times: ``E`` times, seconds since the epoch.
-        where: ``[E, R]`` which entries of a flattened ``[R, N]`` matrix each of them frees.
-        what: ``[E, R]`` how much it frees there.
-
-    """
-
-    times: Sequence[float]
-    where: Columns
-    what: Matrix
-
-    @classmethod
-    def of(cls, endings: Sequence[Ending], shape: tuple[int, ...]) -> Endings:
-        """From endings in order; ``shape`` is that of the matrices, ``(R, N)``."""
-        rows, size = shape
-        classes = list({pod_class.id: pod_class for _, _, pod_class in endings}.values())
-        number = {pod_class.id: at for at, pod_class in enumerate(classes)}
-        vectors = np.zeros((len(classes), rows), dtype=np.int64)
-        for at, pod_class in enumerate(classes):
-            vectors[at] = fitted(pod_class.vector, rows)
-        columns = np.array([column for _, column, _ in endings], dtype=np.intp)
-        where = columns[:, None] + np.arange(rows, dtype=np.intp) * size
-        what = vectors[[number[pod_class.id] for _, _, pod_class in endings]]
-        return cls([end for end, _, _ in endings], where, what)
-
-    def free(self, idle: Matrix, number: int) -> Matrix:
-        """``[R, N]`` what is free when the first ``number`` of them have ended, and ``idle`` was free before."""
-        free = idle.copy()
-        np.add.at(free.reshape(-1), self.where[:number].reshape(-1), self.what[:number].reshape(-1))
-        return free
-
-
-def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
-    """Pods of which it is known how long they run."""
-    index, now = session.snapshot.nodes.index, session.now
-    for name, held in session.snapshot.tasks_on.items():
-        column = index.get(name)
-        if column is not None:
-            for end, pod_class in _ends_on(held, estimates):
-                yield end if end > now else now, column, pod_class
-    started = [job for job in session.opened().values() if job.places]
-    for job in sorted(started, key=_KEY):
-        for key, (status, column) in job.places.items():
-            task = job.record.tasks[key]
-            seconds = estimates.seconds(task) if status in _STARTING else 0.0
-            if seconds:
-                yield session.now + seconds, column, task.pod_class
-
-
-def _ends_on(held: Mapping[str, Task], estimates: RunEstimates) -> list[tuple[float, PodClass]]:
-    """When pods of a node end, which may have been foreseen for a moment that is over.
-
-    Where it follows from what is stated, it is kept from cycle to cycle.
-    """
-    known = held.derived.get(_ENDS) if isinstance(held, NodePods) and not estimates.learned else None
-    if known is None:
-        tasks = [task for task in held.values() if task.status is not TaskStatus.RELEASING]
-        ends = estimates.end if estimates.learned else estimates.stated_end
-        known = [(end, task.pod_class) for task in tasks if (end := ends(task))]
-        if isinstance(held, NodePods) and not estimates.learned:
-            held.derived[_ENDS] = known
-    return known
-
-
 def _staying(session: Session) -> Matrix:
     """``[R, N]`` what pods of others hold, who end when they like."""
     staying = np.zeros_like(session.nodes.used)
@@ -182,29 +108,63 @@ def _staying(session: Session) -> Matrix:
 
 
 def _earliest(
-    idle: Matrix, endings: Endings, needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]
-) -> tuple[int, float, Matrix | None]:
-    """How many of ``endings`` must have passed, when that is, and what is taken then; None when all are too few."""
-    low, high = 0, len(endings.times)
-    if not _is_room(endings.free(idle, high), needs, masks):
-        return high, NEVER, None
+    idle: Matrix, endings: Callable[[], Endings], needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]
+) -> tuple[float, Matrix] | None:
+    """When there is room for all tasks, and what is free then; None when all ``endings`` are too few."""
+    if len(needs) == 1:
+        (one, wanted), *_ = needs
+        return _earliest_of_one(idle, endings, one, wanted, masks[one.id])
+    return _earliest_of_any(idle, endings, needs, masks)
+
+
+def _earliest_of_any(
+    idle: Matrix, endings: Callable[[], Endings], needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]
+) -> tuple[float, Matrix] | None:
+    """As `_earliest` for tasks of several classes, which take room from each other."""
+    pods = endings()
+    low, high = 0, len(pods.times)
+    if _dealt(pods.free(idle, high), needs, masks) is None:
+        return None
     while low < high:
         middle = (low + high) // 2
-        if _is_room(endings.free(idle, middle), needs, masks):
+        if _dealt(pods.free(idle, middle), needs, masks) is not None:
             high = middle
         else:
             low = middle + 1
-    start = endings.times[low - 1] if low else 0.0
-    return low, start, _dealt(endings.free(idle, low), needs, masks)
+    return (float(pods.times[low - 1]) if low else 0.0), pods.free(idle, low)
 
 
-def _is_room(free: Matrix, needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]) -> bool:
-    """Whether `_dealt` finds room for all tasks; those of one class only have to be counted."""
-    if len(needs) > 1:
-        return _dealt(free, needs, masks) is not None
-    return all(
-        int(np.minimum(tasks_fitting(free, one)[masks[one.id]], wanted).sum()) >= wanted for one, wanted in needs
-    )
+def _earliest_of_one(
+    idle: Matrix, endings: Callable[[], Endings], one: PodClass, wanted: int, mask: BoolArray
+) -> tuple[float, Matrix] | None:
+    """The same for tasks of one class: each pod that ends only makes more room, and mostly a few are enough."""
+    rows, amounts, everywhere = one.rows, one.amounts[:, None], bool(mask.all())
+
+    def is_room(free: Matrix) -> bool:
+        if wanted == 1:
+            fits = np.asarray((free >= amounts).all(axis=0))
+            return bool(fits.any() if everywhere else (fits & mask).any())
+        each: Vector = np.asarray((np.maximum(free, 0) // amounts).min(axis=0))
+        return int(np.minimum(each if everywhere else each[mask], wanted).sum()) >= wanted
+
+    free = idle[rows]
+    if is_room(free):
+        return 0.0, idle
+    pods = endings()
+    most, freed = len(pods.times), pods.freed(rows, idle.shape[1])
+    low, high = 0, min(1, most)  # after ``low`` of them there is no room
+    while low < most and not is_room(later := freed.after(free, low, high)):
+        low, high, free = high, min(2 * high, most), later
+    if low == most:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        between = freed.after(free, low, middle)
+        if is_room(between):
+            high = middle
+        else:
+            low, free = middle, between
+    return float(pods.times[high - 1]), pods.free(idle, high)
 
 
 def _dealt(
@@ -215,8 +175,12 @@ def _dealt(
     for pod_class, wanted in needs:
         left = wanted
         room = np.where(masks[pod_class.id], tasks_fitting(free - taken, pod_class), 0)
-        ranked = room if by is None else np.where(room > 0, tasks_fitting(np.maximum(by - taken, 0), pod_class), -1)
-        for column in np.lexsort((-room, -ranked)).tolist():
+        if by is None:
+            order = np.argsort(-room, kind="stable")
+        else:
+            ranked = np.where(room > 0, tasks_fitting(np.maximum(by - taken, 0), pod_class), -1)
+            order = np.lexsort((-room, -ranked))
+        for column in order[:wanted].tolist():
             here = min(int(room[column]), left)
             if here > 0:
                 taken[: len(pod_class.vector), column] += here * pod_class.vector

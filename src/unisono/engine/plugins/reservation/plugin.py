@@ -201,7 +201,7 @@ class ReservationPlugin(Plugin):
                 text = f"node(s) would take room of queue {name} that is kept for PodGroup {plan.job.key}"
                 vetoes.append(Veto(np.ones(len(nodes.columns), dtype=np.bool_), Reason(text, cause=Cause.RESERVED)))
                 continue
-            refused = ~plan.leaves(pod_class, nodes.columns, nodes.used + nodes.pipelined)
+            refused = ~plan.leaves(pod_class, nodes)
             vetoes.append(Veto(refused, Reason(f"node(s) were kept for PodGroup {plan.job.key}", cause=Cause.RESERVED)))
         return vetoes
 
