@@ -1,7 +1,8 @@
 """``python -m benchmarks.quality SUITE --traces FOLDER``: scheduling quality on recorded workloads.
 
-FOLDER holds the traces, a folder each; docs/quality.md says which. Results go into a file, a JSON line per run; a run
-that is in the file is not done again. ``--write`` puts the tables of the file into docs/quality.md.
+FOLDER holds the traces, a folder each; docs/quality.md says which. The suite ``scale`` needs none. Results go into a
+file, a JSON line per run; a run that is in the file is not done again. ``--write`` puts the tables of the file into
+docs/quality.md.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.quality import backfill, chronus, filling, lingjun, muri, philly, shockwave, starts
+from benchmarks.quality import backfill, chronus, filling, lingjun, muri, philly, scale, shockwave, starts
 from benchmarks.quality.runner import Case, done, run_all, to_stderr
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality.md"
@@ -36,6 +37,7 @@ SUITES: dict[str, Suite] = {
     "Q7": Suite(lingjun.cases, lingjun.section),
     "Q8": Suite(lambda traces, _, only: backfill.cases(traces, only), backfill.section),
     "starts": Suite(starts.cases, starts.section),
+    "scale": Suite(lambda _traces, _seeds, only: scale.cases(only), scale.section),
 }
 
 
@@ -53,7 +55,7 @@ def write_page(file: Path, suites: Iterable[str], page: Path = PAGE) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.quality", description=__doc__)
     parser.add_argument("suite", choices=[*SUITES, "all"])
-    parser.add_argument("--traces", type=Path, required=True, help="folder with the traces")
+    parser.add_argument("--traces", type=Path, help="folder with the traces")
     parser.add_argument("--seeds", type=int, default=10, help="runs per case where chance plays a part")
     parser.add_argument("--only", action="append", default=[], help="policy or trace to run; may be repeated")
     parser.add_argument("--processes", type=int, default=1, help="runs at a time")
@@ -61,6 +63,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the tables into docs/quality.md")
     options = parser.parse_args()
     names = list(SUITES) if options.suite == "all" else [options.suite]
+    if options.traces is None and options.suite != "scale":
+        parser.error("--traces says where the traces are")
     cases = [case for name in names for case in SUITES[name].cases(options.traces, options.seeds, options.only)]
     if not cases:
         print("--only names nothing of this suite", file=sys.stderr)

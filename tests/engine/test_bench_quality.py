@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -219,3 +220,12 @@ def test_rho_is_completion_time_over_that_with_a_share(tmp_path: Path) -> None:
     assert found["easy"]["worstRho"] == pytest.approx((5007 - 39) / (1000 * 40 / 32), abs=1e-3)
     text = shockwave.section([{"policy": policy, **figures} for policy, figures in found.items()])
     assert "| easy | 5,007 |" in text
+
+
+def test_the_large_simulation_is_of_generated_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = import_module("benchmarks.quality.scale")
+    monkeypatch.setattr(scale, "NODES", 3)
+    figures = scale.run("easy", replace(scale.RECIPE, jobs=60, gpus=24))
+    assert (figures["jobs"], figures["unfinished"]) == (60, 0)
+    assert figures["meanJct"] > figures["meanWait"] > 0
+    assert scale.section([{"policy": "easy", **figures}]).count("| easy | 60 | 3 |") == 1
