@@ -16,6 +16,7 @@ judge: Any = import_module("benchmarks.answers.judge")
 # One of each kind, for every change; `more` runs them all.
 QUICK = (
     "aborted-job",
+    "affinity-gt-label-with-unit",
     "anti-affinity-own",
     "capability-and-taint",
     "claim-of-block-mode",
@@ -36,6 +37,7 @@ QUICK = (
     "podgroup-missing",
     "priorityclass-missing-batch",
     "pvc-not-found-pod",
+    "pytorch-master-pool-in-use",
     "pytorch-minresources-disagree",
     "queue-closed",
     "queue-over-deserved",
@@ -50,6 +52,7 @@ QUICK = (
     "topology-hard-cordoned",
     "topology-rack-busy",
     "trainjob-runtime-typo",
+    "two-roles-typo-and-taint",
     "typo-and-full",
     "workload-group-itself-queue-closed",
     "workload-group-too-large",

@@ -13,7 +13,7 @@ from support.build import GANG, cluster, config, gang, group, node, pod, schedul
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.core import Affinity, Toleration
 from unisono.api.gang_parts import Part, encode_parts
-from unisono.engine.changes import AddToleration, UseLabel, UseQueue, UseResource
+from unisono.engine.changes import AddNodes, AddToleration, UseLabel, UseQueue, UseResource
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.filter_causes import MOST_CLASSES
 
@@ -27,6 +27,13 @@ def near(**labels: str) -> Affinity:
     key = labels.pop("topology", "kubernetes.io/hostname")
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
     return msgspec.convert({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}, Affinity)
+
+
+def above(label: str, bound: str) -> Affinity:
+    """Required affinity to nodes whose label is a larger number."""
+    term = {"matchExpressions": [{"key": label, "operator": "Gt", "values": [bound]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return msgspec.convert({"nodeAffinity": required}, Affinity)
 
 
 ML = ("dedicated", "ml", "NoSchedule")
@@ -82,6 +89,26 @@ CASES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
         {"ports": [6379]},
         "Host port 6379/TCP is held by pod ns/x on a.",
     ),
+    "bound on a label that is no number": (
+        [node("a", labels={"memory": "80Gi"})],
+        {"affinity": above("memory", "40")},
+        "The label memory must be above 40 (nodes have 80Gi, and only whole numbers count).",
+    ),
+    "affinity to its own pods": (
+        [node("a", labels={"zone": "a"}, cpu=2), node("b", labels={"zone": "b"}, cpu=2)],
+        {"affinity": near(topology="zone", app="t"), "labels": {"app": "t"}, "size": 3},
+        "and its own are such pods: one zone has to hold them all.",
+    ),
+    "slices in place of GPUs": (
+        [node("a", **{"nvidia.com/mig-1g.10gb": 7})],
+        {"gpu": 1},
+        "No node offers nvidia.com/gpu (nodes have nvidia.com/mig-1g.10gb).",
+    ),
+    "GPUs that are shared out": (
+        [node("a", **{"nvidia.com/gpu.shared": 7})],
+        {"gpu": 1},
+        "No node offers nvidia.com/gpu (nodes have nvidia.com/gpu.shared).",
+    ),
     "number of pods": ([node("a", pods=1), pod("x", node="a")], {"cpu": 1}, "1 of at most 1 pods are on a."),
 }
 
@@ -89,7 +116,39 @@ CASES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_object_is_named(name: str) -> None:
     things, options, told = CASES[name]
-    assert told in verdict_of(things, gang("j", 1, **options)).message
+    options = {"size": 1, **options}
+    assert told in verdict_of(things, gang("j", options.pop("size"), **options)).message
+
+
+def test_each_role_has_its_own_cause() -> None:
+    roles = [pod("j-w-0", "j", role="w", selector={"gpu": "A100"}), pod("j-p-0", "j", role="p", cpu=16)]
+    things = [node("a", cpu=8, labels={"gpu": "a100"}), node("b", cpu=32, taints=[ML]), group("j", 2), *roles]
+    message = verdict_of(*things).message
+    assert "No node has the label gpu=A100 (did you mean a100?)." in message
+    assert "Nor does any take pods of role p: the pods do not tolerate the taint dedicated=ml:NoSchedule" in message
+
+
+def test_a_role_that_uses_other_nodes_is_left_out_of_a_shortage() -> None:
+    roles = [pod("j-m-0", "j", role="m", cpu=4, selector={"pool": "c"})]
+    roles += [pod(f"j-w-{number}", "j", role="w", cpu=4, selector={"pool": "g"}) for number in range(2)]
+    things = [node("c", cpu=8, labels={"pool": "c"}), node("g", cpu=8, labels={"pool": "g"}), group("j", 3), *roles]
+    verdict = verdict_of(*things, pod("x", node="c", cpu=7))
+    assert "role m: cpu 4 is asked for, and cpu 1 of 8 is free" in verdict.message
+    assert "pod ns/x holds cpu 7" in verdict.message
+    assert "empty" not in verdict.message
+    assert verdict.need == {"cpu": 4000}
+
+
+def test_the_pods_of_a_daemonset_come_with_a_new_node() -> None:
+    labels = {"controller-revision-hash": "5d8f"}
+    agents = [pod(f"agent-{name}", node=name, cpu=1, labels=labels, ports=[9100]) for name in ("a", "b")]
+    nodes = [node(name, cpu=8) for name in ("a", "b")]
+    whole = verdict_of(*nodes, *agents, gang("j", 1, cpu=8))
+    assert not any(isinstance(change, AddNodes) for change in whole.changes)
+    port = verdict_of(*nodes, *agents, gang("j", 1, ports=[9100]))
+    assert "Host port 9100/TCP is held by daemonset ns/agent on a and b." in port.message
+    assert not port.changes
+    assert port.suggestion == "let its pods use other host ports than 9100 (not tried)"
 
 
 def test_a_host_port_within_a_gang() -> None:

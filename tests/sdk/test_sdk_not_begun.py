@@ -8,7 +8,7 @@ import pytest
 
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.not_begun import empty_by, managed_by, paused_by, unattended
+from unisono.sdk.not_begun import empty_by, managed_by, next_run, paused_by, unattended
 
 JOBS = "jobs.batch.volcano.sh"
 MADE = "2026-01-01T00:00:00Z"
@@ -121,3 +121,25 @@ def test_a_deployment_of_no_pods_gets_one() -> None:
 def test_other_messages_change_nothing() -> None:
     assert not list(for_fields(item(), "", "", ["node n is full", "queue q is closed"]))
     assert list(pod_specs(item())) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "told"),
+    [
+        ({"schedule": "0 0 2 1 *"}, None, "0 0 2 1 *, the next one at 2026-01-02T00:00:00Z"),
+        ({"schedule": "0 0 2 1 *", "timeZone": "Asia/Tokyo"}, None, "0 0 2 1 *, the next one at 2026-01-01T15:00:00Z"),
+        (
+            {"schedule": "@every 1h"},
+            {"lastScheduleTime": "2026-01-01T00:30:00Z"},
+            "the next one at 2026-01-01T01:30:00Z",
+        ),
+        ({"schedule": "0 0 31 2 *"}, None, ""),
+        ({"schedule": "often"}, None, ""),
+        ({"schedule": "0 0 2 1 *", "timeZone": "Moon/Base"}, None, ""),
+        ({}, None, ""),
+    ],
+)
+def test_when_the_next_run_comes(spec: dict[str, Any], status: Any, told: str) -> None:
+    said = next_run("cronjobs.batch", item(spec, status, "CronJob"), MADE_AT + 3600)
+    assert told in said if told else not said
+    assert not next_run(JOBS, item(spec, status), MADE_AT + 3600)

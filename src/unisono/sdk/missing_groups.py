@@ -29,6 +29,18 @@ async def _workload_group(client: HttpClient, pod: Pod, name: str) -> str | None
     return f"PodGroup {name} of scheduling.k8s.io: {why}"
 
 
+async def _elsewhere(client: HttpClient, name: str, namespace: str) -> str:
+    """That a group of this name is in other namespaces, where a pod cannot join it; empty where not, or not known."""
+    try:
+        groups = await listed(client, POD_GROUPS, None)
+    except ApiError:
+        return ""
+    spaces = sorted({group.metadata.namespace or "" for group in groups if group.metadata.name == name})
+    if not spaces:
+        return ""
+    return f" in namespace {namespace} of the pod; one of its name is in {spaces[0]}"
+
+
 async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundPod]:
     """Pods without a node, with the PodGroups that they name and that do not exist."""
     unbound, known = unbound_pods(pods), dict[str, list[str]]()
@@ -52,7 +64,9 @@ async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundP
             if theirs is not None:
                 unbound[at] = UnboundPod(each.name, "PodGroupRefused", *await meant_in(client, theirs, namespace))
                 continue
+            near = nearest(name, known[namespace])
             text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, known[namespace])}"
-            wrong = Misnamed(POD_GROUPS.kind, name, nearest(name, known[namespace]))
+            wrong = Misnamed(POD_GROUPS.kind, name, near)
+            text += "" if near else await _elsewhere(client, name, namespace)
             unbound[at] = UnboundPod(each.name, "PodGroupMissing", text, wrong)
     return unbound

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.flow_kinds import CRON_JOBS
 from unisono.api.keys import (
     JOB_CONTROLLER,
@@ -17,7 +19,7 @@ from unisono.api.keys import (
     TRAINJOB_CONTROLLER,
 )
 from unisono.api.kinds import EVENTS
-from unisono.api.times import parse_time
+from unisono.api.times import parse_time, rfc3339
 from unisono.api.workload_kinds import BATCH_CRON_JOBS
 from unisono.sdk.refusals import event_time
 
@@ -85,6 +87,28 @@ def _says_something(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(_says_something(each) for each in value.values())
     return bool(value)
+
+
+def next_run(resource: str, item: Mapping[str, Any], now: float) -> str:
+    """When an object that makes jobs at set times makes its next one; empty for others, and where that is not known.
+
+    Args:
+        resource: of the object.
+        item: the object as the server sent it.
+        now: seconds since the epoch.
+
+    """
+    if resource not in _TIMED:
+        return ""
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    since = status.get("lastScheduleTime") or (item.get("metadata") or {}).get("creationTimestamp") or ""
+    try:
+        zone = parse_zone(spec["timeZone"]) if spec.get("timeZone") else UTC
+        found = parse_schedule(spec.get("schedule") or "").upcoming(parse_time(since), now, zone)
+    except ValueError:
+        return ""
+    when = f"the next one at {rfc3339(found)}" if found is not None else "and there is no such time"
+    return f"it has no pods: it makes a job at the times of its schedule, {spec['schedule']}, {when}"
 
 
 async def newest_warning(client: HttpClient, objects: Sequence[Any]) -> str:

@@ -55,7 +55,7 @@ from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.labels import enough, labelled, meant_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
-from unisono.engine.verdicts.port_holders import port_holders
+from unisono.engine.verdicts.port_holders import port_holders, set_of_daemon
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def for_kinds(waiting: Waiting) -> Ladders:
             ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
             ladders += [
                 ladder
-                for ladder in _unblocked(cycle, task, waiting.missing)
+                for ladder in unblocked(cycle, task, waiting.missing)
                 if ladder and (other or not isinstance(ladder[0], Uncordon))
             ]
         ladders.append(_more_nodes(empty, waiting.missing))
@@ -276,13 +276,13 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
         return [_ports(cycle, job, task, missing), _smaller(job, placeable), nodes]
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
         if empty.per_node == 0:
-            return [_smaller_pods(cycle, task, empty, missing), *_unblocked(cycle, task, missing), nodes]
+            return [_smaller_pods(cycle, task, empty, missing), *unblocked(cycle, task, missing), nodes]
         higher = higher_priorities(cycle, job)
         less = slightly_less(cycle, task, missing)
-        return [_smaller(job, placeable), less, nodes, *_unblocked(cycle, task, missing), *higher]
+        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher]
     if cause is Cause.FILTERS:
         fewer = [] if task.role in _LEADING else _smaller(job, placeable)
-        return [*_unblocked(cycle, task, missing), fewer, nodes]
+        return [*unblocked(cycle, task, missing), fewer, nodes]
     return [_smaller(job, placeable)]
 
 
@@ -379,7 +379,7 @@ def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change
     for name in sorted(held.keys() & session.snapshot.nodes.index.keys()):
         taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
         pods = tuple(sorted(key for key, port in taken.items() if port))
-        if any(key in job.record.tasks for key in pods):  # they would take the port again
+        if any(key in job.record.tasks or set_of_daemon(cycle, key) for key in pods):  # they would take it again
             continue
         if pods and _fits_without(cycle, task.pod_class, name, [held[name][key] for key in pods]):
             found.append((len(pods), name, pods, taken[pods[0]]))
@@ -403,7 +403,7 @@ def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[Po
     return bool(tasks_fitting(free, pod_class)[0] > 0)
 
 
-def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
+def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
     room = _room(cycle, pod_class, nodes.idle)

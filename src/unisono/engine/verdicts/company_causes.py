@@ -7,6 +7,7 @@ from itertools import islice
 
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.selectors import Selector, SelectorBook
 from unisono.cluster.terms import Spread
 from unisono.engine.changes import counted, listed
 from unisono.engine.cycle.context import Cycle
@@ -27,7 +28,11 @@ def company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namesp
             yield f"pod affinity asks for the topology key {term.key}, which no node has{did_you_mean(term.key, known)}"
         pairs = _labels(cycle, term.selector)
         if not session.domains.selected(term.selector).counts.any():
-            yield _no_company(cycle, pairs, namespace)
+            if term.key in known and terms.near_all in pod_class.matched:
+                own = f"the same {term.key} as pods with {_pairs(pairs)}, and its own are such pods"
+                yield f"pod affinity asks for {own}: one {term.key} has to hold them all"
+            else:
+                yield _no_company(cycle, term.selector, pairs, namespace)
         elif term.key in known:
             yield f"pod affinity asks for the same {term.key} as pods with {_pairs(pairs)}"
     for term in terms.away if TOO_NEAR.text in counts else ():
@@ -62,10 +67,13 @@ def _unwanted(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
             yield f"the anti-affinity of {who} allows no pod with {pairs} in the same {held.term.key}"
 
 
-def _no_company(cycle: Cycle, pairs: Mapping[str, str], namespace: str) -> str:
+def _no_company(cycle: Cycle, selector: int, pairs: Mapping[str, str], namespace: str) -> str:
     """No placed pod has the labels that an affinity asks for; a near miss of the namespace, or another namespace."""
     placed = list(islice((task for task in cycle.session.snapshot.tasks.values() if task.node), _MOST_PODS))
-    labels = [task.labels for task in placed if task.namespace == namespace]
+    book = cycle.session.snapshot.affinity_index.selectors
+    term = book.all.get(selector)
+    seen = {one for one in {task.namespace for task in placed} if _sees(book, term, one, namespace)}
+    labels = [task.labels for task in placed if task.namespace in seen]
     meant = ""
     for key, value in pairs.items():
         values = sorted({one[key] for one in labels if key in one})
@@ -77,11 +85,21 @@ def _no_company(cycle: Cycle, pairs: Mapping[str, str], namespace: str) -> str:
             meant = f" (did you mean {near_key or key}={near or value}?)"
             break
     text = f"pod affinity asks for a pod with {_pairs(pairs)}, and no pod on a node has it{meant}"
-    elsewhere = {task.namespace for task in placed if pairs and pairs.items() <= task.labels.items()} - {namespace}
+    elsewhere = {task.namespace for task in placed if pairs and pairs.items() <= task.labels.items()} - seen
     if meant or not elsewhere:
         return text
     spaces = f"namespace{'s' if len(elsewhere) > 1 else ''} {listed(tuple(sorted(elsewhere)))}"
+    wanted = (term.namespace_selector.match_labels if term is not None and term.namespace_selector else None) or {}
+    if wanted:
+        have = "have" if len(elsewhere) > 1 else "has"
+        return f"{text} in a namespace labelled {_pairs(wanted)}: such pods run in {spaces}, which {have} no such label"
     return f"{text} in namespace {namespace}: such pods run in {spaces}, which the term does not name"
+
+
+def _sees(book: SelectorBook, term: Selector | None, space: str, namespace: str) -> bool:
+    if term is None:
+        return space == namespace
+    return term.sees(space, lambda name: book.namespace_labels.get(name, {}))
 
 
 def uneven(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:

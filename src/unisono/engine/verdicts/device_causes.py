@@ -32,7 +32,10 @@ class _Devices:
 
     def serves(self, want: Want, column: int) -> bool:
         """Whether a node has enough free devices for it."""
-        return _number(want, self.free[column]) >= max(want.count, 1)
+        free = _number(want, self.free[column])
+        if want.count:
+            return free >= want.count
+        return 0 < free == sum(want.matches(unit) for unit in self.inventory.by_node[column])
 
 
 def _devices(session: Session) -> _Devices:
@@ -197,6 +200,10 @@ def _together(cycle: Cycle, claim: ResourceClaim, requests: Sequence[Sequence[Wa
     there = [at for at in range(cycle.session.nodes.size) if _serves(cycle, requests, at)] if not sharing else []
     if there:
         which = listed(tuple(cycle.session.snapshot.nodes.names[at] for at in there))
+        if not claim.spec.devices.constraints and len(wants) == 1 and wants[0].count:
+            number = sum(_number(wants[0], _devices(cycle.session).free[at]) // wants[0].count for at in there)
+            like = f"{counted(number, 'claim')} like {_asked(claim)}"
+            return f"devices are free for {like}, on {which}, and pods that are placed before take them"
         return f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim)}"
     if not sharing:
         return f"no node has all devices of resource claim {name} free together"
@@ -211,6 +218,8 @@ def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -
     """What one way to meet a request lacks; ``""`` where some node has as many free devices as it asks for."""
     inventory, name = _inventory(cycle.session), claim.metadata.name
     device_class, count = getattr(given, "device_class_name", ""), max(want.count, 1)
+    if not want.count:
+        return _of_all(cycle, name, device_class, want)
     if any(_number(want, kinds) >= count for kinds in _devices(cycle.session).untaken):
         return ""
     matching = [[unit for unit in units if want.matches(unit)] for units in inventory.by_node]
@@ -231,6 +240,21 @@ def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -
     holders = listed(_users(cycle, taken))
     by = f", by {holders}" if holders != "nothing" else ""
     return f"{asks}, and {len(taken)} of {total} are in use{by}; at most {max(free)} on one node {_is(max(free))} free"
+
+
+def _of_all(cycle: Cycle, name: str, device_class: str, want: Want) -> str:
+    """What a request for all devices of one node lacks; ``""`` where some node has them all free."""
+    devices = _devices(cycle.session)
+    units = [unit for of_node in devices.inventory.by_node for unit in of_node if want.matches(unit)]
+    if any(devices.serves(want, column) for column in range(cycle.session.nodes.size)):
+        return ""
+    asks = f"resource claim {name} asks for all devices of class {device_class} of one node"
+    if not units:
+        return f"{asks}, and no node has any"
+    taken = {unit.name for unit in units if devices.inventory.book.in_use(unit.name)}
+    holders = listed(_users(cycle, taken))
+    by = f", by {holders}" if holders != "nothing" else ""
+    return f"{asks}, and on every node some are in use{by}"
 
 
 def _is(number: int) -> str:

@@ -20,7 +20,11 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
     if advice.lost:
         return f"HyperNode {advice.domain} would hold it, but {_away(cycle, advice.lost)}", ()
     if not advice.domain:
-        return ("no allowed domain would hold it even if it were empty" if "fit" in advice.message else ""), ()
+        return (
+            "no allowed domain would hold it even if the nodes that its pods may use were empty"
+            if "fit" in advice.message
+            else ""
+        ), ()
     name = min(advice.task.pod_class.requests, key=by_importance, default="pods")
     registry, snapshot = cycle.session.registry, cycle.session.snapshot
     row = registry.find(name)

@@ -105,6 +105,9 @@ class Drafts:
             drafts[job.key] = self._draft(job, sure=sure)
         except Exception as error:  # one job that cannot be explained takes no verdict from the others
             self.cycle.fail(f"explaining PodGroup {job.key}", error)
+            brief = _brief(Waiting(self.tools, job, self.cycle.reports.get(job.key, _EMPTY)))
+            if brief is not None:
+                drafts[job.key] = brief
 
     def _draft(self, job: JobState, *, sure: bool) -> Draft:
         report = self.cycle.reports.get(job.key, _EMPTY)

@@ -47,6 +47,7 @@ class Edit:
         self._queues: dict[str, Queue] = {}
         self._occupied: NodeTable | None = None
         self._facts: dict[str, NodeFacts] = {}
+        self._joined: list[Task] = []
         self._classes: dict[tuple[int, str], PodClass] = {}
         self._quotas: dict[str, dict[str, Quota]] = {}
         self._catalogue: Catalogue | None = None
@@ -129,6 +130,13 @@ class Edit:
         """Add or change a node."""
         self._facts[facts.name] = facts
 
+    def join(self, facts: NodeFacts, pods: Iterable[Task]) -> None:
+        """Add a node on which DaemonSets have put these pods."""
+        self.node(facts)
+        for task in pods:
+            self._tasks[task.key] = task
+            self._joined.append(task)
+
     def pod_class(self, old: PodClass, what: str, **changed: Any) -> PodClass:
         """A class like ``old`` but for some attributes; one for each ``what``."""
         fresh = self._classes.get((old.id, what))
@@ -152,6 +160,8 @@ class Edit:
         nodes = self._occupied or origin.nodes
         if self._facts:
             nodes = nodes.variant(self._facts)
+            for task in self._joined:
+                nodes.occupy(task.node, task.pod_class, 1, releasing=False)
         tree = origin.hyper_nodes
         if len(nodes) != len(origin.nodes):
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
@@ -215,7 +225,7 @@ class Edit:
     def _places(self) -> tuple[Mapping[str, Mapping[str, Task]], Mapping[str, Mapping[str, PodClass]]]:
         """Pods, and holders of host ports, by node."""
         origin = self.origin
-        if self._occupied is None:
+        if self._occupied is None and not self._joined:
             return origin.tasks_on, origin.port_holders
         changed = [(key, origin.tasks.get(key), task) for key, task in self._tasks.items()]
         names = {task.node for _, *both in changed for task in both if task is not None and task.node}

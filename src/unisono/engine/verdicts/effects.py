@@ -20,7 +20,7 @@ from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
-from unisono.engine.verdicts.job_holders import is_created_again
+from unisono.engine.verdicts.job_holders import is_created_again, is_of_daemonset
 from unisono.engine.verdicts.queue_effects import allow_reclaim, pass_over, raise_user_limits
 from unisono.engine.verdicts.unmade_parts import unmade_in
 from unisono.errors import EngineError
@@ -70,11 +70,20 @@ def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
     """Add copies of a node whose names begin with ``prefix``."""
     table = edit.origin.nodes
     like = table.facts[table.index[change.like]]
+    daemons = [task for task in edit.origin.tasks_on.get(change.like, {}).values() if is_of_daemonset(task)]
     for number in range(_bounded(change.count)):
         facts = copy(like)
         facts.name = f"{prefix}{number}"
         facts.labels = {**like.labels, HOSTNAME: facts.name}
-        edit.node(facts)
+        edit.join(facts, [_on(task, facts.name) for task in daemons])
+
+
+def _on(task: Task, node: str) -> Task:
+    """The pod that a DaemonSet puts on another node."""
+    made = copy(task)
+    made.name, made.uid, made.node, made.status = f"{task.name}-{node}", f"{task.uid}-{node}", node, TaskStatus.RUNNING
+    made.key, made.job = f"{task.namespace}/{made.name}", ""
+    return made
 
 
 @apply.register

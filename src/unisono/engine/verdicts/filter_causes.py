@@ -24,7 +24,7 @@ from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
-from unisono.engine.verdicts.port_holders import port_holders
+from unisono.engine.verdicts.port_holders import port_holders, set_of_daemon
 from unisono.engine.verdicts.selector_causes import selector_cause
 from unisono.engine.verdicts.taint_causes import untolerated
 
@@ -137,10 +137,18 @@ def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
                     pods.setdefault(key, []).append(node)
         if pods:
             on = listed(tuple(sorted({node for nodes in pods.values() for node in nodes})))
-            yield f"host port {port}/{protocol} is held by pod {listed(tuple(sorted(pods)))} on {on}"
+            yield f"host port {port}/{protocol} is held by {_whose(cycle, pods)} on {on}"
         elif cycle.session.nodes.size:
             count = cycle.session.nodes.size
             yield f"host port {port}/{protocol} goes to one pod per node, and there {_are(count, 'node')}"
+
+
+def _whose(cycle: Cycle, pods: Iterable[str]) -> str:
+    """``pod ns/a and ns/b``, or ``daemonset ns/exporter`` where a DaemonSet has such a pod on every node."""
+    daemons = {set_of_daemon(cycle, key) for key in pods}
+    if daemons and "" not in daemons:
+        return f"daemonset {listed(tuple(sorted(daemons)))}"
+    return f"pod {listed(tuple(sorted(pods)))}"
 
 
 def _are(count: int, noun: str) -> str:

@@ -54,6 +54,11 @@ def is_created_again(task: Task) -> bool:
     return keys.JOB_NAME in task.labels or _owner(task)[0] != "Pod"
 
 
+def is_of_daemonset(task: Task) -> bool:
+    """Whether a DaemonSet has put the pod on its node, and would put one on any node like it."""
+    return _owner(task)[0] == "DaemonSet"
+
+
 def _owner(task: Task) -> tuple[str, str]:
     labels = task.labels
     if labels.get(keys.POD_TEMPLATE_HASH):

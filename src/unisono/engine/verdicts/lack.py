@@ -57,12 +57,13 @@ def absent_volume(key: str, known: Iterable[str]) -> Lack:
 
 def absent_devices(key: str, known: Iterable[str]) -> Lack:
     """A ResourceClaim that does not exist, with a near miss in its namespace."""
+    known = list(known)
     name, near = _near_miss(key, known)
     what = resource_claim_not_found(name)
     if near:
         use = UseClaim("ResourceClaim", name, near)
         return Lack(what, use.text(), use, absent=True, meant=near)
-    return Lack(what, f"create resource claim {name}", absent=True)
+    return Lack(what, f"create resource claim {name}", absent=True, elsewhere=_elsewhere(key, known))
 
 
 def _elsewhere(key: str, known: Iterable[str]) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from unisono.api.keys import NVIDIA_GPU, NVIDIA_MIG
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 
 _MOST_ALTERNATIVES = 3
+_STEM = re.compile(r"[^/]*/?[^-.]*")
+"""What comes before the first variant of a resource: ``nvidia.com/gpu`` of ``nvidia.com/gpu.shared``."""
 _HUGE_PAGES = "hugepages-"
 
 
@@ -46,9 +50,13 @@ def meant(cycle: Cycle, name: str) -> str:
 def alternatives(cycle: Cycle, name: str) -> list[str]:
     """Resources of nodes in place of ``name``: the near miss, else those of the same family (slices of GPUs)."""
     near = meant(cycle, name)
-    stem = name.partition("-")[0] + "-"
-    family = [one for one in _offered(cycle) if "/" in name and one.startswith(stem)]
+    family = [one for one in _offered(cycle) if "/" in name and _family(one) == _family(name)]
     return [near] if near else family[:_MOST_ALTERNATIVES]
+
+
+def _family(name: str) -> str:
+    """What resources have in common of which one can stand for the other: ``nvidia.com/gpu`` for slices of it too."""
+    return NVIDIA_GPU if name.startswith(NVIDIA_MIG) else "".join(_STEM.findall(name)[:1])
 
 
 def remedy(cycle: Cycle, names: Iterable[str]) -> str:

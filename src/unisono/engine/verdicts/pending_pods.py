@@ -29,7 +29,7 @@ class PendingPods:
 
     Attributes:
         gated: how many have scheduling gates.
-        samples: the first one of each kin, at most `MOST_SAMPLES`.
+        samples: the first one of each kin, then of each class, which differ in amounts; at most `MOST_SAMPLES`.
         groups: those that this scheduler places, by class and role; empty where they are too mixed.
 
     """
@@ -54,14 +54,17 @@ def pending_pods(record: Job) -> PendingPods:
 
 def look_at(tasks: list[Task]) -> PendingPods:
     """The same of some pods in order."""
-    gated, samples = 0, dict[int, Task]()
+    gated, samples, classes = 0, dict[int, Task](), dict[int, Task]()
     groups: dict[tuple[int, str], list[Task]] = {}
     for task in tasks:
         gated += task.gated
         pod_class = task.pod_class
         if len(samples) < MOST_SAMPLES:
             samples.setdefault(pod_class.kin, task)
+        if len(classes) < MOST_SAMPLES:
+            classes.setdefault(pod_class.id, task)
         if task.owned and len(groups) <= _MOST_GROUPS:
             groups.setdefault((pod_class.id, task.role), []).append(task)
     known = [PodsAlike(alike[0].pod_class, role, alike[0].name, len(alike)) for (_, role), alike in groups.items()]
-    return PendingPods(gated, tuple(samples.values()), tuple(known) if len(groups) <= _MOST_GROUPS else ())
+    each = tuple(({one.pod_class.id: one for one in samples.values()} | classes).values())[:MOST_SAMPLES]
+    return PendingPods(gated, each, tuple(known) if len(groups) <= _MOST_GROUPS else ())

@@ -1,9 +1,10 @@
-"""Which pods hold host ports, on which nodes."""
+"""Which pods hold host ports, on which nodes, and whether they would come back there."""
 
 from __future__ import annotations
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.verdicts.job_holders import is_of_daemonset, owner_of
 
 
 def port_holders(cycle: Cycle) -> dict[str, dict[str, PodClass]]:
@@ -16,3 +17,9 @@ def port_holders(cycle: Cycle) -> dict[str, dict[str, PodClass]]:
             for task, column in zip(placement.tasks, placement.columns, strict=True):
                 held.setdefault(names[column], {})[task.key] = placement.pod_class
     return held
+
+
+def set_of_daemon(cycle: Cycle, key: str) -> str:
+    """``ns/name`` of the DaemonSet that has put a pod (by its key) on its node and would again; ``""`` for others."""
+    task = cycle.session.snapshot.tasks.get(key)
+    return owner_of(task).name if task is not None and is_of_daemonset(task) else ""

@@ -161,9 +161,12 @@ def _bound(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
     if match_term(NodeSelectorTerm(match_expressions=[requirement]), nodes).any():
         return ""
     above, bound = requirement.operator == "Gt", " ".join(requirement.values or ())
-    numbers = [number for one in label_values(nodes, requirement.key) if (number := parse_integer(one)) is not None]
-    extreme = f"the {'highest' if above else 'lowest'} of the nodes is {max(numbers) if above else min(numbers)}"
-    told = extreme if numbers else "no node has a whole number there"
+    values = label_values(nodes, requirement.key)
+    numbers = [number for one in values if (number := parse_integer(one)) is not None]
+    if numbers:
+        told = f"the {'highest' if above else 'lowest'} of the nodes is {max(numbers) if above else min(numbers)}"
+    else:
+        told = f"nodes have {listed(tuple(values[:_MOST_VALUES]))}, and only whole numbers count"
     return f"the label {requirement.key} must be {'above' if above else 'below'} {bound} ({told})"
 
 

@@ -51,6 +51,23 @@ class Lack:
     at_most: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How many pods have to run, and how many of them do; of those that a sentence is about."""
+
+    wanted: int
+    ready: int
+
+    @classmethod
+    def of(cls, job: JobState, kinds: list[Kind], rivals: list[Kind] | None) -> _Size:
+        """Of the whole gang, or of ``rivals``: the others of its minimum are taken to run."""
+        wanted = max(job.min_member, 1)
+        if rivals is None or len(rivals) == len(kinds):
+            return cls(wanted, job.ready_count)
+        others = sum(kind.count for kind in kinds) - sum(kind.count for kind in rivals)
+        return cls(max(wanted - job.ready_count - others, 1), 0)
+
+
 @dataclass(slots=True)
 class _Lost:
     """Columns, allocatable amounts and capacities of nodes with unhealthy devices, by resource name."""
@@ -66,7 +83,14 @@ class Shortages:
         self._counts: dict[tuple[object, ...], int] = {}
         self._lacks: dict[tuple[object, ...], tuple[Lack, str]] = {}
 
-    def lack(self, job: JobState, need: Mapping[str, int], have: Mapping[str, int], allowed: BoolArray | None) -> Lack:
+    def lack(
+        self,
+        job: JobState,
+        need: Mapping[str, int],
+        have: Mapping[str, int],
+        allowed: BoolArray | None,
+        rivals: list[Kind] | None = None,
+    ) -> Lack:
         """What keeps a gang waiting that asks for ``need`` in all.
 
         Args:
@@ -74,17 +98,20 @@ class Shortages:
             need: what is missing, by resource name.
             have: what is promised to others, for gates that count promises.
             allowed: nodes that its pods may use; None: not asked, because its pods may not exist yet.
+            rivals: only these of its pods, because the others may use other nodes; None: all.
 
         """
         kinds = kinds_of(self.cycle.session, job)
+        size = _Size.of(job, kinds, rivals)
+        kinds = kinds if rivals is None else rivals
         asks = tuple((kind.who, kind.count, kind.port, kind.rows.tobytes(), *kind.requests.items()) for kind in kinds)
         mask = None if allowed is None else allowed.tobytes()
-        gang = not job.size, job.min_member, job.ready_count
+        gang = not job.size, size
         key = (*gang, asks, tuple(need.items()), tuple(have.items()), mask, len(self.cycle.session.touched))
         if key not in self._lacks:
             if len(self._lacks) >= _MOST_COUNTED:
                 self._lacks.clear()
-            self._lacks[key] = self._lack(job, kinds, need, have, allowed)
+            self._lacks[key] = self._lack(job, size, kinds, need, have, allowed)
         lack, held = self._lacks[key]
         if not held:
             return lack
@@ -95,6 +122,7 @@ class Shortages:
     def _lack(
         self,
         job: JobState,
+        size: _Size,
         kinds: list[Kind],
         need: Mapping[str, int],
         have: Mapping[str, int],
@@ -110,7 +138,7 @@ class Shortages:
         usable = nodes.table.ready & ~nodes.table.unschedulable if allowed is None else allowed
         free = _sums(names, np.maximum(nodes.idle[rows], 0) * usable)
         there = _sums(names, nodes.allocatable[rows] * usable)
-        need = _whole(job, kinds, need)
+        need = _whole(size, kinds, need)
         lost = self.lost_devices(kinds, names)
         if not lost:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
@@ -126,10 +154,9 @@ class Shortages:
         holes = [name for name in names if any(kind.requests.get(name, 0) > most[name] for kind in kinds)]
         short = lacking or holes or names
         asked = amounts_text({name: need[name] for name in short})
-        wanted = max(job.min_member, 1)
-        empty = self._fitting(job, kinds, nodes.allocatable, usable, "empty")
-        if 0 <= empty < wanted - job.ready_count and usable.any():
-            fits = _fits(empty + job.ready_count, wanted)
+        empty = self._fitting(size, kinds, nodes.allocatable, usable, "empty")
+        if 0 <= empty < size.wanted - size.ready and usable.any():
+            fits = _fits(empty + size.ready, size.wanted)
             parts.append(f"{fits}: {asked_text(need, short)}, and they have {has_text(there, short)}")
             parts += self._roles(kinds, nodes.allocatable[:, usable], short)
             return Lack("; ".join(parts), _of(free, short), too_large=True), ""
@@ -140,9 +167,9 @@ class Shortages:
         by_row = dict(zip(names, rows, strict=True))
         holes_text = largest_hole(kinds, most, free, short) or never_together(kinds, idle, nodes.table.names, by_row)
         parts.append(f"{asked_text(need, short)}, and {free_text(free, there, short)}{holes_text}")
-        now = self._fitting(job, kinds, nodes.idle, usable, "now")
-        if wanted > 1 and 0 < now + job.ready_count < wanted and now >= 0:
-            parts.append(f"{now + job.ready_count} of {wanted} pods find room")
+        now = self._fitting(size, kinds, nodes.idle, usable, "now")
+        if size.wanted > 1 and 0 < now + size.ready < size.wanted and now >= 0:
+            parts.append(f"{now + size.ready} of {size.wanted} pods find room")
         if not lacking and not holes and any(have.get(name, 0) for name in short):
             promised = amounts_text({name: have.get(name, 0) for name in short})
             parts.append(f"{promised} is promised to jobs that were admitted before it")
@@ -198,19 +225,19 @@ class Shortages:
             parts.append(f"only {some} {name} can be used on {on} {which} ({why})")
         return parts
 
-    def _fitting(self, job: JobState, kinds: list[Kind], amounts: Matrix, usable: BoolArray, when: str) -> int:
+    def _fitting(self, size: _Size, kinds: list[Kind], amounts: Matrix, usable: BoolArray, when: str) -> int:
         """How many waiting pods fit on nodes with these amounts, at most the gang's minimum; -1: not known."""
         if not kinds:
             return -1
         at = len(self.cycle.session.touched) if when == "now" else 0
         gang = tuple((kind.rows.tobytes(), kind.amounts.tobytes(), kind.count, kind.port) for kind in kinds)
-        key = (when, at, gang, job.min_member, job.ready_count, usable.tobytes())
+        key = (when, at, gang, size, usable.tobytes())
         if key not in self._counts:
             if len(self._counts) >= _MOST_COUNTED:
                 return -1
             orders = (kinds, kinds[::-1]) if len(kinds) > 1 else (kinds,)
             self._counts[key] = max(sum(_placed(order, amounts[:, usable])) for order in orders)
-        return min(self._counts[key], max(job.min_member, 1))
+        return min(self._counts[key], size.wanted)
 
     def _roles(self, kinds: list[Kind], amounts: Matrix, names: Iterable[str]) -> list[str]:
         """``2 of 3 pods of role worker (cpu 8 each)``: the roles of which some pods fit and others do not."""
@@ -264,9 +291,9 @@ def _one_too_large(cycle: Cycle, job: JobState, need: Mapping[str, int], names: 
     return ""
 
 
-def _whole(job: JobState, kinds: list[Kind], need: Mapping[str, int]) -> Mapping[str, int]:
+def _whole(size: _Size, kinds: list[Kind], need: Mapping[str, int]) -> Mapping[str, int]:
     """What the whole gang asks for, where exactly its minimum waits; a refusal may speak of some pods only."""
-    if sum(kind.count for kind in kinds) != max(job.min_member, 1) - job.ready_count:
+    if sum(kind.count for kind in kinds) != size.wanted - size.ready:
         return need
     return {
         name: sum(kind.requests.get(name, 1 if name == "pods" else 0) * kind.count for kind in kinds) for name in need

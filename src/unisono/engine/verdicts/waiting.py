@@ -85,11 +85,11 @@ class Waiting:
     @cached_property
     def samples(self) -> list[Task]:
         """One pod of each kind: it waits, or stands for those that do not exist yet."""
-        found = {task.pod_class.kin: task for task in pending_pods(self.job.record).samples}
+        found = {task.pod_class.id: task for task in pending_pods(self.job.record).samples}
         for task in imagined(self.job.record, self.unmade):
             if len(found) == MOST_SAMPLES:
                 break
-            found.setdefault(task.pod_class.kin, task)
+            found.setdefault(task.pod_class.id, task)
         return list(found.values())
 
     @property

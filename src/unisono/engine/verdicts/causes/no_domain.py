@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.placement.grouped_jobs import advice_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
@@ -21,9 +22,11 @@ def topology(waiting: Waiting) -> Draft | None:
         return None
     placeable = job.ready_count + min(advice.holds, advice.needed)
     text, holders = domain_text(cycle, job, advice)
+    refused = _refused(waiting, advice) if not advice.domain else ""
+    message = "; ".join(filter(None, (advice.message, text)))
     verdict = waiting.verdict(
         Cause.TOPOLOGY,
-        "; ".join(filter(None, (advice.message, text))),
+        f"{message}.{refused}" if refused else message,
         need={"pods": advice.needed},
         have={"pods": advice.holds},
         tasks_placeable=placeable,
@@ -31,4 +34,12 @@ def topology(waiting: Waiting) -> Draft | None:
         task=advice.task.key,
     )
     ladders = candidates.for_topology(cycle, job, placeable, advice.lost)
+    if refused:
+        ladders = [*candidates.unblocked(cycle, advice.task, max(advice.needed - advice.holds, 1)), *ladders]
     return Draft(verdict, ladders, last=advice.suggestion, besides=later(partial(what_else, waiting)))
+
+
+def _refused(waiting: Waiting, advice: Advice) -> str:
+    """A sentence about what keeps the pods off nodes of its domains that might hold them."""
+    fit = waiting.cycle.fits.errors(advice.task.pod_class)
+    return waiting.tools.filters.text(advice.task.pod_class, fit, advice.task.namespace)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+
+import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.candidates.empty_cluster import EmptyFit
-from unisono.engine.changes import RequestAtMost
+from unisono.engine.changes import RequestAtMost, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
+from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks, ways_out
+from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.job_holders import holders_text
@@ -23,8 +27,11 @@ from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.node_group_causes import node_groups
+from unisono.engine.verdicts.other_roles import other_roles
+from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.pod_too_large import too_large
 from unisono.engine.verdicts.room import Room
+from unisono.engine.verdicts.shortage import Lack as Shortage
 from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import giving_back, what_else
@@ -44,22 +51,15 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     placeable = findable(cycle, job, placed)
     missing = lacking_tasks(job, placeable)
     empty = waiting.tools.capacity.empty(task.pod_class)
-    cause = fit.cause
-    if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < wanted(job, task)):
-        cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
-    if cause is Cause.FILTERS and sum(fit.lacking.values()) >= empty.allowed > 0:
-        cause = Cause.NODES_FULL  # those that nothing else refuses have no room
-    room = Room(cycle, task.pod_class, waiting.tools.capacity.allowed(task.pod_class))
-    if fit.lacking and _filtered(fit):
-        passing = cycle.fits.passing(task.pod_class)
-        if passing.any() and passing.sum() < room.allowed.sum():
-            cause = Cause.NODES_FULL if cause is Cause.FILTERS else cause
-            room = Room(cycle, task.pod_class, passing)
+    cause, room = _where(waiting, task, fit, empty)
     lacking = room.lacking(fit)
-    need, have, besides_full = room.need(lacking, missing), room.have(lacking), ""
+    alike = sum(one.count for one in pending_pods(job.record).groups if one.pod_class is task.pod_class)
+    need, have, crowded = room.need(lacking, min(missing, alike or missing)), room.have(lacking), ""
     if cause is Cause.NODES_FULL and lacking and _filtered(fit) and _amounts_suffice(waiting, room):
         cause, need, have = Cause.FILTERS, {}, {}
-        besides_full = f"; {holders_text(cycle, job, lacking[0], nodes=room.allowed)[0]}"
+        crowded = _holders(waiting, room, lacking)
+    elif cause is Cause.FILTERS and lacking:
+        crowded = _holders_on_full(waiting, room, lacking)
     nowhere = unoffered(cycle, lacking)
     message, holders = f"{_progress(job, placeable)}{_which(waiting, task)}: {fit.text}", waiting.tools.holders(need)
     ladders = candidates.for_fit(cycle, job, task, cause, placeable, empty)
@@ -69,19 +69,17 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         message += f" {_sentence(unoffered_text(cycle, nowhere))}"
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
     elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
-        asked = need or dict.fromkeys(lacking, missing)
-        lack = waiting.tools.shortages.lack(job, asked, {}, room.allowed)
-        message, holders = (
-            f"{spare(job, placeable)}{lack.message}{room.only()}{_filtered(fit)}",
-            lack.holders or holders,
-        )
+        lack, short = _short(waiting, task, room, need or dict.fromkeys(lacking, missing))
+        message = f"{spare(job, placeable)}{short}{room.only()}{_filtered(fit)}"
+        holders = lack.holders or holders
         ladders = candidates.asking_less(ladders, lack.at_most)
         have |= {name: amount for name, amount in lack.at_most.items() if name in have}
     else:
         message += _largest(waiting, task) if empty.allowed and not empty.per_node else ""
         lost = waiting.tools.shortages.lost_devices(waiting.kinds, task.pod_class.requests)
-        message = "; ".join([*lost, f"{message.removesuffix('.')}{besides_full}" if besides_full else message])
-    refused = "".join(_by_name(waiting, task, fit))
+        message = "; ".join([*lost, f"{message.removesuffix('.')}; {crowded}" if crowded else message])
+    others = other_roles(waiting, task)
+    refused = "".join(_by_name(waiting, task, fit)) + others
     verdict = waiting.verdict(
         cause,
         f"{message.removesuffix('.')}.{refused}" if refused else message,
@@ -106,9 +104,39 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         fallback=fallback,
         evictions=full,
         nodes=nodes_for(job, empty),
-        besides=later(partial(_besides, waiting, task, cause, missing)),
+        besides=later(partial(_besides, waiting, task, cause, missing, bool(others))),
         untried=untried,
     )
+
+
+def _where(waiting: Waiting, task: Task, fit: FitErrors, empty: EmptyFit) -> tuple[Cause, Room]:
+    """What keeps ``task`` waiting, as far as its own class tells, and the nodes that it may use."""
+    cycle, cause = waiting.cycle, fit.cause
+    if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < wanted(waiting.job, task)):
+        cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
+    if cause is Cause.FILTERS and sum(fit.lacking.values()) >= empty.allowed > 0:
+        cause = Cause.NODES_FULL  # those that nothing else refuses have no room
+    room = Room(cycle, task.pod_class, waiting.tools.capacity.allowed(task.pod_class))
+    if fit.lacking and _filtered(fit):
+        passing = cycle.fits.passing(task.pod_class)
+        if passing.any() and passing.sum() < room.allowed.sum():
+            cause = Cause.NODES_FULL if cause is Cause.FILTERS else cause
+            room = Room(cycle, task.pod_class, passing)
+    return cause, room
+
+
+def _holders(waiting: Waiting, room: Room, lacking: Sequence[str]) -> str:
+    """``deployment ns/hog holds cpu 7``, on the nodes that a pod may use."""
+    return holders_text(waiting.cycle, waiting.job, lacking[0], nodes=room.allowed)[0]
+
+
+def _holders_on_full(waiting: Waiting, room: Room, lacking: Sequence[str]) -> str:
+    """``on c deployment ns/hog holds cpu 7``: nodes that filters leave and that would do if they were empty."""
+    nodes = waiting.cycle.session.nodes
+    full = room.allowed & (tasks_fitting(nodes.allocatable, room.pod_class) > 0)
+    full &= tasks_fitting(np.maximum(nodes.future_idle, 0), room.pod_class) <= 0
+    held = holders_text(waiting.cycle, waiting.job, lacking[0], nodes=full)[0] if full.any() else ""
+    return f"on {listed(tuple(nodes.table.names[at] for at in np.flatnonzero(full).tolist()))} {held}" if held else ""
 
 
 def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
@@ -117,9 +145,9 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
 
 
-def _besides(waiting: Waiting, task: Task, cause: Cause, missing: int) -> Ladders:
+def _besides(waiting: Waiting, task: Task, cause: Cause, missing: int, others: bool) -> Ladders:
     rooms = candidates.room_for(waiting.cycle, task, missing) if cause is Cause.FILTERS else []
-    return [*rooms, *(one for one in what_else(waiting) if not isinstance(one[0], RequestAtMost))]
+    return [*rooms, *(one for one in what_else(waiting) if others or not isinstance(one[0], RequestAtMost))]
 
 
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:
@@ -129,9 +157,32 @@ def _amounts_suffice(waiting: Waiting, room: Room) -> bool:
     return len(kinds) == 1 and waiting.tools.shortages.find_room(job, kinds, [room.allowed]) >= wanted > job.ready_count
 
 
+def _short(waiting: Waiting, task: Task, room: Room, asked: Mapping[str, int]) -> tuple[Shortage, str]:
+    """What the nodes that ``task`` may use have too little of, with its role where others use other nodes."""
+    rivals = _rivals(waiting, task, room)
+    lack = waiting.tools.shortages.lack(waiting.job, asked, {}, room.allowed, rivals)
+    whose = f"role {task.role}: " if task.role and len(rivals) < len(waiting.kinds) else ""
+    return lack, f"{whose}{lack.message}"
+
+
+def _rivals(waiting: Waiting, task: Task, room: Room) -> list[Kind]:
+    """The pods that need the same nodes as ``task``: its own kind, and those that may use no other nodes."""
+    capacity = waiting.tools.capacity
+    return [
+        kind
+        for kind in waiting.kinds
+        if kind.pod_class is None
+        or kind.pod_class is task.pod_class
+        or not (capacity.allowed(kind.pod_class) & ~room.allowed).any()
+    ]
+
+
 def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack]) -> str:
     """What would help where no change is known to: with labels, claims, or the state of nodes."""
     selected = selected_nowhere(task.pod_class, cycle.session.nodes) if cause is Cause.FILTERS else ""
+    if cause is Cause.PORT_TAKEN:
+        ports = listed(tuple(sorted({str(port) for _, _, port in task.pod_class.host_ports})))
+        return f"let its pods use other host ports than {ports}"
     of_claims = next(filter(None, (lack.remedy for lack in lacks)), "")
     return selected or of_claims or recovery(cycle, task.pod_class)
 
