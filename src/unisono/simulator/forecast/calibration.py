@@ -43,7 +43,7 @@ class Looked:
 
     Attributes:
         job: key of its PodGroup.
-        gpus: that it asks for.
+        gpus: that it asks for; cores where the cluster has no GPUs.
         true: when it started.
         said: the forecast.
         by_limits: the start by a forecast that goes by limits, None for not before the forecast ends.
@@ -161,7 +161,8 @@ def calibrate(
     for at, until, start, limit in seen:
         outcome = started[start.key]
         if outcome.started is not None:
-            looked.looked.append(Looked(start.key, start.gpus, outcome.started - at, start, limit, until))
+            size = start.gpus if cluster.gpu_total else outcome.job.cpu_demand / 1000
+            looked.looked.append(Looked(start.key, size, outcome.started - at, start, limit, until))
     return looked
 
 
