@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.not_begun import empty_by, managed_by, next_run, paused_by, unattended
+from unisono.sdk.not_begun import empty_by, managed_by, next_run, paused_by, suspended_part, unattended
 
 JOBS = "jobs.batch.volcano.sh"
 MADE = "2026-01-01T00:00:00Z"
@@ -143,3 +144,12 @@ def test_when_the_next_run_comes(spec: dict[str, Any], status: Any, told: str) -
     said = next_run("cronjobs.batch", item(spec, status, "CronJob"), MADE_AT + 3600)
     assert told in said if told else not said
     assert not next_run(JOBS, item(spec, status), MADE_AT + 3600)
+
+
+def test_what_an_object_has_made_is_suspended() -> None:
+    parts = [
+        SimpleNamespace(spec=SimpleNamespace(suspend=suspend), metadata=SimpleNamespace(name=f"x-{at}"))
+        for at, suspend in enumerate((None, True))
+    ]
+    assert suspended_part(parts) == "what it has made, x-1, is suspended (spec.suspend)"
+    assert not suspended_part(parts[:1])

@@ -25,7 +25,7 @@ from unisono.sdk.fleet_notes import fleet_notes
 from unisono.sdk.group_verdicts import MISSING_PODS, gates_in_template, group_verdicts, verdicts_beside, verdicts_of
 from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
-from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by
+from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
 from unisono.sdk.offered_fixes import offer_fixes
 from unisono.sdk.owner_state import (
     DEFAULT_SCHEDULER,
@@ -235,7 +235,8 @@ async def explain_owner(
             now = await server_time(client)
             stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
             told.stalled, told.misnamed = await meant_in(client, stalled, owner.metadata.namespace)
-            told.state = next_run(resource, item, now) or told.state
+            told.stalled = told.stalled or suspended_part(found.parts)
+            told.state = (next_run(resource, item, now) if not found.parts else "") or told.state
     if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     return await _completed(client, told, scheduler_of(item, found), item)

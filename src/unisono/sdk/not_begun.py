@@ -111,6 +111,14 @@ def next_run(resource: str, item: Mapping[str, Any], now: float) -> str:
     return f"it has no pods: it makes a job at the times of its schedule, {spec['schedule']}, {when}"
 
 
+def suspended_part(parts: Sequence[Any]) -> str:
+    """``what it has made, nightly-1, is suspended (spec.suspend)``; empty where nothing is."""
+    for each in parts:
+        if getattr(getattr(each, "spec", None), "suspend", None) is True:
+            return f"what it has made, {each.metadata.name}, is suspended (spec.suspend)"
+    return ""
+
+
 async def newest_warning(client: HttpClient, objects: Sequence[Any]) -> str:
     """What was last warned of among the objects' events; empty where nothing was, or events may not be read."""
     found: list[tuple[str, str]] = []

@@ -200,11 +200,14 @@ def _together(cycle: Cycle, claim: ResourceClaim, requests: Sequence[Sequence[Wa
     there = [at for at in range(cycle.session.nodes.size) if _serves(cycle, requests, at)] if not sharing else []
     if there:
         which = listed(tuple(cycle.session.snapshot.nodes.names[at] for at in there))
-        if not claim.spec.devices.constraints and len(wants) == 1 and wants[0].count:
-            number = sum(_number(wants[0], _devices(cycle.session).free[at]) // wants[0].count for at in there)
-            like = f"{counted(number, 'claim')} like {_asked(claim)}"
-            return f"devices are free for {like}, on {which}, and pods that are placed before take them"
-        return f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim)}"
+        told = f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim)}"
+        if claim.spec.devices.constraints or len(wants) != 1 or not wants[0].count:
+            return told
+        number = sum(_number(wants[0], _devices(cycle.session).free[at]) // wants[0].count for at in there)
+        used = {unit.name for unit in units.values() if wants[0].matches(unit) and inventory.book.in_use(unit.name)}
+        holders = listed(_users(cycle, used))
+        by = f"; others are in use by {holders}" if holders != "nothing" else ""
+        return f"{told}, enough for {counted(number, 'such claim')}{by}"
     if not sharing:
         return f"no node has all devices of resource claim {name} free together"
     counters = {counter for key in sharing for counter in units[key].draws}
