@@ -34,7 +34,7 @@ class WritePace:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._mean = 0.0
-        self._urgent = 0
+        self._urgent, self._urgent_at = 0, float("-inf")
         self._rush = False
         self._timer: Timer | None = None
         self._parked: dict[tuple[Resume, str], None] = {}
@@ -72,13 +72,14 @@ class WritePace:
             yield
         finally:
             self._urgent -= 1
+            self._urgent_at = self._clock.monotonic()
             if not self._urgent:
                 self._timer = self._clock.call_later(_LULL_SECONDS, self._end_rush)
 
     @property
-    def busy(self) -> bool:
-        """Whether pods are being created or bound, however fast."""
-        return self._rush
+    def since_urgent(self) -> float:
+        """Seconds since pods were created or bound, however fast the server is: 0 while they are."""
+        return 0.0 if self._urgent else self._clock.monotonic() - self._urgent_at
 
     @property
     def rush(self) -> bool:

@@ -82,8 +82,8 @@ class Outbox(Generic[W]):
 
         ``settle`` is the time in seconds that even the first write of a wish that is not urgent waits: what passes by
         itself in that time is never written. ``longest`` is how many seconds the wish may give way in a rush; at the
-        end of one it gets ``settle`` once more, as far as ``longest`` allows. ``patient`` wishes give way to pods on a
-        fast server, too.
+        end of one it gets ``settle`` once more, as far as ``longest`` allows. ``patient`` wishes wait until no pod
+        was bound for ``settle`` seconds, on a fast server, too.
         """
         now = self._clock.monotonic()
         self._wishes[key] = wish
@@ -140,10 +140,13 @@ class Outbox(Generic[W]):
 
     def _gives_way(self, key: str) -> bool:
         """Whether the wish waits for the end of a rush."""
-        if key in self._urgent or not (self._pace.busy if key in self._patient else self._pace.rush):
-            return False
         left = self._until[key] - self._clock.monotonic()
-        if left <= 0:
+        if key in self._urgent or left <= 0:
+            return False
+        if key in self._patient and (rest := self._settles[key] - self._pace.since_urgent) > 0:
+            self._queue.add_after(key, min(rest, left))
+            return True
+        if not self._pace.rush:
             return False
         self._pace.park(key, self._resume)
         self._queue.add_after(key, left)
