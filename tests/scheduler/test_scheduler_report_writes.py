@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from scheduler_world import SlotEngine, fill, group, world
 
 from support.memory import MemoryClient
+from support.virtual_clock import VirtualClock
 from unisono.api.annotations import VERDICT
 from unisono.api.kinds import POD_GROUPS
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict
+from unisono.kube.write_pace import WritePace
+from unisono.scheduler.metrics import Metrics
+from unisono.scheduler.outbox import Outbox
 
 
 class Story:
@@ -105,6 +111,29 @@ async def test_missing_pods_are_told_some_seconds_after_the_last_pod_of_others_w
             pass
         assert await story.tell(it, 4.5) == [], "one more was bound, after a pause"
         assert len(await story.tell(it, 1.0)) == 1
+
+
+async def test_a_wish_does_not_inherit_the_haste_of_the_one_whose_place_it_takes() -> None:
+    """The admission was written while the next cycle still asked for it; the one after that asks for what can wait."""
+    clock, written = VirtualClock(), list[str]()
+
+    async def write(_key: str, wish: str) -> bool:
+        written.append(wish)
+        return True
+
+    metrics = Metrics(CollectorRegistry())
+    outbox: Outbox[str] = Outbox("groups", write, clock, metrics, interval=2.0, pace=WritePace(clock))
+    outbox.put("a", "admitted")
+    outbox.put("a", "pods are missing", urgent=False, settle=5.0)
+    running = asyncio.create_task(outbox.run())
+    try:
+        await clock.advance(4.0)
+        assert written == []
+        await clock.advance(2.0)
+        assert written == ["pods are missing"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_who_waits_for_the_cluster_is_told_after_a_moment() -> None:

@@ -90,6 +90,10 @@ class Outbox(Generic[W]):
         self._until[key] = min(self._until.get(key, float("inf")), now + longest)
         if urgent:
             self._urgent.add(key)
+        elif key in self._urgent:
+            # What was urgent is void or written: the wish that takes its place has the time that is its own.
+            self._urgent.discard(key)
+            self._from.pop(key, None)
         (self._patient.add if patient else self._patient.discard)(key)
         stretch = self._pace.stretch
         since = self._written_at.get(key, float("-inf")) + self._interval * stretch - now
