@@ -11,6 +11,7 @@ from unisono.cli.options import Where, output_option, where_options
 if TYPE_CHECKING:
     from unisono.sdk.explanation import Explanation
     from unisono.sdk.fixes.fix import Fix
+    from unisono.simulator.forecast.forecast import Start
 
 
 @click.command("explain")
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 @click.option("--apply", "number", type=click.IntRange(min=1), metavar="N", help="Carry out fix N.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a fix is carried out.")
 @click.option("--dry-run", is_flag=True, help="Let the server check the fix, and change nothing.")
+@click.option("--estimate", is_flag=True, help="Also say when it may start: simulate what may come, for some seconds.")
 @output_option("text", "json")
 @where_options
-def command(where: Where, what: tuple[str, ...], number: int | None, output: str, *, yes: bool, dry_run: bool) -> None:
+def command(
+    where: Where, what: tuple[str, ...], number: int | None, output: str, *, yes: bool, dry_run: bool, estimate: bool
+) -> None:
     """Say why a job, workload, PodGroup, pod, or all jobs of a queue wait: numbers, who holds it, and the way out.
 
     A name alone is a job's. KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob,
@@ -32,24 +36,50 @@ def command(where: Where, what: tuple[str, ...], number: int | None, output: str
 
     if number is None and (yes or dry_run):
         raise click.UsageError("--yes and --dry-run go with --apply N.")
-    if number is None:
-        run_async(_explain(where, what, output))
-    else:
+    if number is not None and estimate:
+        raise click.UsageError("--estimate and --apply do not go together.")
+    if number is not None:
         run_async(_apply(where, what, number, yes=yes, dry_run=dry_run))
+        return
+    explanation = run_async(_explained(where, what))
+    starts = _starts(where, explanation) if estimate else None
+    _show(explanation, starts, output)
 
 
-async def _explain(where: Where, what: tuple[str, ...], output: str) -> None:
+async def _explained(where: Where, what: tuple[str, ...]) -> Explanation:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.explaining import explain, explanation_json, explanation_lines
-    from unisono.cli.printing import print_json
+    from unisono.cli.explaining import explain
 
     async with connect(where) as client:
-        explanation = await explain(client, what, namespace_of(where))
+        return await explain(client, what, namespace_of(where))
+
+
+def _starts(where: Where, explanation: Explanation) -> list[Start]:
+    from unisono.cli.estimated_start import estimated_starts
+
+    groups = dict.fromkeys(verdict.job for verdict in explanation.verdicts)
+    return estimated_starts(where, groups) if groups else []
+
+
+def _show(explanation: Explanation, starts: list[Start] | None, output: str) -> None:
+    from unisono.cli.explaining import explanation_json, explanation_lines
+    from unisono.cli.printing import print_json
+
     if output == "json":
-        print_json(explanation_json(explanation))
+        told = explanation_json(explanation)
+        if starts is not None:
+            from unisono.simulator.forecast.whatif import start_json
+
+            told["estimated_starts"] = [{"podGroup": each.key, **start_json(each)} for each in starts]
+        print_json(told)
         return
     for line in explanation_lines(explanation):
         click.echo(line)
+    if starts is not None:
+        from unisono.cli.estimated_start import lines
+
+        for line in lines(starts):
+            click.echo(line)
     if any(fix.operations for fix in explanation.fixes):
         click.echo(f"  apply a fix with: unisono explain {explanation.title} --apply N")
 
