@@ -13,6 +13,7 @@ from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
 from unisono.agent.layout import Layout
+from unisono.agent.machine.limit_groups import LimitGroups
 from unisono.agent.processes.cleanup import kill_leftover_pods
 from unisono.api.kinds import PODS
 
@@ -40,6 +41,21 @@ async def test_running_processes_are_found_again(node: Node, tmp_path: Path) -> 
     assert (state.exit_code, pod.status.container_statuses[0].restart_count) == (7, 0)
     assert pod.status.pod_ip == before.status.pod_ip
     assert await again.log("lives") == "before\nafter\n"
+    await again.stop()
+
+
+async def test_a_group_that_a_container_has_yet_to_enter_stays(node: Node) -> None:
+    node.run(manifest("lives", ["sleep", "86397"]))
+    pod = await node.phase("lives", "Running")
+    again = await crash(node)
+    branches = LimitGroups.find(node.data_dir, None).branches.values()
+    if not branches:
+        pytest.skip("no cgroups of version 1 can be made here")
+    late = [branch / str(pod.metadata.uid) / "late.0" for branch in branches]
+    for group in late:
+        group.mkdir(parents=True)
+    await again.start()
+    assert all(group.is_dir() for group in late)
     await again.stop()
 
 

@@ -234,7 +234,7 @@ class Agent:
         pods.on_change(activator.pod_changed)
         group.create_task(pods.run())
         await pods.synced.wait()
-        isolation.limits.sweep()
+        isolation.limits.sweep(spare={directory.uid for directory in self._layout.pods()})
         await supervisor.forget_strangers()
         self.ready.set()
 

@@ -179,7 +179,7 @@ class Route:
                 await self._changed.wait()
 
     def _tell(self) -> None:
-        # Whoever waits has this one; who comes later waits for the next.
+        # Those who wait have this event; later ones wait for the next.
         self._changed.set()
         self._changed = asyncio.Event()
 

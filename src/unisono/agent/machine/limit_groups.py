@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,11 +154,15 @@ class LimitGroups:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
-    def sweep(self) -> None:
-        """Remove the groups of all pods in which nothing runs; not while containers are being started."""
+    def sweep(self, spare: Collection[str] = ()) -> None:
+        """Remove the groups of all pods in which nothing runs, but not of those with a uid in ``spare``.
+
+        A container that is being started, maybe by an agent that has died since, has not entered its group yet.
+        """
         for branch in self.branches.values():
             for folder in branch.glob("*/"):
-                self.remove(folder.name)
+                if folder.name not in spare:
+                    self.remove(folder.name)
 
     def remove_root(self) -> None:
         """Remove the agent's branches where no pod is left in them."""
