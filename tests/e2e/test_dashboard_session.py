@@ -30,7 +30,7 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
         await found.put("/api/v1/namespaces", metadata={"name": "team"})
         await found.job("team", "train")
         yield found
-        await found.dashboard.stop()  # the one that was started anew
+        await found.dashboard.stop()  # the one that was restarted
 
 
 async def the_token_expires(setting: Setting) -> None:
@@ -45,7 +45,7 @@ async def it_is_ended_elsewhere(setting: Setting) -> None:
         setting.dashboard.sessions.end(session)
 
 
-async def the_server_starts_anew(setting: Setting) -> None:
+async def the_server_restarts(setting: Setting) -> None:
     """On the same port, and with nothing that it knew."""
     port = int(setting.dashboard.url.rpartition(":")[2])
     await setting.dashboard.stop()
@@ -56,7 +56,7 @@ async def the_server_starts_anew(setting: Setting) -> None:
 WAYS: dict[str, tuple[Way, str]] = {
     "the token expires": (the_token_expires, "does not accept your credentials any more (Unauthorized)"),
     "it is ended elsewhere": (it_is_ended_elsewhere, "you were signed out elsewhere"),
-    "the server starts anew": (the_server_starts_anew, "the dashboard was started anew"),
+    "the server restarts": (the_server_restarts, "the dashboard was restarted"),
 }
 
 

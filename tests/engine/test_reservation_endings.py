@@ -1,4 +1,4 @@
-"""When pods end is kept from cycle to cycle, and is what looking at all of them anew finds."""
+"""When pods end is kept from cycle to cycle, and is what looking at all of them again finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.build import START, cluster, group, node, nodes, pod
 from support.examples import examples
 from unisono.api import kinds
 from unisono.cluster.state import ClusterState
-from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_anew
+from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_in_full
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.session import Session
 
@@ -73,7 +73,7 @@ class Cluster:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 10**6), steps=st.integers(1, 60))
-def test_what_is_kept_is_what_is_found_anew(seed: int, steps: int) -> None:
+def test_what_is_kept_is_what_is_found_in_full(seed: int, steps: int) -> None:
     live = Cluster(seed)
     for at in range(steps):
         live.step()
@@ -84,7 +84,7 @@ def test_what_is_kept_is_what_is_found_anew(seed: int, steps: int) -> None:
             session = Session(snapshot, START + at)
             estimates = RunEstimates(session, learned=False)
             kept = live.state.memo.of(KnownEnds, KnownEnds).at(session, estimates)
-            assert listed(kept) == listed(found_anew(session, estimates))
+            assert listed(kept) == listed(found_in_full(session, estimates))
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -2,7 +2,7 @@
 
 The API server compares the seal with the Job that it is about to store, in CEL, and asks once more only where they
 differ, because another webhook has changed the Job since. The seal holds what could take from others: queues, user and
-size. Whoever submits a Job cannot forge it, for that review writes it on every new Job.
+size. A user cannot forge it, for that review writes it on every new Job.
 """
 
 from __future__ import annotations

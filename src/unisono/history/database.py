@@ -2,8 +2,8 @@
 
 Only one thread uses a ``Database``; readers have connections of their own (``unisono.history.reading``). Records, and
 how far the API server was followed, are stored in one transaction: a crash loses what was not stored, which the server
-then tells again, and nothing counts twice. Whoever opens it last writes: one that has lost its lease without knowing
-it, and would write what it remembers over what is there, is refused.
+then tells again, and nothing counts twice. The process that opened it last writes: one that has lost its lease without
+knowing it, and would write what it remembers over what is there, is refused.
 """
 
 from __future__ import annotations

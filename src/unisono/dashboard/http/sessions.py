@@ -233,7 +233,7 @@ class Sessions:
         now = self._clock.monotonic()
         if session is None or not hmac.compare_digest(session.key.encode(), key.encode()):
             # Who brings a key was signed in once.
-            raise NotSignedIn("the dashboard was started anew, or you have signed out." if key else "Sign in first.")
+            raise NotSignedIn("the dashboard was restarted, or you have signed out." if key else "Sign in first.")
         if now - session.seen > IDLE_SECONDS and not session.streams:
             self.end(session)
             raise NotSignedIn("nothing was asked for a long time.")

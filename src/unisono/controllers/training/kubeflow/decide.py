@@ -208,7 +208,7 @@ class _Decision:
             elif self.framework.restart_policy(self.view, role) == EXIT_CODE:
                 self._fail(f'job "{self.view.name}" is failing because "{role.name}" replica(s) failed.')
         in_a_row = self._remember([pod for pod in retried if not pod.disrupted])
-        self._make_anew(retried, in_a_row)
+        self._make_again(retried, in_a_row)
         return told
 
     def _remember(self, failed: list[RolePod]) -> dict[str, int]:
@@ -228,7 +228,7 @@ class _Decision:
         self._limit(count)
         return in_a_row
 
-    def _make_anew(self, pods: list[RolePod], in_a_row: dict[str, int]) -> None:
+    def _make_again(self, pods: list[RolePod], in_a_row: dict[str, int]) -> None:
         """Delete failed pods to make room for their successors; until their wait is over they stay to be looked at."""
         for pod in pods:
             place = self._place(pod)

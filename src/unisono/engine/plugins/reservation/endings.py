@@ -1,7 +1,7 @@
 """When pods end, and what is free then.
 
 The pods of the nodes are kept in the order in which they end from cycle to cycle: only those of nodes that have changed
-are put in anew. Pods that end at one moment come in the order of `Snapshot.tasks_on`, and of the pods there.
+are put in again. Pods that end at one moment come in the order of `Snapshot.tasks_on`, and of the pods there.
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ def _vectors(classes: Sequence[PodClass], rows: int) -> Matrix:
 def endings_of(session: Session, estimates: RunEstimates) -> Endings:
     """Pods of which it is known when they end: those on nodes, and those that this session starts."""
     if estimates.learned:
-        running = found_anew(session, estimates)
+        running = found_in_full(session, estimates)
     else:
         running = session.snapshot.memo.of(KnownEnds, KnownEnds).at(session, estimates)
     return running.with_more(list(_starting(session, estimates)))
 
 
-def found_anew(session: Session, estimates: RunEstimates) -> Endings:
+def found_in_full(session: Session, estimates: RunEstimates) -> Endings:
     """Those on nodes, each of which is looked at."""
     return Endings.of(sorted(_running(session, estimates), key=_END), session.rows)
 
@@ -203,7 +203,7 @@ class KnownEnds:
         return self._vectors
 
     def _follow(self, session: Session, estimates: RunEstimates) -> None:
-        """Put in anew the pods of nodes that have changed."""
+        """Put in again the pods of nodes that have changed."""
         table, tasks_on, nodes = session.snapshot.nodes, session.snapshot.tasks_on, self._nodes
         if table.layout != self._layout or len(self._classes) > self._most_classes:
             self._layout = table.layout
