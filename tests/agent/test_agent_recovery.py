@@ -45,7 +45,7 @@ async def test_running_processes_are_found_again(node: Node, tmp_path: Path) -> 
 
 
 async def test_a_group_that_a_container_has_yet_to_enter_stays(node: Node) -> None:
-    node.run(manifest("lives", ["sleep", "86397"]))
+    node.run(manifest("lives", ["sleep", "86371"]))
     pod = await node.phase("lives", "Running")
     again = await crash(node)
     branches = LimitGroups.find(node.data_dir, None).branches.values()

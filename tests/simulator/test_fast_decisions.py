@@ -26,7 +26,7 @@ from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
-from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_anew
+from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_in_full
 from unisono.simulator.clusters.model import Cluster, make_node, make_queue
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.cycles import Cycles
@@ -86,7 +86,7 @@ def plainly() -> Iterator[None]:
         patch.setattr(Evictions, "known_to_fail", lambda *_: False)
         patch.setattr(EvictionGuardPlugin, "moved_by_evictions", False)
         patch.setattr(plan, "_earliest", plan._earliest_of_any)
-        patch.setattr(KnownEnds, "at", lambda _, *given: found_anew(*given))
+        patch.setattr(KnownEnds, "at", lambda _, *given: found_in_full(*given))
         patch.setattr(Roomless, "covers", lambda *_, **__: False)
         patch.setattr(Cycles, "_is_vain", lambda _: False)
         yield
