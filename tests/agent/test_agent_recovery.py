@@ -56,6 +56,9 @@ async def test_a_group_that_a_container_has_yet_to_enter_stays(node: Node) -> No
         group.mkdir(parents=True)
     await again.start()
     assert all(group.is_dir() for group in late)
+    await node.client.delete(PODS, "lives", "default")
+    await eventually(lambda: Layout(node.data_dir).pods() == [])
+    assert not any(group.exists() for group in late)
     await again.stop()
 
 
