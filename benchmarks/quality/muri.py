@@ -41,11 +41,11 @@ PUBLISHED_P99 = {
 BOUND = dict(zip(TRACES, (694_237, 1_657_746, 115_478, 761_999), strict=True))
 """Least mean job completion time of any scheduler, as `unisono.simulator.bounds.completion` works it out."""
 
-POLICIES = {"Q2": ("srsf", "srtf", "srtf-anew", "tiresias-l"), "Q3": ("las",)}
+POLICIES = {"Q2": ("srsf", "srtf", "srtf-one-machine", "tiresias-l"), "Q3": ("las",)}
 
 RULES = {
     "srtf": "remaining-time",
-    "srtf-anew": "remaining-time",
+    "srtf-one-machine": "remaining-time",
     "srsf": "remaining-service",
     "las": "attained-service",
     "sjf": "time",
@@ -54,9 +54,12 @@ _LEVELS = (3250.0, 7200.0)
 _TIRESIAS = {"service-order.levels": list(_LEVELS), "service-order.inLevel": "line", "service-order.wideLevel": -1}
 """The three queues of the published simulator, each with its line."""
 _ONE_MACHINE = Cluster((make_node("node", cpu=1024, memory="8000Gi", gpus=NODES * GPUS),))
-_COUNTED = ("srtf-anew", "tiresias-l")
-"""Policies for which GPUs are counted as if they were one machine: Tiresias-L knows no nodes there, and `srtf-anew`
-places all jobs anew at each event, which comes to the same where all sizes are powers of two."""
+_COUNTED = ("srtf-one-machine", "tiresias-l")
+"""Policies for which GPUs are counted as if they were one machine.
+
+Tiresias-L knows no nodes there. `srtf-one-machine` shows what SRTF is where all jobs are placed again at each event, which
+comes to the same because all sizes are powers of two.
+"""
 
 
 _SETTINGS = {

@@ -94,7 +94,7 @@ def test_what_the_machine_refuses_is_a_sentence_too(tmp_path: Path, capsys: pyte
         (RecursionError(), "RecursionError"),
     ],
 )
-def test_an_error_that_nobody_foresaw_is_a_sentence_and_a_file(
+def test_an_unexpected_error_is_a_sentence_and_a_file(
     error: Exception, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(**_: object) -> None:

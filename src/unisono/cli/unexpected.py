@@ -1,4 +1,4 @@
-"""What a user sees of an error that nobody foresaw: one sentence, and a file with the traceback for a report."""
+"""What a user sees of an unexpected error: one sentence, and a file with the traceback for a report."""
 
 from __future__ import annotations
 

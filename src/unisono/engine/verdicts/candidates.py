@@ -55,7 +55,7 @@ from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.labels import enough, labelled, meant_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
-from unisono.engine.verdicts.port_holders import port_holders, set_of_daemon
+from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change
     for name in sorted(held.keys() & session.snapshot.nodes.index.keys()):
         taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
         pods = tuple(sorted(key for key, port in taken.items() if port))
-        if any(key in job.record.tasks or set_of_daemon(cycle, key) for key in pods):  # they would take it again
+        if any(key in job.record.tasks or daemonset_of(cycle, key) for key in pods):  # they would take it again
             continue
         if pods and _fits_without(cycle, task.pod_class, name, [held[name][key] for key in pods]):
             found.append((len(pods), name, pods, taken[pods[0]]))

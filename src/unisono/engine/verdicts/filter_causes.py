@@ -24,7 +24,7 @@ from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
-from unisono.engine.verdicts.port_holders import port_holders, set_of_daemon
+from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 from unisono.engine.verdicts.taint_causes import untolerated
 
@@ -145,7 +145,7 @@ def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
 
 def _whose(cycle: Cycle, pods: Iterable[str]) -> str:
     """``pod ns/a and ns/b``, or ``daemonset ns/exporter`` where a DaemonSet has such a pod on every node."""
-    daemons = {set_of_daemon(cycle, key) for key in pods}
+    daemons = {daemonset_of(cycle, key) for key in pods}
     if daemons and "" not in daemons:
         return f"daemonset {listed(tuple(sorted(daemons)))}"
     return f"pod {listed(tuple(sorted(pods)))}"

@@ -19,7 +19,7 @@ def port_holders(cycle: Cycle) -> dict[str, dict[str, PodClass]]:
     return held
 
 
-def set_of_daemon(cycle: Cycle, key: str) -> str:
+def daemonset_of(cycle: Cycle, key: str) -> str:
     """``ns/name`` of the DaemonSet that has put a pod (by its key) on its node and would again; ``""`` for others."""
     task = cycle.session.snapshot.tasks.get(key)
     return owner_of(task).name if task is not None and is_of_daemonset(task) else ""

@@ -101,7 +101,7 @@ class Spread:
         elif by_limit or by_shown:
             scale = guess.limit / limit if by_limit else guess.shown / shown
         possible = seconds * scale
-        if guess.limit > 0:  # nobody goes further beyond a limit than they have
+        if guess.limit > 0:  # no job runs further beyond its limit than earlier ones have
             beyond = np.where(limit > 0, np.maximum(seconds / np.maximum(limit, 1e-9), 1.0), 1.0)
             possible = np.minimum(possible, guess.limit * beyond)
         alive = possible > elapsed

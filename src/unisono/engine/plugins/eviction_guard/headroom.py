@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Headroom:
     """How many more pods of a job leave a share of each resource free on the usable nodes of one session.
 
-    Free is what nobody holds or was promised; what is being released counts as free. Four things keep it from doing
-    harm: a gang that fits only without it need not leave it, a gang that lost members gets them back, who evicts others
-    need not leave more than there was before, and who was promised a place gets it.
+    Free is what no pod holds and no pod was promised; what is being released counts as free. Four exceptions keep it
+    from doing harm: a gang that fits only without the share need not leave it, a gang that lost members gets them back,
+    a job that evicts others need not leave more than was free before, and a job that was promised places gets them.
 
     Args:
         session: of the cycle.

@@ -2,7 +2,7 @@
 
 Off unless configured, because Volcano knows none of it. Four things that each can be had alone: a minimum run time,
 limits on how many evictions there are per cycle and within a window, victims by the work that is lost with them, and
-room that jobs of low rank leave free, so that nobody has to be evicted at all.
+room that jobs of low rank leave free, so that no pod has to be evicted at all.
 """
 
 from __future__ import annotations
