@@ -57,8 +57,8 @@ _ONE_MACHINE = Cluster((make_node("node", cpu=1024, memory="8000Gi", gpus=NODES 
 _COUNTED = ("srtf-one-machine", "tiresias-l")
 """Policies for which GPUs are counted as if they were one machine.
 
-Tiresias-L knows no nodes there. `srtf-one-machine` shows what SRTF is where all jobs are placed again at each event, which
-comes to the same because all sizes are powers of two.
+Tiresias-L knows no nodes there. `srtf-one-machine` shows what SRTF is where all jobs are placed again at each event:
+that comes to the same because all sizes are powers of two.
 """
 
 
