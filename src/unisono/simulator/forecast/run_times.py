@@ -23,8 +23,8 @@ _SURVIVORS = 5
 _COMMON = 0.3
 """Share of the variance of run times that all jobs of a kind have in common.
 
-In logs of HPC2N and Philly, and in generated ones, the correlation between runs of a kind that are five or ten apart is
-0.2 to 0.4, as normal scores of their ratios to the same guess.
+In logs of HPC2N and Philly the correlation between runs of a kind that are five or ten apart is 0.22 to 0.44, as normal
+scores of their ratios to the same guess.
 """
 _NORMAL = NormalDist()
 _SIZE_WEIGHT = 0.3
