@@ -47,8 +47,9 @@ class Process:
     Attributes:
         arguments: after the program.
         port: of its metrics.
-        before: words before its command, such as those of faketime.
+        before: words before its command, such as those of a wrong clock.
         program: words that start another version of Unisono; none for this one.
+        child: while it runs and nobody has ended it.
         requests: what earlier processes asked of the server, by (method, resource, code).
 
     """
@@ -69,7 +70,7 @@ class Process:
 
     def send(self, number: signal.Signals) -> None:
         if self.child is not None:
-            # A program such as faketime is a parent of its own.
+            # The words before its command may be a program that is its parent.
             with suppress(ProcessLookupError):
                 os.killpg(self.child.pid, number)
 
@@ -86,13 +87,23 @@ class Process:
 
     def kill(self) -> None:
         self.send(signal.SIGKILL)
-        if self.child is not None:
-            self.child.wait()
+        self.wait()
+
+    def stop(self) -> None:
+        """Ask the process to end, as a rollout does, and return when it has."""
+        self.send(signal.SIGTERM)
+        self.wait()
 
     def wait(self) -> None:
-        """Return when the process has ended."""
-        if self.child is not None:
-            self.child.wait()
+        """Return when the process, which was told to end, has ended."""
+        child, self.child = self.child, None
+        if child is not None:
+            child.wait()
+
+    def gone(self) -> bool:
+        """Whether the process ended though nobody told it to."""
+        child = self.child
+        return child is not None and child.poll() is not None
 
     def said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
@@ -222,6 +233,13 @@ def _kubeconfig(config: ClusterConfig, path: Path) -> Path:
     return path
 
 
+async def _guard(processes: dict[str, Process], limit: asyncio.Timeout) -> None:
+    """End the test as soon as a process ended on its own: what it waits for would never come."""
+    while not any(process.gone() for process in processes.values()):
+        await asyncio.sleep(0.5)
+    limit.reschedule(asyncio.get_running_loop().time())
+
+
 @asynccontextmanager
 async def crowd(config: ClusterConfig, folder: Path) -> AsyncIterator[Crowd]:
     """A namespace with accounts, and no process yet; everything is gone at the end."""
@@ -232,8 +250,10 @@ async def crowd(config: ClusterConfig, folder: Path) -> AsyncIterator[Crowd]:
     watching = asyncio.create_task(ledger.run())
     accounts = Accounts(client, namespace, hooks=namespace)
     found = Crowd(client, namespace, ledger, folder, {})
+    guard = None
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(SECONDS) as limit:
+            guard = asyncio.create_task(_guard(found.processes, limit))
             await ledger.synced()
             await accounts.make()
             for name in ("scheduler", "controllers", "agent"):
@@ -242,8 +262,12 @@ async def crowd(config: ClusterConfig, folder: Path) -> AsyncIterator[Crowd]:
             yield found
     except TimeoutError as error:
         logs = {name: process.said()[-2000:] for name, process in found.processes.items()}
-        raise AssertionError(f"not there after {SECONDS:.0f} s; {ledger.summary()}; {logs}") from error
+        gone = sorted(name for name, process in found.processes.items() if process.gone())
+        why = f"ended on their own: {', '.join(gone)}" if gone else f"not there after {SECONDS:.0f} s"
+        raise AssertionError(f"{why}; {ledger.summary()}; {logs}") from error
     finally:
+        if guard is not None:
+            guard.cancel()
         for process in found.processes.values():
             process.kill()
         watching.cancel()

@@ -11,14 +11,16 @@ import asyncio
 import os
 import random
 import shlex
-import shutil
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from integration_processes import crowd
 
+from support.clocks import wrong_clock
 from unisono.kube.kubeconfig import ClusterConfig
 
 pytestmark = [pytest.mark.more, pytest.mark.processes]
@@ -75,13 +77,23 @@ async def test_a_leader_that_is_frozen_beyond_its_lease_wakes_as_one_of_many(
         it.held([*names, *last])
 
 
-@pytest.mark.skipif(shutil.which("faketime") is None, reason="there is no faketime here (Debian: apt install faketime)")
+@pytest.mark.parametrize("seconds", [120, -120])
+def test_a_wrong_clock_is_wrong_and_its_steady_clock_right(tmp_path: Path, seconds: int) -> None:
+    program = "import datetime as d, time; print(time.time(), d.datetime.now().timestamp(), time.monotonic())"
+    before = time.time(), time.time(), time.monotonic()
+    words = [*wrong_clock(tmp_path, seconds), sys.executable, "-c", program]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    after = time.time(), time.time(), time.monotonic()
+    wrong = (seconds, seconds, 0)
+    for start, shown, end, ahead in zip(before, map(float, said.split()), after, wrong, strict=True):
+        assert start + ahead - 1 < shown < end + ahead + 1
+
+
 async def test_clocks_that_differ_by_two_minutes(config: ClusterConfig, tmp_path: Path) -> None:
     """Deadlines are measured by each process's own steady clock; what wall clocks say is only told."""
     async with crowd(config, tmp_path) as it:
-        steady = ("env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1", "faketime", "-f")
-        it.start("controllers", before=(*steady, "+120s"))
-        it.start("scheduler", before=(*steady, "-120s"))
+        it.start("controllers", before=wrong_clock(tmp_path, 120))
+        it.start("scheduler", before=wrong_clock(tmp_path, -120))
         it.start("agent")
         names = [f"job-{number}" for number in range(6)]
         await it.submit(names)
@@ -185,8 +197,7 @@ async def test_an_upgrade_under_load_and_the_way_back(config: ClusterConfig, tmp
                 await asyncio.sleep(1)
                 process = it.processes[component]
                 process.note()
-                process.send(signal.SIGTERM)
-                await asyncio.to_thread(process.wait)
+                await asyncio.to_thread(process.stop)
                 process.program = program
                 process.start()
         await it.completed(names)
