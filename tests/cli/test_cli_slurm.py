@@ -18,7 +18,8 @@ from unisono.cli.slurm.programs import program_of
 from unisono.cli.slurm.script import BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import Selection, names_of, states_of
 from unisono.cli.slurm.tables import sinfo_lines, squeue_lines
-from unisono.sdk.overview import JobLine, NodeLine, Overview
+from unisono.sdk.node_capacity import NodeLine
+from unisono.sdk.overview import JobLine, Overview
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fit -p research

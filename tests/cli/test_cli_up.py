@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unisono.cli.commands import up
+from unisono.cli import detached_plane
 from unisono.cli.main import main
 from unisono.standalone.paths import DataDir
 
@@ -57,12 +57,12 @@ class SlowChild:
 def test_who_waits_for_a_slow_start_is_told_once_where_to_look(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(up, "PATIENCE_SECONDS", -1.0)
-    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(detached_plane, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(detached_plane, "POLL_SECONDS", 0.0)
     data = DataDir.at(tmp_path)
     data.log.touch()
-    with pytest.raises(up.StartFailed, match="ended at once with code 3"):
-        up._await_ready(data, SlowChild(looks=3), 0, [])  # type: ignore[arg-type]
+    with pytest.raises(detached_plane.StartFailed, match="ended at once with code 3"):
+        detached_plane.await_ready(data, SlowChild(looks=3), 0, [])  # type: ignore[arg-type]
     written = capsys.readouterr()
     assert written.out == "", "what programs read is the address alone"
     assert written.err.count("is starting") == 1
@@ -71,15 +71,17 @@ def test_who_waits_for_a_slow_start_is_told_once_where_to_look(
 
 def test_a_start_that_takes_too_long_says_what_it_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([0.0, 1.0, 1e6])
-    monkeypatch.setattr(up.time, "monotonic", lambda: next(looks))
-    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(detached_plane.time, "monotonic", lambda: next(looks))
+    monkeypatch.setattr(detached_plane, "POLL_SECONDS", 0.0)
     data = DataDir.at(tmp_path)
     data.kubeconfig.touch()
 
     async def unready(_: DataDir) -> str:
         return "simulated nodes not ready"
 
-    monkeypatch.setattr(up, "_unready", unready)
-    monkeypatch.setattr(up.asyncio, "run", lambda work: "simulated nodes not ready" if not work.close() else "")
-    with pytest.raises(up.StartFailed, match=r"within 180 s \(simulated nodes not ready\): see"):
-        up._await_ready(data, SlowChild(looks=9), 0, [])  # type: ignore[arg-type]
+    monkeypatch.setattr(detached_plane, "_unready", unready)
+    monkeypatch.setattr(
+        detached_plane.asyncio, "run", lambda work: "simulated nodes not ready" if not work.close() else ""
+    )
+    with pytest.raises(detached_plane.StartFailed, match=r"within 180 s \(simulated nodes not ready\): see"):
+        detached_plane.await_ready(data, SlowChild(looks=9), 0, [])  # type: ignore[arg-type]

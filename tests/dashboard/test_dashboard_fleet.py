@@ -13,7 +13,7 @@ from unisono.api.scheduling import PodGroup
 from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.rows import cards_of
-from unisono.sdk.overview import used_by_node
+from unisono.sdk.node_capacity import used_by_node
 
 GPU = "nvidia.com/gpu"
 

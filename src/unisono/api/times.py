@@ -42,6 +42,16 @@ def parse_time(text: str) -> float:
     return (moment - _EPOCH) / timedelta(seconds=1)
 
 
+def time_or(text: str | None, default: float = 0.0) -> float:
+    """Seconds since 1970 of a time in an object; ``default`` for a missing text and for one that is no time."""
+    if not text:
+        return default
+    try:
+        return parse_time(text)
+    except ValueError:
+        return default
+
+
 # The grammar of Go's time.RFC3339: upper-case letters, no leap second, a fraction of any length.
 _RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})"

@@ -11,7 +11,8 @@ from unisono.cli.durations import duration_text
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:
-    from unisono.sdk.overview import Component, JobLine, MemberLine, Overview
+    from unisono.sdk.components import Component
+    from unisono.sdk.overview import JobLine, MemberLine, Overview
     from unisono.sdk.queues import QueueView
 
 _MOST_HOLES = 6

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, SCHEDULER_CYCLES, SCHEDULER_NAMES, USER
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, USER
 from unisono.api.fleet import READY
 from unisono.api.membership import pod_group_of, queue_of
-from unisono.api.resources import add, pod_requests, readable, resource_list
-from unisono.api.times import parse_time
+from unisono.api.resources import resource_list
+from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text
+from unisono.sdk.components import Component, components
+from unisono.sdk.node_capacity import (
+    NodeLine,
+    Resource,
+    by_importance,
+    is_ready,
+    node_line,
+    resources,
+    used_by_node,
+    used_of_total,
+)
 from unisono.sdk.queues import QueueView, queue_views
-from unisono.sdk.scheduler_health import judge, trusted
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod
@@ -22,60 +32,8 @@ if TYPE_CHECKING:
     from unisono.api.scheduling import PodGroup, Queue
 
 _WAITING = frozenset({"", "Pending", "Inqueue"})
-_ENDED = frozenset({"Succeeded", "Failed"})
-_COMPONENT = "unisono-"
-_SYSTEM = "kube-system"
-_LEASE_SECONDS = 15.0
 # Containers that are on their way say so, too.
 _STARTING = ("ContainerCreating", "PodInitializing")
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A part of the control plane; ``problem`` is empty where it is alive."""
-
-    name: str
-    problem: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One resource of all ready nodes, in quantities for people.
-
-    Attributes:
-        name: such as ``cpu`` or ``nvidia.com/gpu``.
-        used: requested by pods that have a node and have not ended.
-        total: allocatable on nodes that take pods.
-        largest: most that is free on one node.
-        holes: of a device, number of nodes by how many are free there, most first.
-
-    """
-
-    name: str
-    used: str
-    total: str
-    largest: str
-    holes: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLine:
-    """One node.
-
-    Attributes:
-        name: of the node.
-        state: ``idle``, ``mix``, ``alloc`` (no core or no device is left), ``drain`` (cordoned), ``down`` (not ready).
-        cpus, memory: ``4/16``: requested by pods, and allocatable.
-        devices: ``nvidia.com/gpu 2/8``; empty where it has none.
-
-    """
-
-    name: str
-    state: str
-    cpus: str
-    memory: str
-    devices: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +155,7 @@ def overview(found: Found, now: float) -> Overview:
         sorted(node.metadata.name for node in found.nodes if not is_ready(node)),
         sorted(node.metadata.name for node in ready if node.spec.unschedulable),
         [
-            _node_line(node, used.get(node.metadata.name, {}))
+            node_line(node, used.get(node.metadata.name, {}))
             for node in sorted(found.nodes, key=lambda node: node.metadata.name)
         ],
         resources(open_nodes, used),
@@ -228,19 +186,9 @@ def _member(cluster: AttachedCluster, pods: Sequence[Pod]) -> MemberLine:
         name,
         problem,
         (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
-        {each: _part(each, held, there) for each in _ordered(there) if there[each] > 0},
+        {each: used_of_total(each, held, there) for each in by_importance(there) if there[each] > 0},
         running,
     )
-
-
-def _part(name: str, used: Mapping[str, int], there: Mapping[str, int]) -> str:
-    """``4/16``, for people."""
-    return "/".join(readable({name: amounts.get(name, 0)}).get(name, "0") for amounts in (used, there))
-
-
-def is_ready(node: Node) -> bool:
-    """Whether a node's condition Ready is true."""
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
 
 
 def _waits(group: PodGroup) -> bool:
@@ -256,8 +204,8 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
     owner = next((each for each in meta.owner_references or () if each.controller), None)
     title = f"{owner.kind.lower()}/{owner.name}" if owner else f"podgroup/{meta.name}"
     running = [pod for pod in pods if pod.status.phase == "Running"]
-    since = [_seconds(pod.status.start_time) for pod in pods if pod.status.start_time]
-    begun = min(since) if since and not _waits(group) else _seconds(meta.creation_timestamp)
+    since = [time_or(pod.status.start_time) for pod in pods if pod.status.start_time]
+    begun = min(since) if since and not _waits(group) else time_or(meta.creation_timestamp)
     return JobLine(
         title,
         meta.namespace or "default",
@@ -287,127 +235,3 @@ def _trouble(gang: int, pods: Sequence[Pod]) -> str:
         parts.append(f"{restarts} restart{'' if restarts == 1 else 's'}")
     waits = {status.state.waiting.reason or "" for status in statuses if status.state and status.state.waiting}
     return ", ".join([*parts, *sorted(waits - {"", *_STARTING})])
-
-
-def _seconds(time: str | None) -> float:
-    try:
-        return parse_time(time or "")
-    except ValueError:
-        return 0.0
-
-
-def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
-    """What pods that have not ended hold of each node, in engine units, with their number as ``pods``."""
-    used: dict[str, dict[str, int]] = defaultdict(dict)
-    for pod in pods:
-        if pod.spec.node_name and pod.status.phase not in _ENDED:
-            add(used[pod.spec.node_name], {**pod_requests(pod.spec), "pods": 1})
-    return used
-
-
-def _node_line(node: Node, used: Mapping[str, int]) -> NodeLine:
-    there = resource_list(node.status.allocatable)
-    devices = devices_of(there)
-
-    shown = ", ".join(f"{name} {_part(name, used, there)}" for name in devices)
-    cpus, memory = (_part(name, used, there) for name in _FIRST)
-    return NodeLine(node.metadata.name, node_state(node, there, used), cpus, memory, shown)
-
-
-def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) -> str:
-    """A node's state, as `NodeLine` has it.
-
-    Args:
-        node: the node.
-        there: what it has for pods, in engine units.
-        used: what pods hold of it.
-
-    """
-    if not is_ready(node):
-        return "down"
-    if node.spec.unschedulable:
-        return "drain"
-    full = any(there[name] <= used.get(name, 0) for name in ("cpu", *devices_of(there)) if there.get(name, 0))
-    return "alloc" if full else "mix" if any(amount for name, amount in used.items() if name != "pods") else "idle"
-
-
-def devices_of(there: Mapping[str, int]) -> list[str]:
-    """Names of what a node has besides CPU and memory."""
-    return [name for name in _ordered(there) if name not in _FIRST]
-
-
-def resources(nodes: Sequence[Node], used: Mapping[str, Mapping[str, int]]) -> list[Resource]:
-    """Totals and holes of every resource that nodes offer; ``used`` is by name of the node."""
-    free = {node.metadata.name: resource_list(node.status.allocatable) for node in nodes}
-    total: dict[str, int] = {}
-    for amounts in free.values():
-        add(total, amounts)
-    taken: dict[str, int] = {}
-    for name, left in free.items():
-        held = used.get(name, {})
-        add(taken, held)
-        for resource, amount in held.items():
-            left[resource] = left.get(resource, 0) - amount
-    return [_resource(name, taken, total, free) for name in _ordered(total) if total[name] > 0]
-
-
-_FIRST = ("cpu", "memory")
-_LEFT_OUT = ("pods", "ephemeral-storage")
-
-
-def _ordered(total: Mapping[str, int]) -> list[str]:
-    others = sorted(name for name in total if name not in (*_FIRST, *_LEFT_OUT) and not name.startswith("hugepages-"))
-    return [*(name for name in _FIRST if name in total), *others]
-
-
-def _resource(
-    name: str, used: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, Mapping[str, int]]
-) -> Resource:
-    left = [max(0, amounts.get(name, 0)) for amounts in free.values() if name in amounts]
-    holes: dict[int, int] = {}
-    if name not in _FIRST:
-        # Devices are counted in thousandths, as all that are no bytes; what is left of a shared one is no hole.
-        counted = Counter(amount // 1000 for amount in left if amount >= 1000)
-        holes = dict(sorted(counted.items(), reverse=True))
-
-    def text(amount: int) -> str:
-        return readable({name: amount}).get(name, "0")
-
-    return Resource(name, text(used.get(name, 0)), text(total[name]), text(max(left, default=0)), holes)
-
-
-def components(leases: Iterable[Lease], now: float, problem: str = "") -> list[Component]:
-    """Parts of the control plane: the API server with what its readiness says, and those that tell it by a Lease."""
-    leases = list(leases)
-    parts = [Component("api server", problem)]
-    cycles = trusted(lease for lease in leases if SCHEDULER_CYCLES in (lease.metadata.labels or {}))
-    # Users may write Leases of any name in their own namespaces.
-    where = {_SYSTEM, *(lease.metadata.namespace for lease in cycles)}
-    served = sorted({tuple(_names(lease)) for lease in cycles} - {()})
-    for names in served:
-        health = judge([lease for lease in cycles if tuple(_names(lease)) == names], names[0], now)
-        refused = f"its newest configuration is refused: {health.configuration_error}"
-        problem = health.silent or (refused if health.configuration_error else "")
-        parts.append(Component("scheduler", problem, f"for {', '.join(names)}"))
-    if not served:
-        parts.append(Component("scheduler", "no scheduler has ever told that it is alive"))
-    for lease in sorted(leases, key=lambda each: each.metadata.name):
-        own = not cycles or lease.metadata.namespace in where
-        if own and lease.metadata.name.startswith(_COMPONENT) and lease not in cycles:
-            parts.append(_elected(lease, now))
-    return parts
-
-
-def _elected(lease: Lease, now: float) -> Component:
-    """A component of which one process at a time holds a Lease."""
-    name = lease.metadata.name.removeprefix(_COMPONENT)
-    if not lease.spec.holder_identity:
-        return Component(name, "no process of it is running")
-    age = now - _seconds(lease.spec.renew_time)
-    if age > float(lease.spec.lease_duration_seconds or _LEASE_SECONDS):
-        return Component(name, f"{lease.spec.holder_identity} has not answered for {age:.0f} s")
-    return Component(name, note=lease.spec.holder_identity)
-
-
-def _names(lease: Lease) -> list[str]:
-    return [name for name in (lease.metadata.annotations or {}).get(SCHEDULER_NAMES, "").split(",") if name]

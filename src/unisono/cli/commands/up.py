@@ -5,36 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from unisono.cli.components import log_level_option, most_pods_option
-from unisono.errors import UnisonoError
+from unisono.cli.detached_plane import DETACHED, start_detached, welcome
 
 if TYPE_CHECKING:
     from unisono.standalone.paths import DataDir
     from unisono.standalone.plane import PlaneOptions
 
-READY_SECONDS = 180.0
-# Who waits longer than this is told for what.
-PATIENCE_SECONDS = 3.0
-POLL_SECONDS = 0.05
 # What the command itself does, and not the one that it starts in the background.
 _ONCE = ("--detach", "--repair", "--accept-loss")
 _REMOTE = (
     "with --host {host} other machines reach the API. Who has the kubeconfig, a client certificate or a token may run "
     "programs here as you; give others their own roles (docs/access.md) and never this kubeconfig."
 )
-
-
-class StartFailed(UnisonoError):
-    """The detached control plane did not become ready."""
 
 
 @click.command("up")
@@ -154,7 +144,7 @@ def command(
     from unisono.standalone.paths import DataDir
 
     data = DataDir.at(data_dir)
-    if not is_loopback(host) and not os.environ.get("UNISONO_DETACHED"):
+    if not is_loopback(host) and not os.environ.get(DETACHED):
         click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {_REMOTE.format(host=host)}", err=True)
     nodes = read_nodes(nodes_file) if nodes_file else ()
     limits = Limits().changed(api_limits)
@@ -165,7 +155,7 @@ def command(
 
         for line in prepare(data, mend=repair, lossy=accept_loss):
             click.echo(line, err=True)
-    if not os.environ.get("UNISONO_DETACHED"):
+    if not os.environ.get(DETACHED):
         for line in data.exposed():
             click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {line}", err=True)
     if detach:
@@ -173,14 +163,14 @@ def command(
             from unisono.scheduler.settings import FileConfig
 
             FileConfig(scheduler_config)  # says what is wrong with it
-        _detach(data, [argument for argument in sys.argv[1:] if argument not in _ONCE], host, port)
+        start_detached(data, [argument for argument in sys.argv[1:] if argument not in _ONCE], host, port)
         return
     from unisono.kube.open_files import raise_open_files
     from unisono.standalone import loop
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.plane import PlaneOptions
 
-    log = data.log if os.environ.get("UNISONO_DETACHED") else None
+    log = data.log if os.environ.get(DETACHED) else None
     configure_logs(log, level=log_level)
     options = PlaneOptions(
         host=host,
@@ -219,7 +209,7 @@ async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> No
     for name in (signal.SIGINT, signal.SIGTERM):
         running.add_signal_handler(name, stopped.set)
     # Standard output of a detached one is its log, which is for programs too.
-    tell = (lambda _: None) if os.environ.get("UNISONO_DETACHED") else click.echo
+    tell = (lambda _: None) if os.environ.get(DETACHED) else click.echo
     with with_ways_out(data):
         await plane.start()
     set_pace()
@@ -229,7 +219,7 @@ async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> No
         else:
             forget_port(data)
         if not await _first(plane.wait_ready(), stopped):
-            tell(_welcome(data, plane.url))
+            tell(welcome(data, plane.url))
         await stopped.wait()
         tell("Stopping; running jobs go on and are found again by the next 'unisono up' ...")
     finally:
@@ -246,112 +236,3 @@ async def _first(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> boo
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     return stopped.is_set()
-
-
-def _welcome(data: DataDir, url: str) -> str:
-    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
-
-    lines = [f"Unisono is up at {url}.", f"  export KUBECONFIG={data.kubeconfig}", "  kubectl get nodes"]
-    return "\n".join([*lines, "  unisono run FILE", "  unisono dashboard" if is_built() else HOW_TO_BUILD])
-
-
-def _detach(data: DataDir, arguments: list[str], host: str, port: int) -> None:
-    """Start this command again in the background and wait until its API answers."""
-    from unisono.apiserver.access.hosts import bind
-    from unisono.standalone.paths import UnusableDataDir
-
-    if data.running_pid() is not None:
-        data.acquire()  # says who runs there
-    bind(host, port).close()  # fails where the address cannot be listened on
-    data.create()
-    try:
-        data.kubeconfig.unlink(missing_ok=True)
-        data.log.touch(mode=0o600)
-        told = data.log.stat().st_size
-        log = data.log.open("ab")
-    except OSError as error:
-        raise UnusableDataDir(data.root, error) from error
-    # Before the child is there: a signal in between must not leave it behind.
-    ends: list[int] = []
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(name) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(name, lambda number, _: ends.append(number))
-    with log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "unisono", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={**os.environ, "UNISONO_DETACHED": "1"},
-        )
-    try:
-        _await_ready(data, child, told, ends)
-    except BaseException:
-        child.terminate()
-        raise
-
-
-def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends: Sequence[int]) -> None:
-    """Wait until the API of the child answers.
-
-    Args:
-        data: where it runs.
-        child: the process.
-        told: length of the log before its start.
-        ends: gets the signals that ask this process to end.
-    """
-    began = time.monotonic()
-    told_why, missing = False, ""
-    while (waited := time.monotonic() - began) < READY_SECONDS:
-        if waited > PATIENCE_SECONDS and not told_why:
-            told_why = True
-            click.echo(f"The control plane is starting; what it does is in {data.log} ...", err=True)
-        if ends:
-            raise SystemExit(128 + ends[0])
-        if child.poll() is not None:
-            reason = _last_words(data.log, told) or f"it ended at once with code {child.returncode}"
-            end = "\n" if "\n" in reason else ". "
-            raise StartFailed(f"The control plane did not start: {reason.rstrip('.')}{end}Its log is {data.log}.")
-        if data.kubeconfig.exists():
-            from unisono.kube.kubeconfig import load
-
-            missing = asyncio.run(_unready(data))
-            if not missing:
-                click.echo(_welcome(data, load(data.kubeconfig).server))
-                return
-        time.sleep(POLL_SECONDS)
-    why = f" ({missing})" if missing else ""
-    raise StartFailed(f"The control plane did not become ready within {READY_SECONDS:g} s{why}: see {data.log}.")
-
-
-def _last_words(log: Path, start: int) -> str:
-    """The error with which a control plane ended, from its part of the log; empty where it left none."""
-    with log.open("rb") as file:
-        file.seek(start)
-        lines = file.read().decode(errors="replace").splitlines()
-    # What is no JSON was not logged but written to standard error: an error's sentence, or a traceback and its error.
-    said = [line.rstrip() for line in lines if line.strip() and not line.startswith("{")]
-    errors = [number for number, line in enumerate(said) if line.startswith("Error:")]
-    # An error may go on for lines: which objects of a store are damaged.
-    last = said[errors[-1] :] if errors else said[-1:]
-    return "\n".join(last).removeprefix("Error:").strip()
-
-
-async def _unready(data: DataDir) -> str:
-    """What the server says that it waits for; empty where it is ready."""
-    from unisono.errors import ApiError
-    from unisono.kube.http import HttpClient
-    from unisono.kube.kubeconfig import load
-
-    client = HttpClient(load(data.kubeconfig))
-    try:
-        status, _, body = await client.request("GET", "/readyz")
-    except ApiError as error:
-        return error.message
-    finally:
-        await client.close()
-    if status == 200:
-        return ""
-    failed = [line.removeprefix("[-]") for line in body.decode(errors="replace").splitlines() if line.startswith("[-]")]
-    return ", ".join(failed) or f"/readyz answers {status}"

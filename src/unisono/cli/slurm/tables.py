@@ -9,7 +9,8 @@ from unisono.cli.durations import clock_text
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:
-    from unisono.sdk.overview import JobLine, NodeLine
+    from unisono.sdk.node_capacity import NodeLine
+    from unisono.sdk.overview import JobLine
 
 
 def squeue_lines(jobs: Iterable[tuple[str, JobLine]], *, owner: str = "", width: int = 0) -> list[str]:

@@ -14,7 +14,7 @@ from unisono.dashboard.views.units import amount_text, amounts_text, natural, or
 from unisono.dashboard.views.usage import Holder, used_by_node
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
 from unisono.fleet.members.summary import accelerator_type
-from unisono.sdk.overview import node_state
+from unisono.sdk.node_capacity import node_state
 from unisono.simulator.clusters.kubernetes import paths_of
 
 if TYPE_CHECKING:

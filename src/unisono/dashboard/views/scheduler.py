@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from unisono.api.annotations import SCHEDULER_CYCLES
 from unisono.dashboard.views.overview import component_view
 from unisono.dashboard.views.wire import Fact, SchedulerView, Timing
-from unisono.sdk.overview import components
+from unisono.sdk.components import components
 from unisono.sdk.scheduler_health import trusted
 
 if TYPE_CHECKING:
