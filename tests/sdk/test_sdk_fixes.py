@@ -17,7 +17,7 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
 from unisono.sdk.fixes.json_diff import json_diff
-from unisono.sdk.fixes.of_changes import changed
+from unisono.sdk.fixes.operations import changed
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=3),

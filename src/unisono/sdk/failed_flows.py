@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.flow_kinds import JOB_FLOWS
 from unisono.api.kinds import JOBS
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fixes.of_changes import command
+from unisono.sdk.fixes.operations import command
 from unisono.sdk.fixes.owners import read
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
-from unisono.sdk.fixes.of_changes import Reader
+from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
 from unisono.sdk.waiting import SCHEDULER
@@ -41,7 +41,7 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
     for verdict in told.verdicts[:_MOST_JOBS]:
         namespace = verdict.job.partition("/")[0]
         owner = root if root is not None and makes_pods(root) else await owner_of_group(client, verdict.job)
-        found += await _of_verdict(Reader(client, owner, namespace), verdict)
+        found += await _of_verdict(FixMaker(client, owner, namespace), verdict)
     if root is None:
         return found
     if told.failed_step is not None:
@@ -66,13 +66,13 @@ def _needs_owner(told: Explanation) -> bool:
     )
 
 
-async def _of_verdict(reader: Reader, verdict: Verdict) -> list[Fix]:
+async def _of_verdict(maker: FixMaker, verdict: Verdict) -> list[Fix]:
     changes = [*([verdict.change] if verdict.change else []), *verdict.otherwise]
-    made = [await reader.fix(change, change_text(change)) for change in changes]
+    made = [await maker.fix(change, change_text(change)) for change in changes]
     found = [fix for fix in made if not (fix.change["kind"] == "LowerMinAvailable" and fix.why_not)] or made
     if verdict.would_run_after and not verdict.would_run_after_count:
         change: dict[str, Any] = {"kind": "EvictPods", "pods": list(verdict.would_run_after)}
-        found.append(await reader.fix(change, change_text(change)))
+        found.append(await maker.fix(change, change_text(change)))
     return found
 
 

@@ -1,15 +1,13 @@
-"""What a verdict's change means for the objects of the API."""
+"""Fixes from changes: which objects of the API each change of a verdict is about, and the requests that make it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api import kinds
 from unisono.api.annotations import USER_LIMITS
-from unisono.api.defaulting.workloads import JOB_UID_LABELS
-from unisono.api.keys import BATCH_JOB_NAME, GROUP_NAME, GROUP_NAME_OF_VOLCANO, POD_CLAIM_NAME
+from unisono.api.keys import POD_CLAIM_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
     NODES,
@@ -23,21 +21,17 @@ from unisono.api.kinds import (
 from unisono.api.membership import pod_group_name
 from unisono.api.resources import to_units, to_wire
 from unisono.api.user_limits import raised
-from unisono.sdk.fixes import gang_sizes, pod_specs
+from unisono.sdk.fixes import pod_specs
+from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
-from unisono.sdk.fixes.json_diff import json_diff
+from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
 from unisono.sdk.fixes.owners import Raw, read
-from unisono.sdk.fixes.workload_groups import group_named_in, is_workload_group
+from unisono.sdk.fixes.workload_groups import group_named_in
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-Edit = Callable[[dict[str, Any]], None]
-# Kinds whose controllers bring changed pod templates to their pods.
-_ROLLED_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
-# Kinds of which everything may be patched while they wait.
-_PATCHED = frozenset({"PodGroup"})
 # Changes of a PodGroup itself; others are changes of its pods.
 _OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "AllowTier", "UseQueue", "UsePriority"})
 # Of these, those that a PodGroup of scheduling.k8s.io states.
@@ -45,15 +39,12 @@ _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 # Changes that may be of another object than the job.
 _APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass"})
 _MOST_PODS = 200
-# Labels by which a Job of batch/v1 knows its pods.
-_OF_ONE_JOB = (BATCH_JOB_NAME, "job-name", *JOB_UID_LABELS)
-# A claim of which nothing but the name is known: its owner chooses another size.
-_CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_WITHOUT_GATES = pod_specs.each_pod(lambda spec: pod_specs.set_field(spec, "schedulingGates", None))
 _NOT_HERE = "the API cannot add nodes: create them where your cluster gets its nodes"
 
 
-class Reader:
-    """Makes the fixes of one explanation.
+class FixMaker:
+    """Makes the fixes of one explanation: what to do to the objects of the API as they are now.
 
     Args:
         client: the server.
@@ -89,11 +80,11 @@ class Reader:
             case "RaiseQuota":
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
             case "RaiseWeight":
-                return [_patch(QUEUES, change["queue"], {"spec": {"weight": change["weight"]}})]
+                return [patch(QUEUES, change["queue"], {"spec": {"weight": change["weight"]}})]
             case "PassOver":
-                return [_patch(QUEUES, change["queue"], {"spec": {"dequeueStrategy": "traverse"}})]
+                return [patch(QUEUES, change["queue"], {"spec": {"dequeueStrategy": "traverse"}})]
             case "AllowReclaim":
-                return [_patch(QUEUES, change["queue"], {"spec": {"reclaimable": True}})]
+                return [patch(QUEUES, change["queue"], {"spec": {"reclaimable": True}})]
             case "RaiseUserLimits":
                 return await self._user_limits(change["queue"], change["amounts"])
             case "OpenQueue":
@@ -101,15 +92,15 @@ class Reader:
             case "CreateQueue":
                 return [create(QUEUES, change["queue"], spec={"weight": 1, "reclaimable": True})]
             case "Uncordon":
-                return [_patch(NODES, name, {"spec": {"unschedulable": None}}) for name in change["nodes"]]
+                return [patch(NODES, name, {"spec": {"unschedulable": None}}) for name in change["nodes"]]
             case "AddLabels":
-                return [_patch(NODES, name, {"metadata": {"labels": change["labels"]}}) for name in change["nodes"]]
+                return [patch(NODES, name, {"metadata": {"labels": change["labels"]}}) for name in change["nodes"]]
             case "RemoveGates":
                 if self._owner is not None and is_from_template(self._owner):
-                    return changed(self._owner, _pods(lambda spec: pod_specs.set_field(spec, "schedulingGates", None)))
-                return [_pod(key, {"spec": {"schedulingGates": None}}) for key in change["pods"]]
+                    return changed(self._owner, _WITHOUT_GATES)
+                return [pod_operation(key, {"spec": {"schedulingGates": None}}) for key in change["pods"]]
             case "ReleasePort" | "EvictPods":
-                return [_pod(key, None) for key in change["pods"]]
+                return [pod_operation(key, None) for key in change["pods"]]
             case "WaitFor" | "AddNodes":
                 return []
             case "CreateClaim":
@@ -117,7 +108,7 @@ class Reader:
             case "UseStorageClass" if self._makes_claim(change["claim"]):
                 return await self._of_owner(change)
             case "UseStorageClass":
-                return await self._other(PERSISTENT_VOLUME_CLAIMS, change["claim"], _storage_class(change))
+                return await self._other(PERSISTENT_VOLUME_CLAIMS, change["claim"], other_storage_class(change))
             case "UseDeviceClass":
                 return await self._device_class(change)
             case "CreatePods":
@@ -132,18 +123,18 @@ class Reader:
 
         Gates go from the template where the job is created again, and its pods with it.
         """
-        own = [one for one in changes if _edit(one) is not None and one["kind"] not in _APART]
+        own = [one for one in changes if edit_of(one) is not None and one["kind"] not in _APART]
         others = [one for one in changes if one not in own]
         made = [await self._operations(one) for one in others]
         edited = await self._edited(own) if own else []
         again = any(one.verb == "replace" for each in (*made, edited) for one in each)
         for at, one in enumerate(others):
             if again and one["kind"] == "RemoveGates" and self._owner is not None and self._owner["kind"] != "Pod":
-                made[at] = changed(self._owner, _pods(lambda spec: pod_specs.set_field(spec, "schedulingGates", None)))
+                made[at] = changed(self._owner, _WITHOUT_GATES)
         return [*(each for one in made for each in one), *edited]
 
     async def _of_owner(self, change: dict[str, Any]) -> list[Operation]:
-        edit = _edit(change)
+        edit = edit_of(change)
         if edit is None or self._owner is None:
             return []
         named = await group_named_in(self._client, self._owner) if change["kind"] in _OF_WORKLOAD_GROUPS else None
@@ -164,11 +155,11 @@ class Reader:
             )
         if self._owner["kind"] != "PodGroup":
             at_once = any(one.get("rule") == "podAntiAffinity" or one["kind"] == "SetField" for one in changes)
-            return changed(self._owner, _all_of(changes), at_once=at_once)
+            return changed(self._owner, all_of(changes), at_once=at_once)
         of_pods = [one for one in changes if one["kind"] not in _OF_GROUPS]
         pods = await self._bare_pods() if of_pods else []
-        own = changed(self._owner, _all_of([one for one in changes if one not in of_pods]))
-        return [*own, *(each for pod in pods for each in changed(pod, _all_of(of_pods)))]
+        own = changed(self._owner, all_of([one for one in changes if one not in of_pods]))
+        return [*own, *(each for pod in pods for each in changed(pod, all_of(of_pods)))]
 
     async def _bare_pods(self) -> list[Raw]:
         """The pods without a node that a user made for the PodGroup."""
@@ -223,14 +214,14 @@ class Reader:
             for key in [key for key in limits if key in (resource, f"requests.{resource}")] or [resource]:
                 plain = key.removeprefix("requests.")
                 wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
-        return [_patch(kind, name, {"spec": {part: wire}}, namespace)]
+        return [patch(kind, name, {"spec": {part: wire}}, namespace)]
 
     async def _user_limits(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
         found = await read(self._client, QUEUES, name, "")
         if found is None:
             return []
         text = raised((found["metadata"].get("annotations") or {}).get(USER_LIMITS, ""), amounts)
-        return [_patch(QUEUES, name, {"metadata": {"annotations": {USER_LIMITS: text}}})]
+        return [patch(QUEUES, name, {"metadata": {"annotations": {USER_LIMITS: text}}})]
 
     async def _other(self, kind: Kind[Any], name: str, edit: Edit) -> list[Operation]:
         """Another claim in place of one that nothing uses yet: its spec cannot be changed."""
@@ -239,7 +230,7 @@ class Reader:
 
     async def _device_class(self, change: Mapping[str, Any]) -> list[Operation]:
         """Of a claim; of one that is made from a template the template, and the claim is made again."""
-        edit, name = _device_class(change), change["claim"]
+        edit, name = other_device_class(change), change["claim"]
         claim = await read(self._client, RESOURCE_CLAIMS, name, self._namespace)
         entry = ((claim or {}).get("metadata", {}).get("annotations") or {}).get(POD_CLAIM_NAME)
         specs = list(pod_specs.pod_specs(self._owner)) if self._owner is not None and entry else []
@@ -260,168 +251,6 @@ class Reader:
         found = await read(self._client, QUEUES, queue, None) or {}
         uid = (found.get("metadata") or {}).get("uid", "")
         return command(QUEUES, queue, uid, "OpenQueue", self._namespace)
-
-
-def _storage_class(change: Mapping[str, Any]) -> Edit:
-    def edit(body: Raw) -> None:
-        body["spec"]["storageClassName"] = change["storage_class"]
-        body["spec"].pop("volumeName", None)
-
-    return edit
-
-
-def _device_class(change: Mapping[str, Any]) -> Edit:
-    def edit(body: Raw) -> None:
-        spec = body["spec"].get("spec") or body["spec"]  # that of a template stands one deeper
-        for request in ((spec.get("devices") or {}).get("requests")) or ():
-            for one in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
-                if one.get("deviceClassName") == change["name"]:
-                    one["deviceClassName"] = change["instead"]
-
-    return edit
-
-
-def new_claim(name: str, namespace: str) -> Operation:
-    """A PersistentVolumeClaim of the default storage class."""
-    return create(PERSISTENT_VOLUME_CLAIMS, name, namespace, spec=_CLAIM)
-
-
-def is_from_template(owner: Raw) -> bool:
-    """Whether pods of new names come from a template: what is changed on a pod is lost with it."""
-    return owner["kind"] in _ROLLED_OUT | {"ReplicaSet"} or owner["apiVersion"] == "batch/v1"
-
-
-def command(kind: Kind[Any], name: str, uid: str, action: str, namespace: str) -> Operation:
-    """A Command to the controllers."""
-    target = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid, "controller": True}
-    made = create(kinds.COMMANDS, f"{action}-{name}".lower(), namespace)
-    made.body.update(action=action, target=target)
-    return made
-
-
-def _edit(change: Mapping[str, Any]) -> Edit | None:
-    """What a change does to the manifest of the job; None for changes of other objects."""
-    match change["kind"]:
-        case "LowerMinAvailable":
-            return lambda body: gang_sizes.lower(body, change["to"])
-        case "SetMinResources":
-            return lambda body: gang_sizes.set_min_resources(body, to_wire(change["amounts"]))
-        case "CreatePods":
-            return lambda body: gang_sizes.grow(body, change["count"])
-        case "SetField":
-            return lambda body: pod_specs.set_field(body["spec"], change["field"].partition(".")[2], change["value"])
-        case "AllowTier":
-            return lambda body: gang_sizes.allow_tier(body, change["tier"])
-        case "UseQueue":
-            return lambda body: gang_sizes.use_queue(body, change["queue"])
-        case "UsePriority":
-            return lambda body: gang_sizes.use_priority(body, change["priority_class"])
-        case "RequestAtMost":
-            return _pods(lambda spec: pod_specs.request_at_most(spec, change["amounts"]))
-        case "UseResource":
-            return _pods(lambda spec: pod_specs.use_resource(spec, change["name"], change["instead"]))
-        case "UseLabel":
-            return _pods(lambda spec: pod_specs.use_label(spec, change))
-        case "AddToleration":
-            return _pods(lambda spec: pod_specs.tolerate(spec, change))
-        case "RelaxRule":
-            return _pods(lambda spec: pod_specs.relax(spec, change["rule"]))
-        case "UseClaim":
-            return _pods(lambda spec: pod_specs.use_claim(spec, change["of"], change["name"], change["instead"]))
-        case "UseStorageClass":
-            return _pods(lambda spec: pod_specs.use_storage_class(spec, change["storage_class"]))
-        case "SetPodField":
-            return _pods(lambda spec: pod_specs.set_field(spec, change["field"], change["value"]))
-    return None
-
-
-def _all_of(changes: Sequence[dict[str, Any]]) -> Edit:
-    """One edit that makes all of the changes."""
-    edits = [edit for one in changes if (edit := _edit(one)) is not None]
-
-    def edit_all(body: dict[str, Any]) -> None:
-        for edit in edits:
-            edit(body)
-
-    return edit_all
-
-
-def changed(owner: Raw, edit: Edit, *, at_once: bool = False) -> list[Operation]:
-    """What brings a changed manifest about: a patch where its kind allows that, else another object in its place.
-
-    ``at_once``: for all pods at the same time, where those with the old spec would keep the new ones away.
-    """
-    kind = kinds.find(owner["apiVersion"], owner["kind"])
-    if kind is None:
-        return []
-    new = copy.deepcopy(owner)
-    edit(new)
-    patch = json_diff(owner, new)
-    if not patch:
-        return []
-    meta = owner["metadata"]
-    paths = [one["path"] for one in patch]
-    if (
-        (owner["kind"] in _ROLLED_OUT and not at_once)
-        or (owner["kind"] in _PATCHED and not is_workload_group(owner))
-        or _may_change(owner, paths)
-    ):
-        return [Operation("patch", kind, meta["name"], meta.get("namespace", ""), patch, "json")]
-    return [
-        Operation("replace", kind, meta["name"], meta.get("namespace", ""), json_diff(owner, _unmarked(new)), "json")
-    ]
-
-
-def _unmarked(manifest: Raw) -> Raw:
-    """Without what the server and controllers wrote for this one object: another one gets its own."""
-    meta = manifest["metadata"]
-    if manifest["kind"] == "Pod":
-        notes = meta.get("annotations") or {}
-        for key in (GROUP_NAME, GROUP_NAME_OF_VOLCANO):
-            if str(notes.get(key, "")).startswith("podgroup-"):
-                del notes[key]
-    if (
-        manifest["kind"] == "Job"
-        and manifest["apiVersion"] == "batch/v1"
-        and not manifest["spec"].get("manualSelector")
-    ):
-        manifest["spec"].pop("selector", None)
-        template = manifest["spec"]["template"].get("metadata") or {}
-        for labels in (meta.get("labels") or {}, template.get("labels") or {}):
-            for key in _OF_ONE_JOB:
-                labels.pop(key, None)
-    return manifest
-
-
-def _may_change(owner: Raw, paths: list[str]) -> bool:
-    """Of Volcano Jobs the sizes of the gang and the priority may change, of pods that wait their gates."""
-    if not kinds.JOBS.matches(owner["apiVersion"], owner["kind"]):
-        return False
-    return all(path == "/spec/minAvailable" or path.endswith(("/minAvailable", "/replicas")) for path in paths)
-
-
-def create(
-    kind: Kind[Any], name: str, namespace: str = "", *, spec: Any = None, meta: Mapping[str, Any] | None = None
-) -> Operation:
-    """A new object."""
-    metadata: dict[str, Any] = {"name": name, **(meta or {})}
-    if namespace:
-        metadata["namespace"] = namespace
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-    return Operation("create", kind, name, namespace, body | ({"spec": spec} if spec is not None else {}))
-
-
-def _patch(kind: Kind[Any], name: str, body: Any, namespace: str = "") -> Operation:
-    return Operation("patch", kind, name, namespace, body)
-
-
-def _pod(key: str, body: Any) -> Operation:
-    namespace, _, name = key.partition("/")
-    return Operation("delete" if body is None else "patch", PODS, name, namespace, body)
-
-
-def _pods(edit: Callable[[dict[str, Any]], None]) -> Edit:
-    return pod_specs.each_pod(edit)
 
 
 def _adds_nodes(change: Mapping[str, Any]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from unisono.sdk.fixes.fix import Fix
-from unisono.sdk.fixes.of_changes import changed, new_claim
 from unisono.sdk.fixes.of_objects import in_queue
+from unisono.sdk.fixes.operations import changed, new_claim
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.pod_specs import pod_specs
 

@@ -13,7 +13,7 @@ from unisono.api.resources import to_units, to_wire
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fixes.of_changes import changed, command, create
+from unisono.sdk.fixes.operations import changed, command, create
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.workload_groups import named_in
 from unisono.sdk.refusal_causes import ABOVE_LIMIT, missing_pods
