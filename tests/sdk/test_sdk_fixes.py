@@ -14,6 +14,7 @@ from unisono.api.kinds import JOBS, QUEUES
 from unisono.sdk.fixes import gang_sizes, of_objects, pod_specs
 from unisono.sdk.fixes.applying import apply_patch
 from unisono.sdk.fixes.change_texts import change_text
+from unisono.sdk.fixes.edits import all_of, edit_of
 from unisono.sdk.fixes.fix import Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
 from unisono.sdk.fixes.json_diff import json_diff
@@ -44,6 +45,71 @@ def pod(**requests: str) -> dict[str, Any]:
 
 def task(spec: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": "worker", "replicas": 4, "template": {"spec": spec}, **more}
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+EDITS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (
+        {"kind": "UseClaim", "of": "PersistentVolumeClaim", "name": "a", "instead": "b"},
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}]},
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "b"}}]},
+    ),
+    (
+        {"kind": "UseClaim", "of": "ResourceClaim", "name": "a", "instead": "b"},
+        {"resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}, {"name": "x", "resourceClaimName": "c"}]},
+        {"resourceClaims": [{"name": "gpu", "resourceClaimName": "b"}, {"name": "x", "resourceClaimName": "c"}]},
+    ),
+    (
+        {"kind": "UseStorageClass", "storage_class": "fast"},
+        {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fats"}}}}]},
+        {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]},
+    ),
+    (
+        {"kind": "UseLabel", "key": "zone", "value": "a", "instead_key": "zone", "instead_value": "b"},
+        {"nodeSelector": {"zone": "a", "disk": "ssd"}},
+        {"nodeSelector": {"zone": "b", "disk": "ssd"}},
+    ),
+    (
+        {"kind": "AddToleration", "key": "spot", "effect": "NoSchedule", "value": ""},
+        {},
+        {"tolerations": [{"key": "spot", "effect": "NoSchedule", "operator": "Exists"}]},
+    ),
+    (
+        {"kind": "RelaxRule", "rule": "podAntiAffinity"},
+        {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"}]}}},
+        {
+            "affinity": {
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 100, "podAffinityTerm": {"topologyKey": "host"}}
+                    ]
+                }
+            }
+        },
+    ),
+    ({"kind": "RelaxRule", "rule": "nodeSelector"}, {"nodeSelector": {"zone": "a"}}, {}),
+    ({"kind": "SetPodField", "field": "schedulingGates", "value": None}, {"schedulingGates": [{"name": "wait"}]}, {}),
+    ({"kind": "SetPodField", "field": "schedulerName", "value": "volcano"}, {}, {"schedulerName": "volcano"}),
+]
+
+
+@pytest.mark.parametrize(("change", "before", "after"), EDITS)
+def test_a_change_of_pods_reaches_each_template(
+    change: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    edit = edit_of(change)
+    assert edit is not None
+    manifest = job(minAvailable=2, tasks=[task(pod() | copy.deepcopy(before)), task(pod() | copy.deepcopy(before))])
+    edit(manifest)
+    assert manifest == job(minAvailable=2, tasks=[task(pod() | after), task(pod() | after)])
+
+
+def test_changes_of_other_objects_edit_no_job_and_many_changes_are_one_edit() -> None:
+    others = [{"kind": kind} for kind in ("RaiseCapability", "Uncordon", "EvictPods", "WaitFor", "AddNodes")]
+    assert [edit_of(change) for change in others] == [None] * len(others)
+    manifest = job(minAvailable=4, tasks=[task(pod())])
+    all_of([{"kind": "LowerMinAvailable", "to": 2}, {"kind": "UseQueue", "queue": "research"}, *others])(manifest)
+    assert (manifest["spec"]["minAvailable"], manifest["spec"]["queue"]) == (2, "research")
 
 
 @pytest.mark.parametrize(
