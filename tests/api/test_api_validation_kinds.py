@@ -396,3 +396,19 @@ def test_a_claim_gets_its_class_once() -> None:
 def test_each_error_once() -> None:
     value = {"metadata": {"name": "x", "finalizers": ["a b", "a b"]}}
     assert len(messages(kinds.CONFIG_MAPS, value)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"handler": "runsc"}, None),
+        ({"handler": ""}, 'handler: Invalid value: "": a lowercase RFC 1123 label'),
+        ({"handler": "A"}, 'handler: Invalid value: "A": a lowercase RFC 1123 label'),
+        ({"overhead": {"podFixed": {"cpu": "-1"}}}, 'overhead.limits[cpu]: Invalid value: "-1"'),
+        ({"scheduling": {"nodeSelector": {"a b": "c"}}}, 'scheduling.nodeSelector: Invalid value: "a b"'),
+        ({"scheduling": {"tolerations": [{"key": "a", "operator": "In"}]}}, "scheduling.tolerations[0].operator"),
+    ],
+)
+def test_runtime_classes(fields: dict[str, Any], expected: str | None) -> None:
+    found = messages(kinds.RUNTIME_CLASSES, {"handler": "kata"} | fields)
+    assert found == [] if expected is None else any(one.startswith(expected) for one in found), found

@@ -170,6 +170,7 @@ KINDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"metadata": metadata(), "value": 1000},
         {"Value": 1000, "Global-Default": False, "PreemptionPolicy": "PreemptLowerPriority"},
     ),
+    ("RuntimeClass", {"metadata": metadata(), "handler": "runsc"}, {"Handler": "runsc", "Age": "60m"}),
     (
         "ResourceQuota",
         {

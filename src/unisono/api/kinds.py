@@ -119,6 +119,9 @@ PRIORITY_CLASSES: Kind[core.PriorityClass] = Kind(
     False,
     short_names=("pc",),
 )
+RUNTIME_CLASSES: Kind[core.RuntimeClass] = Kind(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", core.RuntimeClass, False
+)
 LEASES: Kind[core.Lease] = Kind("coordination.k8s.io", "v1", "Lease", "leases", core.Lease)
 CUSTOM_RESOURCE_DEFINITIONS: Kind[core.CustomResourceDefinition] = Kind(
     "apiextensions.k8s.io",
@@ -203,6 +206,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     POD_DISRUPTION_BUDGETS,
     NETWORK_POLICIES,
     PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
     STORAGE_CLASSES,
     CSI_NODES,
     CSI_DRIVERS,

@@ -227,6 +227,7 @@ from unisono.api.core.refs import (
     TypedLocalObjectReference,
     TypedObjectReference,
 )
+from unisono.api.core.runtime_class import RuntimeClass, RuntimeClassOverhead, RuntimeClassScheduling
 from unisono.api.core.security import (
     AppArmorProfile,
     Capabilities,
@@ -475,6 +476,9 @@ __all__ = [
     "ResourceSlice",
     "ResourceSliceSpec",
     "ResourceStatus",
+    "RuntimeClass",
+    "RuntimeClassOverhead",
+    "RuntimeClassScheduling",
     "SELinuxOptions",
     "ScopeSelector",
     "ScopedResourceSelectorRequirement",

@@ -31,6 +31,7 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.ROLE_BINDINGS.struct: rbac.default_binding,
     kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.default_binding,
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
+    kinds.RUNTIME_CLASSES.struct: builtin.default_runtime_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
     workload_kinds.DEPLOYMENTS.struct: workloads.default_deployment,
     workload_kinds.REPLICA_SETS.struct: workloads.default_replica_set,

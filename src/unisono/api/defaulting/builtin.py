@@ -15,6 +15,7 @@ from unisono.api.core.node import Node
 from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
 from unisono.api.core.policy import ResourceQuota
 from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
+from unisono.api.core.runtime_class import RuntimeClass
 from unisono.api.core.service import Service, ServicePort
 from unisono.api.core.storage import PersistentVolumeClaim
 from unisono.api.defaulting.quantities import canonical_map
@@ -153,6 +154,12 @@ def default_priority_class(priority_class: PriorityClass) -> None:
     if priority_class.value is None:
         priority_class.value = 0
     priority_class.preemption_policy = priority_class.preemption_policy or "PreemptLowerPriority"
+
+
+def default_runtime_class(runtime_class: RuntimeClass) -> None:
+    """Canonical amounts."""
+    if runtime_class.overhead is not None:
+        canonical_map(runtime_class.overhead.pod_fixed)
 
 
 def default_crd(definition: CustomResourceDefinition) -> None:

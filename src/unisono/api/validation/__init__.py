@@ -84,6 +84,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.CLUSTER_ROLES.struct: rbac.validate_cluster_role,
     kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.validate_cluster_role_binding,
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
+    kinds.RUNTIME_CLASSES.struct: cluster.validate_runtime_class,
     group_kinds.WORKLOADS.struct: workload.validate_workload,
     group_kinds.WORKLOAD_POD_GROUPS.struct: workload.validate_pod_group,
     kinds.LEASES.struct: cluster.validate_lease,

@@ -1,4 +1,4 @@
-"""Rules of nodes, events, priority classes, leases and claims."""
+"""Rules of nodes, events, priority and runtime classes, leases and claims."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 import msgspec
 
+from unisono.api import names
 from unisono.api.core.cluster import Lease, PriorityClass
 from unisono.api.core.config import ServiceAccount
+from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.event import Event
 from unisono.api.core.node import Node
+from unisono.api.core.runtime_class import RuntimeClass
 from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from unisono.api.field_error import FieldError, forbidden, invalid, required
 from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.api.validation.affinity import validate_taints
-from unisono.api.validation.meta import named, one_of, validate_selector
-from unisono.api.validation.quantities import validate_resource_map
+from unisono.api.validation.affinity import validate_taints, validate_tolerations
+from unisono.api.validation.meta import by, named, one_of, validate_labels, validate_selector
+from unisono.api.validation.quantities import validate_requirements, validate_resource_map
 from unisono.api.volumes import stored_bytes
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -66,6 +69,18 @@ def validate_priority_class(new: PriorityClass, old: PriorityClass | None) -> It
             yield forbidden("value", "may not be changed in an update.")
         if new.preemption_policy != old.preemption_policy:
             yield invalid("preemptionPolicy", new.preemption_policy, "field is immutable")
+
+
+def validate_runtime_class(new: RuntimeClass, old: RuntimeClass | None) -> Iterator[FieldError]:
+    """A handler that stays, amounts as limits of containers have them, labels and tolerations as of pods."""
+    yield from by(names.dns_label, "handler", new.handler)
+    if new.overhead is not None:
+        yield from validate_requirements(ResourceRequirements(limits=new.overhead.pod_fixed), "overhead")
+    if new.scheduling is not None:
+        yield from validate_labels(new.scheduling.node_selector, "scheduling.nodeSelector")
+        yield from validate_tolerations(new.scheduling.tolerations, "scheduling.tolerations")
+    if old is not None and new.handler != old.handler:
+        yield invalid("handler", new.handler, "field is immutable")
 
 
 def validate_lease(lease: Lease, old: Lease | None) -> Iterator[FieldError]:

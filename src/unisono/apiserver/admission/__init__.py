@@ -28,6 +28,7 @@ from unisono.apiserver.admission import (
     priority,
     queues,
     quotas,
+    runtime_classes,
     sizes,
     system_priority,
     tenants,
@@ -38,7 +39,7 @@ __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "
 
 _MUTATING: dict[str, tuple[Rule, ...]] = {
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.accept,),
-    "pods": (priority.resolve, limit_ranges.fill_in),
+    "pods": (priority.resolve, runtime_classes.complete, limit_ranges.fill_in),
     "nodes": (nodes.taint_new,),
     "persistentvolumeclaims": (claims.choose_class,),
     "jobs.batch.volcano.sh": (jobs.settle_scale,),
@@ -51,6 +52,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
         system_priority.check,
         foreign_pods.check,
         pods.check_disruption_budget,
+        runtime_classes.check,
         limit_ranges.check,
     ),
     "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),

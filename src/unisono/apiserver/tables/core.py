@@ -1,4 +1,4 @@
-"""Tables of the smaller core kinds: namespaces, configuration, services, claims, priorities, leases, CRDs."""
+"""Tables of the smaller core kinds: namespaces, configuration, services, claims, classes, leases, CRDs."""
 
 from __future__ import annotations
 
@@ -109,6 +109,10 @@ def _crd(obj: Row, _now: float) -> list[Any]:
     return [_name(obj), text(obj, "metadata", "creationTimestamp")]
 
 
+def _runtime_class(obj: Row, now: float) -> list[Any]:
+    return [_name(obj), text(obj, "handler"), _age(obj, now)]
+
+
 def _created(obj: Row, _now: float) -> list[Any]:
     return [_name(obj), text(obj, "metadata", "creationTimestamp")]
 
@@ -162,6 +166,7 @@ PRIORITY_CLASSES = Layout(
     (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy")),
     _priority_class,
 )
+RUNTIME_CLASSES = Layout((NAME, Column("Handler"), AGE), _runtime_class)
 CREATED = Layout((NAME, Column("Created At", "date")), _created)
 BINDINGS = Layout(
     (NAME, Column("Role"), AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts")),
