@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from unisono.dashboard.http import sessions as module
+from unisono.dashboard.http import worlds
 from unisono.dashboard.http.sessions import MOST_SESSIONS_OF_ONE, NotSignedIn, Sessions
 from unisono.errors import ApiError
 from unisono.kube.kubeconfig import ClusterConfig
@@ -35,7 +36,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
         return str(config.token)
 
     monkeypatch.setattr(Sessions, "_user_of", user_of)
-    monkeypatch.setattr(module, "World", World)
+    monkeypatch.setattr(worlds, "World", World)
     return Sessions(ClusterConfig("https://127.0.0.1"), client_of=lambda _: Client())  # type: ignore[arg-type,return-value]
 
 
@@ -58,7 +59,7 @@ async def test_views_of_ever_other_namespaces_are_bounded(sessions: Sessions) ->
         for number in range(30):
             with sessions.looking(await sessions.with_token("mallory", [f"n{number}"])):
                 pass
-        assert len(sessions._worlds) <= 9
+        assert len(sessions._worlds.open) <= 9
         held = [sessions.looking(await sessions.with_token("mallory", [f"m{number}"])) for number in range(9)]
         for each in held[:8]:
             each.__enter__()

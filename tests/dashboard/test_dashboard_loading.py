@@ -92,10 +92,10 @@ async def test_a_viewer_gets_no_pod_of_the_pool_that_the_server_did_not_send(two
     assert everything["total"] == 2
     assert (await viewer.sign_in(token=await two_teams.viewer(), namespaces=["team-b"])).status == 200
     # Empty at first, and a pool all the same.
-    assert len(two_teams.dashboard.sessions._pool) == 2
+    assert len(two_teams.dashboard.sessions._worlds.pool) == 2
     view = await viewer.view("/api/views/jobs")
     assert list(view["rows"]) == ["jobs.batch.volcano.sh/team-a/only-team-a"]
-    assert len(two_teams.dashboard.sessions._pool) == 2
+    assert len(two_teams.dashboard.sessions._worlds.pool) == 2
     job = "apiVersion=batch.volcano.sh/v1alpha1&kind=Job&namespace={0}&name=only-{0}"
     own, others = [await viewer.view(f"/api/views/job?{job.format(name)}") for name in ("team-a", "team-b")]
     assert (list(own["pods"]), others.get("found", False)) == (["only-team-a-worker-0"], False)

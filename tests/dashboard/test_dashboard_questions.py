@@ -153,7 +153,7 @@ async def test_nothing_is_watched_for_a_question(front: Front, tmp_path: Path) -
     file = kubeconfig(tmp_path, front.url, {"token": await front.setting.viewer("team-a")})
     assert (await command("report", "--kubeconfig", str(file))).exit_code == 0
     sessions = front.setting.dashboard.sessions
-    assert not sessions._worlds
+    assert not sessions._worlds.open
     assert not sessions._sessions
 
 

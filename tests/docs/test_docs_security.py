@@ -13,7 +13,7 @@ from unisono.agent.environment.variables import _MOST, LONGEST
 from unisono.agent.network.names import MOST_FOREIGN_LINES, MOST_OWN_LINES
 from unisono.agent.pods.resources import _LEAST_PIDS, _PIDS_PER_CPU
 from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
-from unisono.agent.volumes.mounts import _MOST_FILES
+from unisono.agent.volumes.written_files import MOST_FILES
 from unisono.api import patterns
 from unisono.api.cel import budget, estimate, syntax
 from unisono.api.pod_limit import MOST_PODS
@@ -54,7 +54,7 @@ DEFAULTS = [
     f"| pods of one object | {MOST_PODS:,} |",
     f"{LARGEST // 1024**5}Pi of memory, {LARGEST // 1000:,} CPUs",
     f"| {LONGEST // 1024} KiB, {_MOST // MIB} MiB | fixed, as the kernel's |",
-    f"| ConfigMaps, Secrets and downward API files of a pod | {MOST_BYTES // MIB} MiB, {_MOST_FILES:,} files |",
+    f"| ConfigMaps, Secrets and downward API files of a pod | {MOST_BYTES // MIB} MiB, {MOST_FILES:,} files |",
     f"| {MOST_OWN_LINES:,}, {MOST_FOREIGN_LINES:,} |",
     f"| {LOG_FILES} files of {LOG_BYTES // MIB} MiB |",
     f"| {_LEAST_PIDS:,}, or {_PIDS_PER_CPU} per processor",

@@ -35,7 +35,7 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
 
 async def the_token_expires(setting: Setting) -> None:
     """The world asks for its rights every half minute, and is told that nobody knows its token."""
-    for watched in setting.dashboard.sessions._worlds.values():
+    for watched in setting.dashboard.sessions._worlds.open.values():
         watched.world._refused = ApiError("Unauthorized", code=401, reason="Unauthorized")
         watched.world.signal.tell("scope")
 

@@ -11,18 +11,17 @@ from typing import Any
 
 from unisono.api.annotations import USER
 from unisono.api.base import Object
-from unisono.api.core import Node, Pod
+from unisono.api.core import Pod
 from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.job_state import ENDED, SUCCEEDED, job_state
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE, pod_group_of, queue_of
-from unisono.api.quantity import QuantityError
-from unisono.api.resources import add, resource_list
-from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.scheduling import PodGroup
 from unisono.history import lives
 from unisono.history.book import Book
-from unisono.history.records import CLUSTER, DELETED, Changes, Interval, JobRecord, Link, Memory, Share
+from unisono.history.queue_shares import QueueShares
+from unisono.history.records import DELETED, Changes, Interval, JobRecord, Link, Memory
 from unisono.history.tree import JOB_RESOURCES, Tree
 
 KINDS: tuple[Kind[Any], ...] = (*JOB_KINDS, *PARTS, POD_GROUPS, PODS)
@@ -53,9 +52,7 @@ class Ledger:
         self._trouble = trouble
         self._tree = Tree(memory.links)
         self._book = Book(memory.jobs, memory.intervals)
-        self._shares = {(share.queue, share.resource): share for share in memory.shares}
-        self._queues: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
-        self._nodes: dict[str, dict[str, int]] = {}
+        self._shares = QueueShares(memory.shares)
         self.versions = dict(memory.versions)
         self._heard: dict[str, int] = {}
         self._heard_before = memory.heard
@@ -101,7 +98,7 @@ class Ledger:
                     self._book.close(interval, last, DELETED, None)
                 self._book.leave(interval)
         elif kind in SHARED_KINDS:
-            (self._nodes if kind is NODES else self._queues).clear()
+            (self._shares.clear_nodes if kind is NODES else self._shares.clear_queues)()
         else:
             for link in self._tree.there(kind.resource):
                 if link.uid not in there:
@@ -118,27 +115,7 @@ class Ledger:
 
     def sample(self, now: int) -> None:
         """Note the shares of queues and the capacity of the cluster, where they have changed."""
-        found: dict[tuple[str, str], Share] = {}
-        for queue in {*self._queues, *self._book.used}:
-            deserved, capability = self._queues.get(queue, ({}, {}))
-            used = self._book.used.get(queue, {})
-            for name in {*deserved, *capability, *used}:
-                amounts = used.get(name, 0), deserved.get(name, 0), capability.get(name, 0)
-                found[queue, name] = Share(now, queue, name, *amounts)
-        total: dict[str, int] = {}
-        for allocatable in self._nodes.values():
-            add(total, allocatable)
-        found |= {(CLUSTER, name): Share(now, CLUSTER, name, capacity=amount) for name, amount in total.items()}
-        for key in {*found, *self._shares}:
-            nothing = Share(now, *key)
-            share, last = found.get(key, nothing), self._shares.get(key, nothing)
-            if _amounts(share) == _amounts(last):
-                continue
-            self._book.changes.shares.append(share)
-            if share == nothing:
-                del self._shares[key]
-            else:
-                self._shares[key] = share
+        self._book.changes.shares += self._shares.changed(self._book.used, now)
 
     def take(self, now: int) -> Changes:
         """What is to be stored; the next call answers what has changed since this one."""
@@ -165,9 +142,9 @@ class Ledger:
         if kind is PODS:
             self._pod(obj, now, deleted=deleted)
         elif kind is NODES:
-            self._node(obj, deleted=deleted)
+            self._shares.put_node(obj, deleted=deleted)
         elif kind is QUEUES:
-            self._queue(obj, deleted=deleted)
+            self._shares.put_queue(obj, deleted=deleted)
         else:
             self._owner(kind, obj, now, deleted=deleted)
 
@@ -374,35 +351,12 @@ class Ledger:
         self._book.touch(record)
         self._book.forget(link.uid, at)
 
-    def _node(self, node: Node, *, deleted: bool) -> None:
-        if deleted:
-            self._nodes.pop(node.metadata.name, None)
-            return
-        try:
-            self._nodes[node.metadata.name] = resource_list(node.status.allocatable)
-        except QuantityError:
-            self._nodes[node.metadata.name] = {}
-
-    def _queue(self, queue: Queue, *, deleted: bool) -> None:
-        if deleted:
-            self._queues.pop(queue.metadata.name, None)
-            return
-        try:
-            amounts = resource_list(queue.spec.deserved), resource_list(queue.spec.capability)
-        except QuantityError:
-            amounts = {}, {}
-        self._queues[queue.metadata.name] = amounts
-
 
 def _record(link: Link) -> JobRecord:
     kind = next(kind for kind in KINDS if kind.resource == link.resource)
     return JobRecord(
         link.uid, kind.api_version, kind.kind, link.resource, link.namespace, link.name, queue=link.queue, seen=False
     )
-
-
-def _amounts(share: Share) -> tuple[int, int, int, int]:
-    return share.used, share.deserved, share.capability, share.capacity
 
 
 def _content(record: JobRecord) -> tuple[Any, ...]:

@@ -27,7 +27,8 @@ from unisono.agent.processes.launch import (
 )
 from unisono.agent.processes.users import HOME, NAME, PYTHON, own_places
 from unisono.agent.volumes.claims import claim_folders
-from unisono.agent.volumes.mounts import Mount, PodFacts, is_written, mounts_of, prepare_volumes, write_files
+from unisono.agent.volumes.mounts import Mount, mounts_of, prepare_volumes
+from unisono.agent.volumes.written_files import PodFacts, is_written, write_files
 from unisono.api.core import Container, Pod
 from unisono.api.names import dns_label
 from unisono.errors import AgentError

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unisono.dashboard.http.codes import CODE_SECONDS, new_code, take_code
+from unisono.dashboard.http.worlds import Worlds
 from unisono.dashboard.live.configuration import ConfigurationPlaces
-from unisono.dashboard.live.pool import Pool
 from unisono.dashboard.live.rights import MOST_NAMESPACES, who
 from unisono.dashboard.live.world import World
 from unisono.errors import ApiError, UnisonoError
@@ -31,8 +30,6 @@ _log = LazyLogger(__name__)
 
 IDLE_SECONDS = 12 * 3600.0
 """A session ends when nothing was asked with it for so long."""
-_WORLD_SECONDS = 300.0
-"""How long views are kept after the last look."""
 MOST_SESSIONS = 500
 MOST_SESSIONS_OF_ONE = 20
 """Sessions of one user: one more sign-in ends the user's own oldest session, and no other user's."""
@@ -40,22 +37,11 @@ MOST_STREAMS = 32
 """Open streams of one session."""
 MOST_STREAMS_OF_ONE = 64
 """Open streams of all sessions of one user."""
-_MOST_WORLDS_OF_ONE = 8
 _MOST_CODES = 100
 
 
 class NotSignedIn(UnisonoError):
     """The request does not say who asks, or the one it names may not ask any more."""
-
-
-@dataclass(slots=True)
-class Watched:
-    """A world, and how many look at it."""
-
-    world: World
-    task: asyncio.Task[None]
-    viewers: int = 0
-    left: float = 0.0
 
 
 @dataclass(slots=True)
@@ -126,27 +112,22 @@ class Sessions:
         client_of: Callable[[ClusterConfig], HttpClient] = HttpClient,
         places: ConfigurationPlaces | None = None,
     ) -> None:
-        self._places, self._pool = places or ConfigurationPlaces(), Pool()
         self._own, self._folder = base, codes
         self.base = without_credentials(base)
         self._clock, self._client_of = clock, client_of
         self._codes: dict[str, tuple[float, ClusterConfig]] = {}
         self._sessions: dict[str, Session] = {}
-        self._worlds: dict[str, Watched] = {}
-        self._keeping: asyncio.Task[None] | None = None
+        self._worlds = Worlds(client_of, clock, places or ConfigurationPlaces())
         self._closed = False
         self._began = clock.monotonic()
 
     async def close(self) -> None:
         """Forget all sessions."""
-        if self._keeping is not None:
-            self._keeping.cancel()
         # A page that is told that its server stops shows what it knows; one that is signed out does not.
         self._closed = True
         self._sessions.clear()
         self._codes.clear()
-        for identity in list(self._worlds):
-            await self._end(identity)
+        await self._worlds.close()
 
     # ---- signing in and out
 
@@ -293,70 +274,14 @@ class Sessions:
             return None
         return max((session.seen for session in self._sessions.values()), default=self._began)
 
-    # ---- worlds
-
-    @contextmanager
-    def looking(self, session: Session) -> Iterator[World]:
-        """The world of a session, which runs until some time after the last viewer has left it."""
-        identity = session.identity
-        watched = self._worlds.get(identity)
-        if watched is None or watched.world.refused is not None or watched.task.done():
-            self._make_room_for_world(session.user)
-            world = World(
-                self._client_of(session.config),
-                session.user,
-                session.namespaces,
-                clock=self._clock,
-                places=self._places,
-                pool=self._pool,
-            )
-            watched = self._worlds[identity] = Watched(world, asyncio.create_task(self._run(world)))
-        if self._keeping is None or self._keeping.done():
-            self._keeping = asyncio.create_task(self._keep())
-        watched.viewers += 1
-        try:
-            yield watched.world
-        finally:
-            watched.viewers -= 1
-            watched.left = self._clock.monotonic()
-
-    def _make_room_for_world(self, user: str) -> None:
-        """Each combination of namespaces has a world of its own, with dozens of watches.
+    def looking(self, session: Session) -> AbstractContextManager[World]:
+        """The world of a session, which runs until some time after the last viewer has left it.
 
         Raises:
-            ApiError: pages look at all that the user may have.
+            ApiError: pages look at all worlds that the user may have.
 
         """
-        own = {identity: each for identity, each in self._worlds.items() if each.world.user == user}
-        if len(own) < _MOST_WORLDS_OF_ONE:
-            return
-        spare = min((key for key, each in own.items() if each.viewers <= 0), key=lambda key: own[key].left, default="")
-        if not spare:
-            why = "too many views of different namespaces are open: close some tabs"
-            raise ApiError(why, code=429, reason="TooManyRequests")
-        self._worlds.pop(spare).task.cancel()
-
-    async def _run(self, world: World) -> None:
-        try:
-            await world.run()
-        except Exception:
-            _log.exception("dashboard.world_failed", user=world.user)
-        finally:
-            await world.client.close()
-
-    async def _keep(self) -> None:
-        """End worlds that no page has shown for a while."""
-        while self._worlds:
-            await self._clock.sleep(_WORLD_SECONDS / 10)
-            now = self._clock.monotonic()
-            for identity, watched in list(self._worlds.items()):
-                if watched.viewers <= 0 and now - watched.left > _WORLD_SECONDS:
-                    await self._end(identity)
-
-    async def _end(self, identity: str) -> None:
-        watched = self._worlds.pop(identity)
-        watched.task.cancel()
-        await asyncio.gather(watched.task, return_exceptions=True)
+        return self._worlds.looking(session.identity, session.config, session.user, session.namespaces)
 
 
 def without_credentials(config: ClusterConfig) -> ClusterConfig:
