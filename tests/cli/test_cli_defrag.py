@@ -91,9 +91,56 @@ def test_the_plan_as_json(dump: Path) -> None:
     assert len(plan["moves"]) == 2 and answer["notHelped"] == []
 
 
-def test_within_fewer_moves_nothing_helps(dump: Path) -> None:
+HELD = [
+    ({"maxMoves": 1}, ["maxMoves"], "2 pods would have to move, and maxMoves is 1"),
+    (
+        {"minRunTime": "3h"},
+        ["minRunTime"],
+        "a pod that would have to move has run for 2 h, and minRunTime is 3h",
+    ),
+    (
+        {"maxLostTime": "1m"},
+        ["maxLostTime"],
+        "a pod that would have to move would lose 5 min of work, and maxLostTime is 1m",
+    ),
+    (
+        {"maxMoves": 1, "minRunTime": "3h"},
+        ["maxMoves", "minRunTime"],
+        "2 pods would have to move, and maxMoves is 1; "
+        "a pod that would have to move has run for 2 h, and minRunTime is 3h",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "limits", "message"), HELD)
+def test_the_limit_that_holds_a_gang_is_named(
+    dump: Path, tmp_path: Path, arguments: dict[str, Any], limits: list[str], message: str
+) -> None:
+    config = tmp_path / "scheduler.conf"
+    defragment = {"name": "defragment", "arguments": {"maxMoves": 10, **arguments}}
+    plugins = [{"name": name} for name in ("priority", "gang", "conformance", "predicates", "binpack")]
+    given = {"actions": "enqueue, allocate", "tiers": [{"plugins": plugins}], "configurations": [defragment]}
+    config.write_text(json.dumps(given))
+    result = _run("--dry-run", "-f", str(dump), "--now", NOW, "--config", str(config))
+    assert f"No moves within the limits help:\n  ns/large: {message}" in result.output
+    answer = json.loads(_run("--dry-run", "-f", str(dump), "--now", NOW, "--config", str(config), "-o", "json").output)
+    assert answer["notHelped"] == ["ns/large"]
+    assert answer["notHelpedBecause"] == {"ns/large": {"limits": limits, "message": message}}
+
+
+def test_a_gang_that_no_limit_holds_is_told_why_it_waits(dump: Path) -> None:
+    items = json.loads(dump.read_text())["items"]
+    for item in items:
+        item["metadata"].pop("ownerReferences", None)  # nobody would make them again
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    answer = json.loads(_run("--dry-run", "-f", str(dump), "--now", NOW, "-o", "json").output)
+    because = answer["notHelpedBecause"]["ns/large"]
+    assert because["limits"] == [] and because["message"].startswith("no limit holds it: ")
+
+
+def test_fewer_moves_can_be_asked_for(dump: Path) -> None:
     result = _run("--dry-run", "-f", str(dump), "--now", NOW, "--max-moves", "1")
-    assert "No moves within the limits help: ns/large" in result.output
+    assert "ns/large: 2 pods would have to move, and maxMoves is 1" in result.output
 
 
 def test_it_never_moves_anything_itself(dump: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unisono.engine.decisions import DefragmentationPlan
-    from unisono.scheduler.defragmentation import Plans
+    from unisono.scheduler.defragmentation import Held, Plans
 
 _MILLI = 1000
 
@@ -49,6 +49,10 @@ def plans_as_json(answer: Plans) -> dict[str, Any]:
             for plan in answer.plans
         ],
         "notHelped": list(answer.waiting),
+        "notHelpedBecause": {
+            key: {"limits": list(held.limits), "message": _held_text(held, answer)}
+            for key, held in answer.waiting.items()
+        },
     }
 
 
@@ -66,7 +70,8 @@ def plan_lines(answer: Plans) -> list[str]:
         ]
         told += [f"  {line}" for line in columns(("Pod", "From", "To", "Ran", "Loses"), rows)]
     if answer.waiting:
-        told += ["", "No moves within the limits help: " + ", ".join(answer.waiting)]
+        told += ["", "No moves within the limits help:"]
+        told += [f"  {key}: {_held_text(held, answer)}" for key, held in answer.waiting.items()]
     if not answer.plans and not answer.waiting:
         told.append("No gang waits.")
     return told
@@ -77,6 +82,20 @@ def _headline(plan: DefragmentationPlan) -> str:
     return (
         f"{plan.job} (queue {plan.queue}) starts with {pods} {'pod' if pods == 1 else 'pods'} when {moves} "
         f"{'pod moves' if moves == 1 else 'pods move'}, which lose {_time(plan.lost_seconds)} of work:"
+    )
+
+
+def _held_text(held: Held, answer: Plans) -> str:
+    """``11 pods would have to move, and maxMoves is 10``; where no limit matters, why the gang waits."""
+    if not held.limits:
+        return f"no limit holds it: {held.message}"
+    told = {
+        "maxMoves": f"{held.moves} {'pod' if held.moves == 1 else 'pods'} would have to move",
+        "minRunTime": f"a pod that would have to move has run for {_time(held.ran_seconds)}",
+        "maxLostTime": f"a pod that would have to move would lose {_time(held.lost_seconds)} of work",
+    }
+    return "; ".join(
+        f"{told.get(name, 'a larger bound would do')}, and {name} is {answer.limits[name]}" for name in held.limits
     )
 
 
