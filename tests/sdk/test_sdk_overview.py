@@ -259,3 +259,10 @@ def test_a_hub_shows_its_members_and_the_pods_of_its_jobs() -> None:
     assert "Members  1 of 2 ready" in lines
     assert [line.split() for line in lines if "gpu2" in line] == [["gpu2", "ok", "2", "4/64", "4/16", "2"]]
     assert not any(line.startswith("Nodes") for line in lines)
+
+
+def test_members_that_no_hub_looks_at_do_not_hide_the_nodes() -> None:
+    nowhere = decode(ATTACHED_CLUSTERS, {"metadata": {"name": "gpu1", "namespace": "fleets"}}).obj
+    found = overview(Found("", [node("n1")], [], [], [], [], [nowhere]), NOW)
+    assert {"Members  0 of 1 ready", "Nodes  1 ready"} <= set(overview_lines(found))
+    assert found.members[0].problem == "the hub has not looked at it: does 'unisono up --fleet' run?"

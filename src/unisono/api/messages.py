@@ -9,6 +9,7 @@ UPDATE_SCOPE = (
     "job updates may not change fields other than "
     "`minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
 )
+MEMBER_NOT_LOOKED_AT = "the hub has not looked at it: does 'unisono up --fleet' run?"
 BUDGET_NUMBER = "it must be a positive integer"
 BUDGET_SHARE = "it must be a valid percentage which between 1% ~ 99%"
 TOPOLOGY_EXCLUSIVE = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"

@@ -32,7 +32,11 @@ def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: 
     """
     style: Style = click.style if colour else lambda text, **_: text
     lines = _components(found.components, style)
-    lines += _members(found.members, style) if found.members else _nodes(found, style)
+    if found.members:
+        lines += _members(found.members, style)
+    # A hub has none of its own.
+    if not found.members or found.nodes:
+        lines += _nodes(found, style)
     lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
     lines += _jobs("Waiting", found.waiting, most, style, _waiting_lines)
     lines += _jobs("Running", found.running, most, style, _running_lines)

@@ -26,8 +26,7 @@ from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.heartbeats import silence
-from unisono.api.keys import CONFIG_MAP_NAME
-from unisono.api.kinds import CONFIG_MAPS, LEASES
+from unisono.api.kinds import LEASES
 from unisono.api.pod_limit import MOST_PODS
 from unisono.errors import ConfigError, UnisonoError
 from unisono.kube.backoff import Backoff
@@ -41,7 +40,6 @@ from unisono.standalone.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from unisono.agent.agent import Agent
-    from unisono.apiserver.admission import Request
     from unisono.apiserver.backend import Backend
     from unisono.apiserver.flow_control.limits import Limits
     from unisono.apiserver.nodes.remote_pods import RemotePods
@@ -181,10 +179,11 @@ class Plane:
         from unisono.apiserver.admission import Settings as Rules
         from unisono.apiserver.backend import Backend
         from unisono.apiserver.flow_control.limits import Limits
+        from unisono.standalone.advice import advisers
 
         most, limits = self._options.most_pods, self._options.limits or Limits()
         admission = Admission(Rules(most_pods=most, namespace_bytes=limits.namespace_bytes))
-        admission.extend(advisers={CONFIG_MAPS.resource: _advise_on_configuration})
+        admission.extend(advisers=advisers(fleet=self._options.fleet))
         backend = await Backend.open(self._data.database, admission=admission)
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
@@ -368,20 +367,6 @@ class Plane:
 
 def _parts(options: PlaneOptions) -> list[str]:
     return ["controllers", "scheduler", *(["simulated nodes"] if options.simulated_nodes else [])]
-
-
-async def _advise_on_configuration(request: Request) -> list[str]:
-    """What to tell who writes the scheduler's configuration into a ConfigMap; beside the event loop."""
-    if request.name != CONFIG_MAP_NAME:
-        return []
-
-    def advise() -> list[str]:
-        # Large, and only for those who write such a thing.
-        from unisono.scheduler.config_advice import advice
-
-        return advice(request.object)
-
-    return await asyncio.to_thread(advise)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

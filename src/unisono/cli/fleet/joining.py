@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from unisono.api import messages
 from unisono.api.fleet import Fleet
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS, find
@@ -126,7 +127,7 @@ async def _add(hub: HttpClient, fleet: str, namespace: str, name: str) -> None:
 
 async def _ready(hub: HttpClient, name: str, namespace: str) -> str:
     """Wait until the member takes work, and say what it has."""
-    why = "the hub has not looked at it: does 'unisono up --fleet' run?"
+    why = messages.MEMBER_NOT_LOOKED_AT
     waited = 0.0
     while waited < _READY_SECONDS:
         status = (await hub.get(ATTACHED_CLUSTERS, name, namespace)).status

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from unisono.api import messages
 from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.fleet import READY, AttachedCluster
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
@@ -145,7 +146,7 @@ def _member(cluster: AttachedCluster, jobs: int) -> dict[str, Any]:
         "name": cluster.metadata.name,
         "namespace": cluster.metadata.namespace,
         "ready": bool(status.ready),
-        "message": (ready.message or "") if ready is not None else "the hub has not looked at it",
+        "message": (ready.message or "") if ready is not None else messages.MEMBER_NOT_LOOKED_AT,
         "version": status.kubernetes_version or "",
         "nodes": (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
         "accelerators": msgspec.to_builtins(status.accelerators or []),

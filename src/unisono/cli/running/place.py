@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +14,6 @@ import click
 from unisono.cli.options import Where
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from unisono.cli.report import Reporter
 
 
@@ -41,7 +41,24 @@ def is_private(where: Where) -> bool:
     """Whether no control plane is named and none runs, so that one is started for the command alone."""
     from unisono.standalone.paths import DataDir
 
+    where = _of_environment(where)
     return not where.named and DataDir.at(where.data_dir).running_pid() is None
+
+
+def _of_environment(where: Where) -> Where:
+    """The control plane that runs on this machine and whose kubeconfig is ``$KUBECONFIG``, where nothing else is meant.
+
+    Another cluster that the variable names is never meant: commands with files of this machine must not get there
+    unasked.
+    """
+    from unisono.standalone.paths import DataDir
+
+    named = os.environ.get("KUBECONFIG", "")
+    if where.named or not named or DataDir.at(None).running_pid() is not None:
+        return where
+    file = Path(named).expanduser().absolute()
+    data = DataDir.at(file.parent)
+    return replace(where, data_dir=data.root) if file == data.kubeconfig and data.running_pid() is not None else where
 
 
 @asynccontextmanager
@@ -55,6 +72,7 @@ async def control_plane(where: Where, report: Reporter, nodes_file: str | None) 
     """
     from unisono.cli.connection import find
 
+    where = _of_environment(where)
     if not is_private(where):
         find(where)  # complains now, before anything is started
         if nodes_file:
@@ -70,7 +88,6 @@ async def control_plane(where: Where, report: Reporter, nodes_file: str | None) 
 @asynccontextmanager
 async def _private(nodes_file: str | None, report: Reporter) -> AsyncIterator[Path]:
     import tempfile
-    from pathlib import Path
 
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.nodes_file import read_nodes

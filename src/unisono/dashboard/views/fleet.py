@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from unisono.api import messages
 from unisono.api.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
@@ -43,7 +44,7 @@ def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
         name=cluster.metadata.name,
         namespace=cluster.metadata.namespace or "",
         ready=bool(status.ready),
-        message=(told.message or "") if told is not None else "the hub has not looked at it",
+        message=(told.message or "") if told is not None else messages.MEMBER_NOT_LOOKED_AT,
         version=status.kubernetes_version or "",
         region=(cluster.metadata.labels or {}).get(TOPOLOGY_REGION, ""),
         nodes=(status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
