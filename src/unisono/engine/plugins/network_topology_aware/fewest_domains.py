@@ -13,6 +13,8 @@ from unisono.engine.answers import FloatArray
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import SubGroup
 
+_ALL, _NONE = slice(None), slice(0)
+
 
 class FewestDomains:
     """The lowest HyperNodes of a domain, in the order in which a sub-group had better fill them.
@@ -30,6 +32,7 @@ class FewestDomains:
 
     Attributes:
         own: ``[leaves]`` tasks of the sub-group that have a place there, as of the last call of `points`; read only.
+        changed: the leaves of which the last call of `points` found points or ``own`` other than the call before.
 
     """
 
@@ -55,17 +58,18 @@ class FewestDomains:
         self._known: dict[bytes, int] = {}
         self._fits = self._fitting(columns)
         self._points: FloatArray | None = None
+        self.changed: slice | int = _ALL
 
     def points(self) -> FloatArray:
         """``[leaves]`` 1 for the first HyperNode in the order, less for each that follows, and never 0; read only."""
         group = self.group
         rest = len(group.tasks) - sum(group.on.values())
         if rest < 1:
-            self.own = self._count()
+            self.own, self.changed = self._count(), _ALL
             return np.zeros(len(self._leaves), dtype=np.float64)
         moved = self._follow()
         if self._points is None or not self._keeps_order(moved, rest):
-            self._points = self._sort(rest)
+            self._points, self.changed = self._sort(rest), _ALL
             self._on = dict(group.on)
         self._rest = rest
         return self._points
@@ -110,6 +114,7 @@ class FewestDomains:
         stay first in their tiers. The others stay as they are while none begins to have room for all tasks left.
         """
         if not moved and rest == self._rest and self.group.on == self._on:
+            self.changed = _NONE
             return True
         if list(moved.values()) != [1] or rest != self._rest - 1 or rest < self._largest or rest in self._held:
             return False
@@ -119,6 +124,7 @@ class FewestDomains:
         if leaf != self._first or self.group.on != self._on:
             return False
         self.own[leaf] += 1
+        self.changed = leaf
         self._room -= 1
         return self._room > 0
 

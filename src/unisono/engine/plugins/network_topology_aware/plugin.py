@@ -19,6 +19,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
 from unisono.engine.plugins.network_topology_aware.domain_filling import Filling, FillingOfLines
 from unisono.engine.plugins.network_topology_aware.fewest_domains import FewestDomains
+from unisono.engine.plugins.network_topology_aware.leaf_points import LeafPoints, Nearness
 from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.sub_groups import groups_of, wants_topology
@@ -87,8 +88,8 @@ class NetworkTopologyAwarePlugin(Plugin):
         self._fillings: dict[bytes, Filling] = {}
         self._tiers: dict[tuple[int, int], list[list[int]]] = {}
         self._present: dict[int, tuple[list[int], Index]] = {}
-        self._near: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
-        self._order: FewestDomains | None = None
+        self._near: dict[tuple[int, int], Nearness] = {}
+        self._guide: LeafPoints | None = None
 
     # ---- domains
 
@@ -216,17 +217,11 @@ class NetworkTopologyAwarePlugin(Plugin):
         leaves, codes = self._leaves(columns)
         if len(leaves) < 2:
             return None
-        order = self._order
-        if order is None or order.group is not group or order.columns is not columns:
-            order = self._order = FewestDomains(self.session, self.tree, group, columns, leaves, codes)
-        filling = order.points()
-        if group.at == NOWHERE:
-            return (filling * (100.0 * self.weight))[codes]
-        nearness, nearest = self._nearness(group.at, leaves, id(columns))
-        share = 1.0 / max(len(group.tasks), 1)
-        step = min(share, 1.0 / max(self.tree.levels[-1] - self.tree.levels[0], 1))  # no more than a tier is worth
-        points: FloatArray = nearness + nearest * order.own * share + filling * step
-        return (points * (100.0 * self.weight))[codes]
+        guide = self._guide
+        if guide is None or guide.order.group is not group or guide.order.columns is not columns:
+            order = FewestDomains(self.session, self.tree, group, columns, leaves, codes)
+            guide = self._guide = LeafPoints(order, self.tree, leaves, 100.0 * self.weight, self._near)
+        return guide.points()[codes]
 
     def _leaves(self, columns: Index) -> tuple[list[int], Index]:
         """Lowest HyperNodes of the nodes, each once, and which of them is each node's; the tree owns ``columns``."""
@@ -234,22 +229,6 @@ class NetworkTopologyAwarePlugin(Plugin):
         if found is None:
             leaves, codes = np.unique(self.tree.leaf[columns], return_inverse=True)
             found = self._present[id(columns)] = (leaves.tolist(), codes.reshape(-1).astype(np.intp))
-        return found
-
-    def _nearness(self, at: int, leaves: list[int], domain: int) -> tuple[FloatArray, FloatArray]:
-        """1 for the sub-group's own HyperNode, down to 0 where only the root joins a leaf to it; 1 for the nearest."""
-        found = self._near.get((at, domain))
-        if found is None:
-            tree, low, high = self.tree, self.tree.levels[0], self.tree.levels[-1]
-            tiers = [int(tree.tiers[tree.common(at, leaf)]) for leaf in leaves]
-            near = np.array(
-                [
-                    1.0 if leaf == at or high == low else (high - tier) / (high - low)
-                    for leaf, tier in zip(leaves, tiers, strict=True)
-                ],
-                dtype=np.float64,
-            )
-            found = self._near[at, domain] = (near, np.equal(near, near.max(initial=0.0)).astype(np.float64))
         return found
 
     def stamp(self, pod_class: PodClass) -> int | None:
