@@ -205,10 +205,12 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
     of_stuck = messages.pod_message(fit, verdict)  # only of pods like the one that found no node
     whole = messages.job_fit_text(job, report)
     general = messages.pod_message(whole, verdict)
-    for _, task in sorted(job.record.pending.items()):
-        if task.gated or not task.owned or task.key in job.places:
+    pending = job.record.pending
+    for key in sorted(pending):
+        task = pending[key]
+        if task.gated or not task.owned or key in job.places:
             continue
-        place = last.get(task.key)
+        place = last.get(key)
         if place is None:
             own, text = (fit, of_stuck) if fit and task.pod_class is stuck else (whole, general)
             if task.told[0] != "Unschedulable" or not _is_told(task, own, text):
@@ -232,7 +234,7 @@ def _is_told(task: Task, own: str, text: str) -> bool:
 
 
 def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str) -> None:
-    if task.told == (reason, message) and (not nominated or task.nominated_node == nominated):
+    if task.told[0] == reason and task.told[1] == message and (not nominated or task.nominated_node == nominated):
         return
     cycle.decisions.pod_conditions.append(PodCondition(task.namespace, task.name, task.uid, reason, message, nominated))
 

@@ -25,6 +25,7 @@ from unisono.engine.eviction.loss_order import LossOrder
 from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
 from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.session import queue_limits
+from unisono.engine.session.amounts import Amounts
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import Index, VictimIndex
 
@@ -64,6 +65,8 @@ class Evictions:
         self._rows_of: dict[int, Index] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
+        nodes_asked = ("filter", "score", "static_filter")
+        self._scoped = any(plugin.scope for hook in nodes_asked for plugin, _ in cycle.hooks.flat[hook])
         self.losses = LossOrder(cycle, self.index) if cycle.hooks.weighs_losses() else None
 
     def follow(self) -> None:
@@ -151,15 +154,16 @@ class Evictions:
         if last is None or not same or last.scale is not table.points or not table.by_row:
             every = self.session.columns
             last = self._last = _Found(task.pod_class, evictable, rule, table.points, 0, np.empty(len(every)))
-            last.points[:] = self._points_of(task, evictable, rule, every)
+            last.points[:] = self._points_of(task.pod_class, table, evictable, rule, every)
         elif last.seen < len(touched):
             fresh = np.array(sorted(set(touched[last.seen :])), dtype=np.intp)
-            last.points[fresh] = self._points_of(task, evictable, rule, fresh)
+            last.points[fresh] = self._points_of(task.pod_class, table, evictable, rule, fresh)
         last.seen = len(touched)
         return last.points.copy()
 
-    def _points_of(self, task: Task, evictable: EvictableAmounts, rule: Rule, columns: Index) -> FloatArray:
-        pod_class, table = task.pod_class, self._room(task)
+    def _points_of(
+        self, pod_class: PodClass, table: RoomTable, evictable: EvictableAmounts, rule: Rule, columns: Index
+    ) -> FloatArray:
         rows, amounts = pod_class.rows.tolist(), pod_class.amounts[:, None]
         state = self.session.matrix[:, columns][self._books(pod_class)]
         free = state[0] - state[1] + state[2] - state[3]
@@ -187,8 +191,7 @@ class Evictions:
 
     def _room(self, task: Task) -> RoomTable:
         hooks, subject = self.cycle.hooks, self.session.subject
-        wide = any(p.scope for hook in ("filter", "score", "static_filter") for p, _ in hooks.flat[hook])
-        key = (task.pod_class.id, subject.key if wide and subject is not None else "")
+        key = (task.pod_class.id, subject.key if self._scoped and subject is not None else "")
         table = self._rooms.get(key)
         if table is None:
             static = self.cycle.tables.static.result(task.pod_class, self.session, hooks)
@@ -200,9 +203,9 @@ class Evictions:
 
     def is_limited(self, actor: JobState, pod_class: PodClass, rule: Rule) -> bool:
         """Whether its queue has no room for a task of the class, even once those that leave are gone."""
-        if queue_limits.room(actor.queue, pod_class) < 1:
-            return True
-        return rule.within_quota and self.cycle.hooks.headroom(actor.queue, pod_class, 1) < 1
+        if rule.within_quota:
+            return self.cycle.hooks.headroom(actor.queue, pod_class, 1) < 1
+        return queue_limits.room(actor.queue, pod_class) < 1
 
     def nodes_for(self, task: Task, rule: Rule, evictable: EvictableAmounts) -> list[int]:
         """Nodes on which all that could go would make room, best first."""
@@ -266,7 +269,7 @@ class Evictions:
         return self._fits_node(task, column) and not self.is_limited(actor, task.pod_class, rule)
 
     def _fits_node(self, task: Task, column: int) -> bool:
-        if (self._missing(task, column) > 0).any():
+        if max(self._missing(task, column), default=0) > 0:
             return False
         table = self.cycle.tables.of(task.pod_class, future=True)
         table.follow()
@@ -289,10 +292,14 @@ class Evictions:
         enough = (self._held(victims)[task.pod_class.rows] >= self._missing(task, column)).all()
         return victims if enough else []
 
-    def _missing(self, task: Task, column: int) -> Vector:
-        """What the node lacks of what the task requests, once all that is being released is gone."""
-        has, used, releasing, pipelined = self.session.matrix[self._books(task.pod_class), column]
-        return np.asarray(task.pod_class.amounts - has + used - releasing + pipelined)
+    def _missing(self, task: Task, column: int) -> Amounts:
+        """What the node lacks of each resource that the task requests, once all that is being released is gone."""
+        size, node = self.session.rows, self.session.matrix[:, column].tolist()
+        wanted = zip(task.pod_class.rows.tolist(), task.pod_class.amounts.tolist(), strict=True)
+        return [
+            amount - node[row] + node[size + row] - node[2 * size + row] + node[3 * size + row]
+            for row, amount in wanted
+        ]
 
     def _held(self, tasks: Sequence[Task]) -> Vector:
         held = np.zeros(self.session.rows, dtype=np.int64)
@@ -355,8 +362,10 @@ class Evictions:
         self.rollback(mark)
         return False
 
-    def _needed(self, gone: list[Task], missing: Vector, task: Task) -> list[Task]:
+    def _needed(self, gone: list[Task], missing: Amounts, task: Task) -> list[Task]:
         """Without those, last to go first, whose resources are not needed."""
+        if len(gone) == 1:
+            return gone
         rows = task.pod_class.rows
         kept = list(gone)
         held = self._held(gone)[rows]

@@ -114,7 +114,7 @@ def reason(answer: Any, arguments: Arguments, session: Session) -> Reason:
 
 
 def _mask(answer: Any, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    if not isinstance(answer, np.ndarray) or answer.dtype != np.bool_:
+    if not isinstance(answer, np.ndarray) or (answer.dtype is not _BOOLS and answer.dtype != np.bool_):
         raise _expected("an array of bools", answer)
     if answer.shape != (size,):
         raise BadAnswer(f"answered an array of shape {answer.shape} instead of ({size},)")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 class EvictionAnswers(PluginTiers):
     """Victims, those who are spared, and what is lost with them."""
 
+    @cached_property
+    def _naming_victims(self) -> Mapping[Purpose, list[Asked]]:
+        """Plug-ins that name victims, by tier, for each purpose; a tier in which none does is left out."""
+        found: dict[Purpose, list[Asked]] = {}
+        for purpose, flag in VICTIM_FLAGS.items():
+            tiers = [
+                [asked for asked in tier if not flag or getattr(asked[0].config.flags, flag)]
+                for tier in self.by_tier["victims"]
+            ]
+            found[purpose] = [tier for tier in tiers if tier]
+        return found
+
     def victims(self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
         """Mask of candidates that may be evicted, as Volcano combines tiers, but for plug-ins that protect.
 
@@ -28,11 +41,7 @@ class EvictionAnswers(PluginTiers):
         is left decides. Plug-ins that protect may allow so many tasks of a job or queue: what no tier gives up
         must not use these up.
         """
-        flag = VICTIM_FLAGS[purpose]
-        tiers = [
-            [asked for asked in tier if not flag or getattr(asked[0].config.flags, flag)]
-            for tier in self.by_tier["victims"]
-        ]
+        tiers = self._naming_victims[purpose]
         protecting = [asked for tier in tiers for asked in tier if asked[0].protects]
         for tier in tiers:
             left = self._given_up(tier, actor, task, candidates, purpose)
@@ -119,15 +128,11 @@ class EvictionAnswers(PluginTiers):
 
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray:
         """``[J]`` jobs that `victims` could name: what every plug-in of some tier lets pass."""
-        flag = VICTIM_FLAGS[purpose]
         possible = np.zeros(len(jobs), dtype=np.bool_)
         bounding = dict(self.flat["victim_jobs"])
-        for tier in self.by_tier["victims"]:
-            asked = [plugin for plugin, _ in tier if not flag or getattr(plugin.config.flags, flag)]
-            if not asked:
-                continue
+        for tier in self._naming_victims[purpose]:
             passed = np.ones(len(jobs), dtype=np.bool_)
-            for plugin in asked:
+            for plugin, _ in tier:
                 method = bounding.get(plugin)
                 answer = method(actor, task, jobs, purpose) if method is not None else None
                 if answer is not None:

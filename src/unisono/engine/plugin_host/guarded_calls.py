@@ -126,16 +126,19 @@ class Guard:
         if not timed and policy.candidates < 0:
             return self._checked_plainly(plugin, hook, policy, method, known)
 
-        def once(*arguments: Any, **named: Any) -> Any:
-            if not timed:
-                return check(method(*arguments, **named), arguments, self.session)  # type: ignore[arg-type]
+        def untimed(*arguments: Any, **named: Any) -> Any:
+            return check(method(*arguments, **named), arguments, self.session)  # type: ignore[arg-type]
+
+        def measured(*arguments: Any, **named: Any) -> Any:
             budget, subject = self.stopwatch.budget(plugin), (policy.about, self._key(plugin, policy, arguments))
             budget.admit(subject)
             started = budget.clock()
             try:
-                return check(method(*arguments, **named), arguments, self.session)  # type: ignore[arg-type]
+                return untimed(*arguments, **named)
             finally:
                 budget.spend(subject, budget.clock() - started)
+
+        once = measured if timed else untimed
 
         def guarded(*arguments: Any, **named: Any) -> Any:
             if known:

@@ -21,7 +21,7 @@ class Orders:
 
     def __init__(self, hooks: CombinedAnswers) -> None:
         self.hooks = hooks
-        self._by_shape: dict[tuple[int, str], Key] = {}
+        self._unmoved: dict[tuple[int | str, str], Key] = {}
 
     def _volatile(self, hook: str) -> bool:
         return any(plugin.order_reach is not Reach.ROW for plugin, _ in self.hooks.flat[hook])
@@ -31,16 +31,20 @@ class Orders:
         return (*self.hooks.keys("queue_key", queue), queue.created, queue.name)
 
     def job_key(self, job: JobState) -> Key:
-        """Key of a job; what the plug-ins say of one that nothing has happened to holds for all of its shape."""
-        if not job.shape or job.places:
-            return (*self.hooks.keys("job_key", job), job.created, job.key)
-        shape = (job.shape, job.phase)
-        known = self._by_shape.get(shape)
+        """Key of a job."""
+        return (*self._plugins_keys(job), job.created, job.key)
+
+    def _plugins_keys(self, job: JobState) -> Key:
+        """What the plug-ins say of a job; for one that nothing has happened to it stays, and is that of its shape."""
+        if job.places:
+            return self.hooks.keys("job_key", job)
+        like = (job.shape or job.key, job.phase)
+        known = self._unmoved.get(like)
         if known is None:
             known = self.hooks.keys("job_key", job)
             if self.hooks.by_shape("job_key") and LAST not in known:
-                self._by_shape[shape] = known
-        return (*known, job.created, job.key)
+                self._unmoved[like] = known
+        return known
 
     def queues(self, queues: Iterable[QueueState]) -> Heap[QueueState]:
         """A heap of queues."""
@@ -76,7 +80,8 @@ class Orders:
         """
         if len(victims) < 2:
             return [task for task, _ in victims]
-        queue_keys: dict[str, Key] = {}
+        queues = {job.queue.name: job.queue for _, job in victims}
+        queue_keys = {name: self.queue_key(queue) if len(queues) > 1 else () for name, queue in queues.items()}
         job_keys: dict[str, Key] = {}
         task_keys = self._task_keys([task for task, _ in victims])
         asked = self.hooks.weighs_losses()
@@ -84,13 +89,11 @@ class Orders:
         def key(at: int) -> Key:
             task, job = victims[at]
             if job.key not in job_keys:
-                job_keys[job.key] = self.hooks.keys("job_key", job)
-            if job.queue.name not in queue_keys:
-                queue_keys[job.queue.name] = self.queue_key(job.queue)
+                job_keys[job.key] = self._plugins_keys(job)
             loss = (-job.priority, -(self.hooks.lost_work((task,)) or 0.0)) if asked else ()
             return queue_keys[job.queue.name], job.broken, loss, job_keys[job.key], task_keys[at]
 
         ordered = [victims[at] for at in sorted(range(len(victims)), key=key, reverse=True)]
-        if self.hooks.has("victim_queue_key") and len(queue_keys) > 1:
+        if len(queues) > 1 and self.hooks.has("victim_queue_key"):
             ordered.sort(key=lambda item: self.hooks.keys("victim_queue_key", item[1].queue, actor.queue))
         return [task for task, _ in ordered]

@@ -59,7 +59,7 @@ def exceeded(taken: Sequence[int], request: Sequence[int], limit: Sequence[int])
 
 def dominant_share(held: Sequence[int], total: Sequence[int]) -> float:
     """Largest ``held / total`` over the resources of which there is any."""
-    return max((mine / whole for mine, whole in zip(held, total, strict=True) if whole > 0), default=0.0)
+    return max([mine / whole for mine, whole in zip(held, total, strict=True) if whole > 0], default=0.0)
 
 
 def named(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> dict[str, int]:
