@@ -122,6 +122,33 @@ def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> N
         ]
 
 
+@pytest.mark.parametrize(
+    ("has", "asked", "expected"),
+    [
+        ({"nvidia.com/gpu": 8, "rdma/hca": 4}, {"nvidia.com/gpu": 2, "rdma/hca": 1}, (8, 2, 0.25)),
+        ({"rdma/hca": 4}, {"rdma/hca": 1}, (4, 1, 0.25)),
+        (
+            {"aliyun.com/gpu-count": 2, "aliyun.com/gpu-mem": 32, "aliyun.com/gpu-core": 200},
+            {"aliyun.com/gpu-mem": 16, "aliyun.com/gpu-core": 20},
+            (2, 1, 0.5),
+        ),
+        ({}, {}, (0, 0, 0.5)),
+    ],
+)
+def test_what_is_no_card_is_not_counted_as_one(
+    has: dict[str, int], asked: dict[str, int], expected: tuple[float, float, float]
+) -> None:
+    one = node("n1")
+    one.status.allocatable = {"cpu": 4, **has}
+    two = pod("a", "n1")
+    assert two.spec.containers is not None
+    two.spec.containers[0].resources.requests = {"cpu": 2, **asked}
+    usage = Usage()
+    usage.note("ADDED", two)
+    cell = nodes_view(node_cells([one], usage.snapshot(), []), NodeQuery(), cordons=True).rows["n1"]
+    assert (cell.cards, cell.cards_used, cell.share) == expected
+
+
 LEASES: list[Lease] = []
 METRICS = """# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
 volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} 4.0

@@ -64,5 +64,7 @@ def test_cards_come_first_and_nothing_is_left_out() -> None:
         "example.com/x": 0,
     }
     assert amounts_text(amounts) == "8 GPUs, 96 CPUs, 1 rdma/hca, 384 GiB, 3 pods"
+    shared = {"aliyun.com/gpu-mem": 1, "aliyun.com/gpu-count": 1, "nvidia.com/gpu": 1, "cpu": 1}
+    assert ordered(shared) == ["nvidia.com/gpu", "aliyun.com/gpu-count", "cpu", "aliyun.com/gpu-mem"]
     assert amounts_text({}) == ""
     assert ordered(amounts) == ["nvidia.com/gpu", "cpu", "example.com/x", "rdma/hca", "memory", "pods"]

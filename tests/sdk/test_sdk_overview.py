@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from unisono.api.annotations import CLUSTER, ORIGIN_GROUP
 from unisono.api.decode import decode
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
@@ -112,6 +114,17 @@ def test_jobs_that_wait_and_run() -> None:
     lines = overview_lines(found)
     assert "  job/w in queue research, for 1 h" in lines
     assert any(line.split() == ["job/r", "research", "1", "pod", "60", "s", "1", "of", "2", "run"] for line in lines)
+
+
+@pytest.mark.parametrize(("owned", "told"), [(True, ""), (False, "the PodGroup has no pods yet")])
+def test_pods_that_no_controller_will_make_are_missed(owned: bool, told: str) -> None:
+    verdict = encode(Verdict(job="default/w-1", cause=Cause.NO_PODS, message="the PodGroup has no pods yet"))
+    mine = group("w", "Inqueue", unisono_io="x")
+    mine.metadata.annotations["unisono.io/verdict"] = verdict
+    if not owned:
+        mine.metadata.owner_references = None
+    (waiting,) = look(groups=[mine]).waiting
+    assert waiting.waiting == told
 
 
 def test_which_parts_are_alive() -> None:

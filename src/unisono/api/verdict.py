@@ -71,7 +71,7 @@ class Cause(StrEnum):
 
 
 PASSING = frozenset({Cause.NO_PODS})
-"""Causes that every job has for a moment: nothing that a user could act upon."""
+"""Causes that every job has for a moment while its controller makes its pods: nothing that a user could act upon."""
 
 
 class Holder(msgspec.Struct, frozen=True, rename="camel"):
@@ -181,10 +181,22 @@ def job_name(key: str) -> str:
     return key if name.endswith("/podgroup") else name
 
 
-def waiting_text(annotations: Mapping[str, str] | None) -> str:
-    """One line on why a PodGroup waits; empty when there is nothing to tell."""
+def waiting_verdict(annotations: Mapping[str, str] | None, *, owned: bool = True) -> Verdict | None:
+    """The verdict on a PodGroup that waits; None when there is nothing to tell.
+
+    Args:
+        annotations: of the PodGroup.
+        owned: a controller makes its pods; without one a user has to, and is told that they are missing.
+
+    """
     verdict = verdict_in(annotations)
-    return "" if verdict is None or verdict.cause in PASSING else str(verdict)
+    return None if verdict is None or (owned and verdict.cause in PASSING) else verdict
+
+
+def waiting_text(annotations: Mapping[str, str] | None, *, owned: bool = True) -> str:
+    """The same as one line; empty when there is nothing to tell."""
+    verdict = waiting_verdict(annotations, owned=owned)
+    return "" if verdict is None else str(verdict)
 
 
 def _text(value: Mapping[str, Any]) -> str:

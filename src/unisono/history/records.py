@@ -26,7 +26,7 @@ MOVED: Final = "Moved"
 # Exit codes of containers that are ended by SIGTERM, then SIGKILL.
 _SIGNALS = (143, 137)
 # Parts of a resource's name that are a measure of a card, and no card.
-_PARTS_OF_CARDS = ("memory", "cores", "percentage")
+_PARTS_OF_CARDS = ("memory", "mem", "cores", "core", "percentage", "milli")
 
 
 class Link(msgspec.Struct):
@@ -190,9 +190,21 @@ def ended_as(job: JobRecord) -> str:
 
 
 def is_gpu(name: str) -> bool:
-    """Whether a resource counts cards: ``nvidia.com/gpu``, ``amd.com/gpu``, ``nvidia.com/mig-1g.5gb``."""
+    """Whether a resource counts cards: ``nvidia.com/gpu``, ``amd.com/gpu``, ``nvidia.com/mig-1g.5gb``.
+
+    Memory and cores of cards that are shared (``aliyun.com/gpu-mem``) count none.
+    """
+    return _is_of_gpus(name) and not name.endswith(_PARTS_OF_CARDS)
+
+
+def is_part_of_gpu(name: str) -> bool:
+    """Whether a resource is memory or cores of cards that are shared."""
+    return _is_of_gpus(name) and name.endswith(_PARTS_OF_CARDS)
+
+
+def _is_of_gpus(name: str) -> bool:
     _, mark, short = name.partition("/")
-    return bool(mark) and ("gpu" in name or short.startswith("mig-")) and not short.endswith(_PARTS_OF_CARDS)
+    return bool(mark) and ("gpu" in name or short.startswith("mig-"))
 
 
 def gpus(resources: Mapping[str, int]) -> int:

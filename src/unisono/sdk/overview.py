@@ -214,7 +214,7 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
         max(0.0, now - begun) if begun else 0.0,
         len(running),
         group.spec.min_member or 1,
-        waiting_text(meta.annotations) if _waits(group) else "",
+        waiting_text(meta.annotations, owned=owner is not None) if _waits(group) else "",
         (meta.annotations or {}).get(USER, ""),
         tuple(sorted({pod.spec.node_name for pod in running if pod.spec.node_name})),
         "" if _waits(group) else _trouble(group.spec.min_member or 1, pods),

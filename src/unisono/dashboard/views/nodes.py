@@ -14,6 +14,7 @@ from unisono.dashboard.views.units import amount_text, amounts_text, natural, or
 from unisono.dashboard.views.usage import Holder, used_by_node
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
 from unisono.fleet.members.summary import accelerator_type
+from unisono.history.records import is_gpu, is_part_of_gpu
 from unisono.sdk.node_capacity import node_state
 from unisono.simulator.clusters.kubernetes import paths_of
 
@@ -119,17 +120,32 @@ def _of(name: str, used: Mapping[str, int], there: Mapping[str, int]) -> str:
     return f"{quantity(name, used.get(name, 0))} of {quantity(name, there.get(name, 0))}"
 
 
+def _counted(devices: Sequence[str]) -> Sequence[str]:
+    """Those that are cards; where there are none, all."""
+    return [name for name in devices if is_gpu(name)] or devices
+
+
 def _parts(there: Mapping[str, int], used: Mapping[str, int], devices: Sequence[str]) -> tuple[float, float, float]:
-    """Devices, used devices, and the used part of them, or of the cores where the node has no devices."""
-    cards = sum(there[name] for name in devices)
-    taken = sum(used.get(name, 0) for name in devices)
+    """Cards, used cards, and the used part of them.
+
+    Of cards that are shared, as many count as used as the resource of which most is in use. Where a node has no cards,
+    its other devices stand for them, and where it has none, its cores.
+    """
+    counted = _counted(devices)
+    cards = sum(there[name] for name in counted)
+    taken = sum(used.get(name, 0) for name in counted)
+    if any(map(is_gpu, counted)):
+        parts = [used.get(name, 0) / there[name] for name in devices if is_part_of_gpu(name)]
+        taken = max(taken, round(cards * min(1.0, max(parts, default=0.0))))
     of, amount = (cards, taken) if cards else (there.get("cpu", 0), used.get("cpu", 0))
     return cards / 1000, taken / 1000, round(min(1.0, amount / of), 4) if of else 0.0
 
 
 def _held(holders: Mapping[str, Holder], devices: Sequence[str]) -> list[Held]:
+    counted = _counted(devices)
+
     def cards(holder: Holder) -> int:
-        return sum(holder.amounts.get(name, 0) for name in devices)
+        return sum(holder.amounts.get(name, 0) for name in counted)
 
     found = sorted(holders.items(), key=lambda each: (-cards(each[1]), -each[1].amounts.get("cpu", 0), each[0]))
     return [

@@ -12,7 +12,7 @@ from unisono.api.pod_end import pod_end
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.times import parse_time
-from unisono.api.verdict import PASSING, verdict_in, waiting_text
+from unisono.api.verdict import waiting_text, waiting_verdict
 from unisono.dashboard.views.requests import requests_of
 from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import JobRow, PodRow
@@ -109,7 +109,9 @@ def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
         pods=max(len(pods), least),
         cards=cards_of([group], pods),
         created=seconds(group.metadata.creation_timestamp),
-        waiting=waiting_text(group.metadata.annotations)[:_LONGEST_LINE] if state == "waiting" else "",
+        waiting=waiting_text(group.metadata.annotations, owned=owner is not None)[:_LONGEST_LINE]
+        if state == "waiting"
+        else "",
         cause=_cause([group]) if state == "waiting" else "",
     )
 
@@ -174,7 +176,7 @@ def seconds(time: str | None) -> float:
 
 def _cause(groups: Sequence[PodGroup]) -> str:
     for group in groups:
-        verdict = verdict_in(group.metadata.annotations)
-        if verdict is not None and verdict.cause not in PASSING:
+        verdict = waiting_verdict(group.metadata.annotations, owned=bool(group.metadata.owner_references))
+        if verdict is not None:
             return verdict.cause
     return ""

@@ -65,10 +65,11 @@ def ordered(names: Mapping[str, object]) -> list[str]:
 
 def _place(name: str) -> tuple[int, str]:
     if is_gpu(name):
-        return 0, name
+        # What jobs ask for by the card before what only nodes have, such as a number of cards that are shared.
+        return 0 if name.endswith("/gpu") else 1, name
     if name == _CPU:
-        return 1, name
-    return (3 + _LAST.index(name), name) if name in _LAST else (2, name)
+        return 2, name
+    return (4 + _LAST.index(name), name) if name in _LAST else (3, name)
 
 
 def natural(text: str) -> list[tuple[int, str]]:
