@@ -129,6 +129,16 @@ def test_a_full_server_lets_another_client_in() -> None:
     assert book.closed == [0, 4]
 
 
+def test_accounts_of_one_namespace_count_together() -> None:
+    """Who may make accounts makes as many as a server takes connections."""
+    book = Book(Limits(connections=6, newcomers=2))
+    for number, user in enumerate(("bob", "bob", *(f"system:serviceaccount:eve:a{n}" for n in range(4)))):
+        book.come(number)
+        book.request(number, user, ended=False)
+    assert book.book.room() == 0
+    assert book.closed == [2]
+
+
 def test_requests_of_administrators_are_not_broken_off() -> None:
     book = Book(Limits(connections=2, newcomers=1))
     for number in range(2):

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from unisono.apiserver.http.history import HistoryHandler, Place
 
 
@@ -33,7 +35,8 @@ class Authorizer:
         return SimpleNamespace(allowed=True)
 
 
-async def test_another_users_question_waits_for_one_of_a_crowd_at_most() -> None:
+@pytest.mark.parametrize("crowded", ["mallory", "system:serviceaccount:eve:{}"])
+async def test_another_users_question_waits_for_one_of_a_crowd_at_most(crowded: str) -> None:
     source = Source()
     handler = HistoryHandler(source, Authorizer())  # type: ignore[arg-type]
 
@@ -42,7 +45,7 @@ async def test_another_users_question_waits_for_one_of_a_crowd_at_most() -> None
 
         await handler.send(SimpleNamespace(user=SimpleNamespace(name=user), query={"user": user}, send=send), "report")  # type: ignore[arg-type]
 
-    crowd = [asyncio.create_task(ask("mallory")) for _ in range(50)]
+    crowd = [asyncio.create_task(ask(crowded.format(number))) for number in range(50)]
     await asyncio.sleep(0)
     await ask("bob")
     assert source.asked.index("bob") <= 2

@@ -79,6 +79,27 @@ async def test_a_users_crowd_of_requests_holds_up_others_by_one_each_time(
         assert before <= each + mine
 
 
+@given(each=st.integers(1, 5), crowd=st.integers(1, 60), size=st.integers(1, 4), others=st.integers(1, 6))
+async def test_a_crowd_of_users_of_one_tenant_holds_up_another_tenant_by_one_request_each_time(
+    each: int, crowd: int, size: int, others: int
+) -> None:
+    turns, came = Turns(each), list[tuple[str, str]]()
+
+    async def worker(tenant: str, user: str) -> None:
+        await turns.take(user=user, tenant=tenant)
+        came.append((tenant, user))
+
+    accounts = [("crowd", str(number)) for number in range(crowd) for _ in range(size)]
+    everybody = [*accounts, *[("other", "x")] * others]
+    await asyncio.gather(*(worker(*who) for who in everybody))
+    assert sorted(came) == sorted(everybody)
+    last = max(index for index, who in enumerate(came) if who == ("other", "x"))
+    assert sum(tenant == "crowd" for tenant, _ in came[:last]) <= each + others
+    # And of the crowd's own users none waits for all that another one wants.
+    first = {user: came.index(("crowd", user)) for user in dict(accounts).values()} if crowd > each else {}
+    assert all(index <= each * size + crowd + others for index in first.values())
+
+
 @given(each=st.integers(1, 5), weights=st.lists(st.integers(1, 12), min_size=1, max_size=30))
 async def test_heavy_callers_take_the_turns_of_later_beats_and_all_come_in_order(each: int, weights: list[int]) -> None:
     rhythm = Rhythm()
@@ -152,6 +173,9 @@ class Watcher:
 
     async def stream(self, _: str) -> None:
         """Begin."""
+
+    async def take(self, turns: Turns, weight: int) -> None:
+        await turns.take(weight)
 
     async def write(self, _: object, piece: bytes) -> None:
         Watcher.sent += len(piece)

@@ -54,6 +54,16 @@ async def test_who_signs_in_again_and_again_ends_the_own_sessions(
         sessions.find(crowd[0].cookie, crowd[0].key)
 
 
+async def test_sessions_of_all_accounts_of_a_namespace_are_those_of_one_tenant(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_SESSIONS", 12)
+    mine = [await sessions.with_token("bob") for _ in range(3)]
+    crowd = [await sessions.with_token(f"system:serviceaccount:eve:a{number}") for number in range(30)]
+    assert all(map(sessions.alive, mine))
+    assert sum(map(sessions.alive, crowd)) == 9
+
+
 async def test_views_of_ever_other_namespaces_are_bounded(sessions: Sessions) -> None:
     with sessions.looking(await sessions.with_token("bob")):
         for number in range(30):

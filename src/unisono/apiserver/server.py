@@ -222,6 +222,7 @@ class ApiServer:
             connections=self._connections,
             writing=self._service.shares.requests,
             reading=self._service.shares.reads,
+            frames=self._service.shares.frames,
             monotonic=self._monotonic,
         )
 

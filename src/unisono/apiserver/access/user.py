@@ -45,6 +45,15 @@ def service_account_name(namespace: str, name: str) -> str:
     return f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"
 
 
+def tenant(user: str) -> str:
+    """Whose share of the server a user takes: of a service account its namespace's, of others their own.
+
+    Who may write in a namespace makes as many accounts there as they like, and acts as each of them.
+    """
+    account = split_service_account(user)
+    return user if account is None else f"{SERVICE_ACCOUNTS}:{account[0]}"
+
+
 def split_service_account(user: str) -> tuple[str, str] | None:
     """Namespace and name of a service account's user name; None for other users."""
     if not user.startswith(SERVICE_ACCOUNT_PREFIX):

@@ -54,7 +54,7 @@ class Turns:
 
     A transaction wakes all who waited for it at once, and dozens of writers at work in the same turn of the loop
     are tens of milliseconds in which no request is read. Where few write, none waits. One user's hundred requests hold
-    up another user's by one of them.
+    up another user's by one of them, and so do those of a tenant's hundred users those of another tenant.
 
     Args:
         each: callers per beat, where each counts as one.
@@ -64,31 +64,41 @@ class Turns:
 
     def __init__(self, each: int, rhythm: Rhythm | None = None) -> None:
         self._each = self._left = each
-        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
+        # By tenant and user, each in the order of their turns.
+        self._waiting: dict[str, dict[str, deque[tuple[asyncio.Future[None], int]]]] = {}
         self._rhythm = rhythm or Rhythm()
         self._rhythm.join(self._renew)
 
-    async def take(self, weight: int = 1, user: str = "") -> None:
+    async def take(self, weight: int = 1, user: str = "", tenant: str = "") -> None:
         """Return when it is the caller's turn: at once, or on one of the next beats.
 
-        A caller may count as several; one that counts for more than there are turns takes those of later beats, too.
+        Args:
+            weight: as how many the caller counts; more than there are turns take those of later beats, too.
+            user: who calls.
+            tenant: to whom the user belongs.
+
         """
         self._rhythm.start()
         if self._left > 0 and not self._waiting:
             self._left -= weight
             return
         future = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(user, deque()).append((future, weight))
+        self._waiting.setdefault(tenant, {}).setdefault(user, deque()).append((future, weight))
         await future
 
     def _renew(self) -> bool:
         self._left = min(self._each, self._left + self._each)
         while self._left > 0 and self._waiting:
-            user = next(iter(self._waiting))
-            waiting = self._waiting.pop(user)
+            tenant = next(iter(self._waiting))
+            users = self._waiting.pop(tenant)
+            user = next(iter(users))
+            waiting = users.pop(user)
             future, weight = waiting.popleft()
+            # Behind the others, the user among those of the tenant.
             if waiting:
-                self._waiting[user] = waiting  # behind the others
+                users[user] = waiting
+            if users:
+                self._waiting[tenant] = users
             if not future.done():  # a caller that gave up takes no turn
                 future.set_result(None)
                 self._left -= weight
@@ -106,6 +116,7 @@ class Shares:
         reads: reads of clients by HTTP, from a quarter of a millisecond to some, where they are lists.
         events: of watches in this process, decoded and handled by who watches, about a quarter of a millisecond each.
         sent: events that are sent to watches by HTTP, or pieces of 32 KiB of them, up to a tenth of a millisecond each.
+        frames: messages and frames of clients that have left HTTP, up to a fortieth of a millisecond each.
     """
 
     rhythm: Rhythm = field(default_factory=Rhythm)
@@ -114,7 +125,15 @@ class Shares:
     reads: Turns = field(init=False)
     events: Turns = field(init=False)
     sent: Turns = field(init=False)
+    frames: Turns = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, each in (("components", 3), ("requests", 3), ("reads", 4), ("events", 8), ("sent", 32)):
+        for name, each in (
+            ("components", 3),
+            ("requests", 3),
+            ("reads", 4),
+            ("events", 8),
+            ("sent", 32),
+            ("frames", 128),
+        ):
             object.__setattr__(self, name, Turns(each, self.rhythm))

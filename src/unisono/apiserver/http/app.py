@@ -12,7 +12,7 @@ import structlog
 from aiohttp import web
 
 from unisono.api.resource_metrics import GROUP as RESOURCE_METRICS
-from unisono.apiserver.access.user import ANONYMOUS
+from unisono.apiserver.access.user import ANONYMOUS, tenant
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
@@ -50,7 +50,6 @@ _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollectio
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
 # Of an answer whose client has gone, as proxies count it.
 _CLIENT_LEFT = 499
-_LINES = 32
 _READS = {"get", "list", "watch", "log", "connect"}
 
 
@@ -73,6 +72,7 @@ class App:
         connections: learns which user each connection belongs to.
         writing: lets a few writes through per turn of the event loop, users in turn.
         reading: the same for reads.
+        frames: the same for what comes on connections that have left HTTP.
         monotonic: seconds of a clock that only goes forward.
 
     """
@@ -95,13 +95,15 @@ class App:
         connections: Connections,
         writing: Turns,
         reading: Turns,
+        frames: Turns,
         monotonic: Callable[[], float],
     ) -> None:
         self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
         self._authorizer, self._reviews, self._usage = authorizer, reviews, usage
         self._objects, self._watches, self._logs, self._pods = objects, watches, logs, pods
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
-        self._writing, self._reading, self._connections = writing, reading, connections
+        self._writing, self._reading, self._frames = writing, reading, frames
+        self._connections = connections
         self._flow = FlowControl(limits)
         self._watch = LoopWatch(metrics, monotonic)
         self._streams: set[asyncio.Task[Any]] = set()
@@ -110,7 +112,7 @@ class App:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        exchange = Exchange(request, ANONYMOUS, random_uid(), self._limits)
+        exchange = Exchange(request, ANONYMOUS, random_uid(), self._limits, self._frames)
         started = self._monotonic()
         self._connections.begins(request.protocol)
         try:
@@ -215,7 +217,7 @@ class App:
         if verb in STREAMS:
             return await self._stream(exchange, handler)
         if verb in _READS:
-            await self._reading.take(user=_line(exchange))
+            await exchange.take(self._reading)
             return await handler()
         return await self._write(exchange, handler)
 
@@ -276,7 +278,7 @@ class App:
     async def _in_turn(self, exchange: Exchange, handler: Handler) -> web.StreamResponse | ApiError | ConnectionError:
         """The answer, or why there is none: raised after the client has gone, it would be logged as an error."""
         try:
-            await self._writing.take(user=_line(exchange))
+            await exchange.take(self._writing)
             return await handler()
         except (ApiError, ConnectionError) as error:
             return error
@@ -307,19 +309,14 @@ class App:
         """
         if public:
             return
-        user = exchange.user.name
+        user, belongs = exchange.user.name, tenant(exchange.user.name)
         quotas = self._flow.quotas(exchange.verb, exchange.user, own=exchange.own)
         for name, quota in quotas:
-            if bound := quota.full(user):
-                self._metrics.rejected(f"user_{name}" if bound == "user" else name)
+            if bound := quota.full(user, belongs):
+                self._metrics.rejected(name if bound == "all" else f"{bound}_{name}")
                 raise too_many_requests()
         for _, quota in quotas:
-            exchange.held.enter_context(quota.one(user))
-
-
-def _line(exchange: Exchange) -> str:
-    """In which line a request waits. The control plane's own components work for all users, and have many lines."""
-    return f"{id(exchange) % _LINES}" if exchange.own else f":{exchange.user.name}"
+            exchange.held.enter_context(quota.one(user, belongs))
 
 
 def _has_left(request: web.BaseRequest) -> bool:

@@ -3,7 +3,7 @@
 A connection belongs to its address until a request on it has named a user: it is a newcomer. Connections that trickle
 their TLS handshake or their headers stay newcomers, so they compete with each other and not with users. When a bound
 is reached, the one that holds the most gives one up: a newcomer that had its time, then an idle connection, then the
-oldest one. So there is always a way in, also for an administrator.
+oldest one. Users of one tenant count together. So there is always a way in, also for an administrator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Callable, Hashable, Iterable
 
 from unisono.api.keys import MASTERS
-from unisono.apiserver.access.user import ANONYMOUS, User
+from unisono.apiserver.access.user import ANONYMOUS, User, tenant
 from unisono.apiserver.flow_control.limits import Limits
 
 # A newcomer that was given so long is dropped for another one: for TLS, and after that for the head of a request
@@ -174,9 +174,14 @@ class Connections:
         return found is not None
 
     def _drop_of_largest(self) -> bool:
-        held = sorted((held for owner, held in self._of.items() if owner[0] == "user"), key=len, reverse=True)
-        found = next((spare for each in held if (spare := _idle(each))), None) or next(
-            (oldest for each in held if not (oldest := next(iter(each))).exempt), None
+        of_tenant: dict[str, list[dict[Connection, None]]] = {}
+        for owner, held in self._of.items():
+            if owner[0] == "user":
+                of_tenant.setdefault(tenant(owner[1]), []).append(held)
+        largest = sorted(of_tenant.values(), key=lambda users: sum(map(len, users)), reverse=True)
+        users = [held for each in largest for held in sorted(each, key=len, reverse=True)]
+        found = next((spare for held in users if (spare := _idle(held))), None) or next(
+            (oldest for held in users if not (oldest := next(iter(held))).exempt), None
         )
         if found is not None:
             self._drop(found, "connections")

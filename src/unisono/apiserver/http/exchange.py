@@ -15,8 +15,9 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from unisono.api.yaml_writer import dump
-from unisono.apiserver.access.user import User
+from unisono.apiserver.access.user import User, tenant
 from unisono.apiserver.flow_control.aside import aside
+from unisono.apiserver.flow_control.fair_turns import Turns
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http import protobuf_encode
 from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
@@ -28,6 +29,7 @@ JSON = "application/json"
 _GZIP_FROM = 128 * 1024
 _GZIPPED = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 _PIECE = 64 * 1024
+_LINES = 32
 _WARNINGS_TOTAL = 4096
 _WARNING_LENGTH = 256
 
@@ -49,6 +51,7 @@ class Exchange:
         notes: warnings that every answer to this request carries.
         last: the connection ends with the answer.
         held: what the request counts against until it is answered.
+        frames: turns of the messages and frames of a client that has left HTTP.
 
     """
 
@@ -56,6 +59,7 @@ class Exchange:
     user: User
     audit_id: str
     limits: Limits
+    frames: Turns
     form: Form = field(default_factory=Form)
     code: int = 0
     verb: str = ""
@@ -75,6 +79,18 @@ class Exchange:
         """Whether it came from a component of this control plane, by the socket that has no TLS."""
         transport = self.request.transport
         return transport is not None and transport.get_extra_info("ssl_object") is None
+
+    async def turn(self, weight: int = 1) -> None:
+        """Wait until a message or frame of this client may be worked on, which counts as ``weight`` of them."""
+        await self.take(self.frames, weight)
+
+    async def take(self, turns: Turns, weight: int = 1) -> None:
+        """Wait for this request's turn."""
+        # The control plane's own components work for all users, and have many lines.
+        if self.own:
+            await turns.take(weight, tenant=str(id(self) % _LINES))
+        else:
+            await turns.take(weight, self.user.name, f":{tenant(self.user.name)}")
 
     async def body(self) -> bytes:
         """The raw request body, bounded."""

@@ -14,35 +14,49 @@ from unisono.api.keys import MASTERS, NODES_GROUP
 from unisono.apiserver.access.user import ANONYMOUS, SERVICE_ACCOUNTS, User
 from unisono.apiserver.flow_control.limits import Limits
 
+_OF_TENANT = 3.0
 _SYSTEM = frozenset({MASTERS, NODES_GROUP, f"{SERVICE_ACCOUNTS}:kube-system"})
 
 
 class Quota:
-    """At most ``total`` at a time, and ``each`` of one user."""
+    """At most ``total`` at a time, ``each`` of one user, and of one tenant three times what nobody has.
+
+    A tenant has as many users as it likes. So one takes three quarters at most, several leave less to each other, and
+    there is always room for a tenant that has nothing yet.
+    """
 
     def __init__(self, total: int, each: int) -> None:
         self._total, self._each = total, each
+        # Where one user may have more than three quarters, so may its tenant; where all, there is no bound.
+        self._factor = max(_OF_TENANT, each / (total - each)) if each < total else 0.0
         self._taken = 0
         self._of: Counter[str] = Counter()
+        self._of_tenant: Counter[str] = Counter()
 
-    def full(self, user: str) -> str:
-        """``all`` or ``user`` for the bound that is reached; empty where there is room."""
+    def full(self, user: str, tenant: str) -> str:
+        """``all``, ``tenant`` or ``user`` for the bound that is reached; empty where there is room."""
         if self._of[user] >= self._each:
             return "user"
-        return "all" if self._taken >= self._total else ""
+        free = self._total - self._taken
+        if free <= 0:
+            return "all"
+        return "tenant" if self._factor and self._of_tenant[tenant] >= self._factor * free else ""
 
     @contextmanager
-    def one(self, user: str) -> Iterator[None]:
+    def one(self, user: str, tenant: str) -> Iterator[None]:
         """Count one more for as long as it lasts."""
+        counts = ((self._of, user), (self._of_tenant, tenant))
         self._taken += 1
-        self._of[user] += 1
+        for counter, name in counts:
+            counter[name] += 1
         try:
             yield
         finally:
             self._taken -= 1
-            self._of[user] -= 1
-            if not self._of[user]:
-                del self._of[user]
+            for counter, name in counts:
+                counter[name] -= 1
+                if not counter[name]:
+                    del counter[name]
 
 
 class FlowControl:

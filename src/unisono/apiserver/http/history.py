@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from aiohttp import web
 
 from unisono.api.kinds import QUEUES
-from unisono.apiserver.access.user import User
+from unisono.apiserver.access.user import User, tenant
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.http.exchange import Exchange
@@ -45,7 +45,8 @@ class HistoryHandler:
 
     def __init__(self, source: HistorySource | None, authorizer: Authorizer) -> None:
         self._source, self._authorizer = source, authorizer
-        # The source answers one question after the other: of each user one waits there, the others wait here.
+        # The source answers one question after the other: of each tenant one waits there, of each of its users one for
+        # that, and the others wait for those.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(self, exchange: Exchange, what: str) -> web.StreamResponse | None:
@@ -57,8 +58,9 @@ class HistoryHandler:
         """
         if self._source is None:
             raise NotFound("no history is kept here: start 'unisono up' with --history-days 90, or without that option")
-        turn = self._turns.setdefault(exchange.user.name, asyncio.Lock())
-        async with turn:
+        user = exchange.user.name
+        own, all_of_tenant = (self._turns.setdefault(name, asyncio.Lock()) for name in (f":{user}", tenant(user)))
+        async with own, all_of_tenant:
             body = await self._answer(self._source, exchange, what)
         return None if body is None else await exchange.send(200, body)
 

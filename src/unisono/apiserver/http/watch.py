@@ -62,7 +62,7 @@ class WatchHandler:
                 async for event in events:
                     # A thousand watchers of one user must not keep the requests of others waiting.
                     if not exchange.own:
-                        await self._service.shares.sent.take(1 + len(event.object) // _PART)
+                        await exchange.take(self._service.shares.sent, 1 + len(event.object) // _PART)
                     for piece in encode(event):
                         await exchange.write(response, piece)
         except ApiError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unisono.apiserver.access.user import tenant
 from unisono.dashboard.http.codes import CODE_SECONDS, new_code, take_code
 from unisono.dashboard.http.worlds import Worlds
 from unisono.dashboard.live.configuration import ConfigurationPlaces
@@ -249,14 +250,14 @@ class Sessions:
         return user
 
     def _make_room(self, user: str) -> None:
-        """End the user's oldest session, or that of the user who has the most, where there are too many."""
-        of_user: dict[str, list[Session]] = {}
+        """End the user's oldest session, or that of the tenant that has the most, where there are too many."""
+        of_tenant: dict[str, list[Session]] = {}
         for session in self._sessions.values():
-            of_user.setdefault(session.user, []).append(session)
-        own = of_user.get(user, [])
+            of_tenant.setdefault(tenant(session.user), []).append(session)
+        own = [session for session in of_tenant.get(tenant(user), []) if session.user == user]
         if len(own) < MOST_SESSIONS_OF_ONE and len(self._sessions) < MOST_SESSIONS:
             return
-        crowd = own if len(own) >= MOST_SESSIONS_OF_ONE else max(of_user.values(), key=len)
+        crowd = own if len(own) >= MOST_SESSIONS_OF_ONE else max(of_tenant.values(), key=len)
         self.end(min(crowd, key=lambda each: each.seen))
 
     def streams_of(self, user: str) -> int:

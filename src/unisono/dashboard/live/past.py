@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from unisono.api.kinds import NODES, QUEUES
+from unisono.apiserver.access.user import tenant
 
 if TYPE_CHECKING:
     from unisono.dashboard.live.viewing import Viewer
@@ -24,7 +25,8 @@ class Past:
 
     def __init__(self, source: HistorySource) -> None:
         self._source = source
-        # The source answers one question after the other: of each user one waits there, the others wait here.
+        # The source answers one question after the other: of each tenant one waits there, of each of its users one for
+        # that, and the others wait for those.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, viewer: Viewer, what: str, query: Mapping[str, str]) -> bytes | None:
@@ -34,8 +36,9 @@ class Past:
             ApiError: the question cannot be read, it is not for this viewer, or nothing can be said now.
 
         """
-        turn = self._turns.setdefault(viewer.user, asyncio.Lock())
-        async with turn:
+        user = viewer.user
+        own, all_of_tenant = (self._turns.setdefault(name, asyncio.Lock()) for name in (f":{user}", tenant(user)))
+        async with own, all_of_tenant:
             shown = await viewer.shown(await self._source.places(), query.get("namespace", ""))
             capacity, queues = await viewer.sees_all(NODES), await viewer.sees_all(QUEUES)
             return await self._source.answer(what, query, shown, capacity=capacity, queues=queues)
