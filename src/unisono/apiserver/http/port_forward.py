@@ -17,6 +17,8 @@ from unisono.errors import UnisonoError
 
 # How long a client may take to open the second stream of a connection.
 _PAIR_SECONDS = 30.0
+# More connections than that are not forwarded in one session: see Limits.forwarded_of_one.
+_MOST_WAITING = 200
 
 
 class SpdyForwarder:
@@ -29,7 +31,8 @@ class SpdyForwarder:
 
     def __init__(self, access: Ports, target: Target) -> None:
         self._access, self._target = access, target
-        self._waiting: dict[str, SpdyStream] = {}
+        # By request: the stream that has come first, and what gives it up.
+        self._waiting: dict[str, tuple[SpdyStream, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, wire: Wire) -> None:
@@ -41,6 +44,8 @@ class SpdyForwarder:
         try:
             await SpdySession(wire, self._opened).run()
         finally:
+            for _, timer in self._waiting.values():
+                timer.cancel()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -52,21 +57,23 @@ class SpdyForwarder:
         number = port_number(port)
         # Clients of old do not number their requests: their streams come in pairs, error first.
         request = stream.headers.get("requestid") or str(stream.number - (2 if kind == "data" else 0))
-        other = self._waiting.pop(request, None)
-        if other is None:
-            self._waiting[request] = stream
-            self._keep(self._expire(request, stream))
-        elif other.headers["streamtype"] == kind:
+        if request not in self._waiting:
+            # Those count as well that the client has given up.
+            if len(self._waiting) + len(self._tasks) >= _MOST_WAITING:
+                raise ValueError("too many streams wait for their pair")
+            timer = asyncio.get_running_loop().call_later(_PAIR_SECONDS, self._expire, request)
+            self._waiting[request] = stream, timer
+            return
+        other, timer = self._waiting.pop(request)
+        timer.cancel()
+        if other.headers["streamtype"] == kind:
             raise ValueError(f"{kind} stream already assigned")
-        else:
-            data, error = (stream, other) if kind == "data" else (other, stream)
-            self._keep(self._forward(number, data, error))
+        data, error = (stream, other) if kind == "data" else (other, stream)
+        self._keep(self._forward(number, data, error))
 
-    async def _expire(self, request: str, stream: SpdyStream) -> None:
-        await asyncio.sleep(_PAIR_SECONDS)
-        if self._waiting.get(request) is stream:
-            del self._waiting[request]
-            await stream.reset(spdy.PROTOCOL_ERROR)
+    def _expire(self, request: str) -> None:
+        stream, _ = self._waiting.pop(request)
+        self._keep(_give_up(stream))
 
     async def _forward(self, port: int, data: SpdyStream, error: SpdyStream) -> None:
         await error.drop_input()
@@ -89,6 +96,11 @@ class SpdyForwarder:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _give_up(stream: SpdyStream) -> None:
+    with contextlib.suppress(ConnectionError):
+        await stream.reset(spdy.PROTOCOL_ERROR)
 
 
 async def _join(data: SpdyStream, connection: PortStream) -> None:

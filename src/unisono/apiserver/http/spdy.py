@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from unisono.apiserver.http.spdy_dictionary import DICTIONARY
@@ -16,7 +17,9 @@ VERSION = 3
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 FIN = 1
 PROTOCOL_ERROR, REFUSED_STREAM, CANCEL, INTERNAL_ERROR = 1, 3, 5, 6
-_HEADER_BYTES = 64 * 1024
+# Clients send three headers, of less than 100 bytes together.
+_HEADER_BYTES = 4 * 1024
+_MOST_HEADERS = 16
 _CONTROL_BYTES = 64 * 1024
 _MOST_DATA = (1 << 24) - 1
 
@@ -60,24 +63,26 @@ class Decoder:
         # The data frame whose bytes are still coming: stream, what is missing, whether it ends the stream.
         self._open: tuple[int, int, bool] | None = None
 
-    def feed(self, raw: bytes) -> list[Frame | Data]:
-        """The frames that ``raw`` completes; bytes of data frames are handed out as they come.
+    def feed(self, raw: bytes) -> Iterator[Frame | Data | None]:
+        """The frames that ``raw`` completes, each taken apart when it is asked for; None for one that changes nothing.
+
+        Bytes of data frames are handed out as they come.
 
         Raises:
             ValueError: these are no frames, or larger ones than anybody needs.
         """
         self._buffer += raw
-        found: list[Frame | Data] = []
-        while (piece := self._next()) is not None:
-            found.append(piece)
-        return found
+        return self._pieces()
 
-    def _next(self) -> Frame | Data | None:
+    def _pieces(self) -> Iterator[Frame | Data | None]:
         while True:
             if self._open is not None:
-                return self._data()
+                if (piece := self._data()) is None:
+                    return
+                yield piece
+                continue
             if len(self._buffer) < 8:
-                return None
+                return
             word, rest = struct.unpack_from(">II", self._buffer)
             flags, length = rest >> 24, rest & 0xFFFFFF
             if not word >> 31:
@@ -87,13 +92,12 @@ class Decoder:
             if length > _CONTROL_BYTES:
                 raise ValueError(f"a control frame has {length} bytes")
             if len(self._buffer) < 8 + length:
-                return None
+                return
             body = bytes(self._buffer[8 : 8 + length])
             del self._buffer[: 8 + length]
             if word >> 16 & 0x7FFF != VERSION:
                 raise ValueError(f"SPDY version {word >> 16 & 0x7FFF} is not spoken here")
-            if (frame := self._control(word & 0xFFFF, flags, body)) is not None:
-                return frame
+            yield self._control(word & 0xFFFF, flags, body)
 
     def _data(self) -> Data | None:
         stream, missing, fin = self._open or (0, 0, False)
@@ -128,6 +132,8 @@ class Decoder:
         if self._inflate.unconsumed_tail:
             raise ValueError(f"headers have more than {_HEADER_BYTES} bytes")
         (count,), at = struct.unpack_from(">I", text), 4
+        if count > _MOST_HEADERS:
+            raise ValueError(f"a frame has {count} headers")
         found: Headers = {}
         for _ in range(count):
             name, at = _text(text, at)

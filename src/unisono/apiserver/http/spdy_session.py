@@ -11,7 +11,9 @@ from unisono.apiserver.http.wires import Wire
 
 _READ_AHEAD = 256 * 1024
 _PIECE = 32 * 1024
-_MOST_STREAMS = 1000
+_MOST_STREAMS = 400
+# What a frame counts for when turns are given: one with headers is unpacked, and may make a stream.
+_WITH_HEADERS = 4
 
 
 class SpdyStream:
@@ -110,6 +112,10 @@ class SpdySession:
         try:
             while data := await self._wire.receive():
                 for frame in self._decoder.feed(data):
+                    # A client packs a million frames into one message.
+                    await self._wire.turn(_WITH_HEADERS if isinstance(frame, Frame) and frame.headers else 1)
+                    if frame is None:
+                        continue
                     if isinstance(frame, Data):
                         await self._data(frame)
                     elif frame.kind == spdy.GOAWAY:

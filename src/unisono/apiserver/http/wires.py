@@ -12,6 +12,8 @@ from unisono.apiserver.http.exchange import Exchange
 
 _READ_AHEAD = 256 * 1024
 _PIECE = 64 * 1024
+# Clients send pieces of 32 KiB. What has come of a message is in memory, and so is the one behind it.
+_LARGEST = 1 << 20
 
 
 class Wire(Protocol):
@@ -19,6 +21,10 @@ class Wire(Protocol):
 
     async def receive(self) -> bytes:
         """The next bytes; empty when the client is gone."""
+        ...
+
+    async def turn(self, weight: int = 1) -> None:
+        """Let others run before the next message or frame is worked on, which counts as ``weight`` of them."""
         ...
 
     async def send(self, data: bytes) -> None:
@@ -43,7 +49,7 @@ class _Idle:
         if transport is None:
             raise ConnectionResetError("the client is gone")
         self._transport = transport
-        self._seconds = exchange.limits.session_idle_seconds
+        self._seconds, self.turn = exchange.limits.session_idle_seconds, exchange.turn
         self._loop = asyncio.get_running_loop()
         self._moved = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -76,6 +82,8 @@ class WebSocketWire(_Idle):
     async def receive(self) -> bytes:
         """The next message."""
         while True:
+            # What has come is handed out without a pause, and a message may be empty.
+            await self.turn()
             message = await self._socket.receive()
             self._move()
             if message.type is WSMsgType.BINARY:
@@ -145,7 +153,7 @@ class RawWire(_Idle):
 
 async def open_web_socket(exchange: Exchange, protocol: str) -> web.WebSocketResponse:
     """Answer a WebSocket's handshake; every message is given as bytes."""
-    socket = web.WebSocketResponse(protocols=[protocol] if protocol else [], compress=False, max_msg_size=8 << 20)
+    socket = web.WebSocketResponse(protocols=[protocol] if protocol else [], compress=False, max_msg_size=_LARGEST)
     socket.headers.update(CIMultiDict([("Audit-Id", exchange.audit_id)]))
     await socket.prepare(exchange.request)
     exchange.code, exchange.streaming = 101, socket
