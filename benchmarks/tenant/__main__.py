@@ -33,6 +33,7 @@ from benchmarks.tenant import (
     storms,
     taking,
     texts,
+    wires,
 )
 from benchmarks.tenant.table import ATTACKS, ON_THE_MACHINE
 from benchmarks.tenant.world import Bystander, Felt, attacker, bystander
@@ -41,7 +42,7 @@ from unisono.kube.open_files import raise_open_files
 # In the order of the list: numbers of attacks stay when modules are added at the end.
 _MODULES = (
     *(expanding, machine, pages, scheduling, records, rights, taking, texts),
-    *(selecting, storms, controlling, commanding),
+    *(selecting, storms, controlling, commanding, wires),
 )
 _NODES = """
 - {name: node, count: 20, capacity: {cpu: 64, memory: 256Gi}, devices: {cards.example.com: 8}}
