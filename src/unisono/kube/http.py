@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
-from unisono.kube.deep_json import CUT, DEEPEST, cut_deep
+from unisono.kube.decoding import BookmarkObject, Decoding, RawEvent, split_lines
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
 from unisono.kube.write_pace import WritePace
-from unisono.lazy_logs import LazyLogger
 
 if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T", bound=Object)
-D = TypeVar("D")
-
-_log = LazyLogger(__name__)
 
 _PATCH_TYPES: dict[PatchType, str] = {
     "merge": "application/merge-patch+json",
@@ -34,27 +30,10 @@ _PATCH_TYPES: dict[PatchType, str] = {
 }
 # As client-go: small enough for the server's memory, large enough that 100,000 objects take 200 requests.
 _PAGE = 500
-# No object is as large by far: who sends a longer line of a watch means harm.
-_LONGEST_LINE = 64 * 1024 * 1024
 # There are many of these. A third of their size says who set which field, which is not read in lists and watches.
 _LEAN = frozenset({("", "pods"), ("", "nodes")})
 # How long a watch may outlive the time-out that the server was asked for before it counts as broken.
 _WATCH_GRACE_SECONDS = 30.0
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str | None = None
-    continue_: str | None = msgspec.field(default=None, name="continue")
-
-
-class _Page(msgspec.Struct, Generic[D]):
-    metadata: _ListMeta
-    items: list[D] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
 
 
 class HttpClient:
@@ -81,7 +60,7 @@ class HttpClient:
         self._most_listed = most_listed
         self._taken = taken
         self._page = page
-        self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+        self._decoding = Decoding(self.transport.config.server)
 
     @property
     def config(self) -> ClusterConfig:
@@ -120,7 +99,7 @@ class HttpClient:
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
-        return self._decode(kind.struct, await self._call("GET", kind.path(namespace, name)))
+        return self._decoding.whole(kind.struct, await self._call("GET", kind.path(namespace, name)))
 
     async def list(
         self,
@@ -138,7 +117,7 @@ class HttpClient:
         items: list[T] = []
         unread: list[tuple[T, str]] = []
         while True:
-            page = self._decode_page(kind, await self._call("GET", kind.path(namespace), params=params), unread)
+            page = self._decoding.page(kind, await self._call("GET", kind.path(namespace), params=params), unread)
             found = page.items or []
             if (kind.group, kind.plural) in _LEAN:
                 for item in found:
@@ -182,10 +161,10 @@ class HttpClient:
             aclosing(split_lines(chunks)) as lines,
         ):
             async for line in lines:
-                event = self._decode(_Event, line)
+                event = self._decoding.whole(RawEvent, line)
                 if event.type == "ERROR":
                     raise from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
-                yield self._decode_event(kind, event)
+                yield self._event(kind, event)
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
         """Create; without a namespace the one of the configuration is meant."""
@@ -193,7 +172,7 @@ class HttpClient:
         value = msgspec.structs.replace(obj, api_version=kind.api_version, kind=kind.kind)
         params = {"dryRun": "All"} if dry_run else None
         data = await self._call("POST", kind.path(namespace), body=msgspec.json.encode(value), params=params)
-        return self._decode(kind.struct, data)
+        return self._decoding.whole(kind.struct, data)
 
     async def patch(
         self,
@@ -214,7 +193,7 @@ class HttpClient:
             params=params,
             content_type=_PATCH_TYPES[patch_type],
         )
-        return self._decode(kind.struct, data)
+        return self._decoding.whole(kind.struct, data)
 
     async def delete(
         self,
@@ -299,103 +278,19 @@ class HttpClient:
             raise error_of(status, headers, data)
         return data
 
-    def _decoder(self, struct: type[D]) -> msgspec.json.Decoder[D]:
-        decoder = self._decoders.get(struct)
-        if decoder is None:
-            decoder = self._decoders[struct] = msgspec.json.Decoder(struct)
-        return decoder
-
-    def _decode(self, struct: type[D], data: bytes | msgspec.Raw) -> D:
-        try:
-            try:
-                return self._decoder(struct).decode(data)
-            except RecursionError:
-                return self._decoder(struct).decode(cut_deep(bytes(data)))
-        except msgspec.DecodeError as error:
-            raise Unavailable(
-                f"The API server at {self.config.server} sent what is not understood: {error}."
-            ) from error
-
-    def _decode_page(self, kind: Kind[T], data: bytes, unread: MutableSequence[tuple[T, str]]) -> _Page[T]:
-        struct = kind.struct
-        try:
-            return self._decoder(_Page[struct]).decode(data)  # type: ignore[valid-type]
-        except (msgspec.ValidationError, RecursionError):
-            # One object is not what its kind says, or nested too deep; the others must not suffer for it.
-            raw = self._decode(_Page[msgspec.Raw], data)
-            items = []
-            for value in raw.items or ():
-                obj, problem = self._decode_one(kind, value)
-                if not problem:
-                    items.append(obj)
-                elif obj.metadata.name:
-                    unread.append((obj, problem))
-            return _Page(raw.metadata, items)
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"The API server at {self.config.server} sent what is not JSON: {error}.") from error
-
-    def _decode_event(self, kind: Kind[T], event: _Event) -> WatchEvent[T]:
+    def _event(self, kind: Kind[T], event: RawEvent) -> WatchEvent[T]:
         event_type: EventType = event.type  # type: ignore[assignment]
         if event_type == "BOOKMARK":
             # The rest of a bookmark is an empty object, which need not be what the kind says.
-            return WatchEvent(event_type, kind.struct(metadata=self._decode(_Marked, event.object).metadata))
-        obj, problem = self._decode_one(kind, event.object)
+            return WatchEvent(
+                event_type, kind.struct(metadata=self._decoding.whole(BookmarkObject, event.object).metadata)
+            )
+        obj, problem = self._decoding.one(kind, event.object)
         if (kind.group, kind.plural) in _LEAN:
             obj.metadata.managed_fields = None
         if self._taken is not None and event_type in ("ADDED", "MODIFIED") and not problem:
             obj = self._taken(obj)
         return WatchEvent(event_type, obj, problem)
-
-    def _decode_one(self, kind: Kind[T], data: msgspec.Raw) -> tuple[T, str]:
-        """The object, or what of it is as its kind says and what is not."""
-        try:
-            obj, problem = self._decoder(kind.struct).decode(data), ""
-            if CUT in bytes(data):
-                problem = f"it is nested more than {DEEPEST} levels deep"
-        except msgspec.ValidationError as error:
-            from unisono.api.decode import decode
-
-            obj, problem = decode(kind, msgspec.json.decode(data)).obj, str(error)
-        if problem:
-            meta = obj.metadata
-            _log.warning(
-                "object.undecodable",
-                resource=kind.resource,
-                namespace=meta.namespace,
-                name=meta.name,
-                error=problem,
-            )
-        return obj, problem
-
-
-class _Marked(msgspec.Struct):
-    metadata: ObjectMeta
-
-
-async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Lines of a byte stream without their newline; a last line that the connection cut off is dropped.
-
-    Raises:
-        Unavailable: a line has no end for longer than any object is.
-
-    """
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            parts.append(chunk[start:end])
-            line = b"".join(parts)
-            parts.clear()
-            size = 0
-            start = end + 1
-            if line.strip():
-                yield line
-        if start < len(chunk):
-            parts.append(chunk[start:])
-            size += len(chunk) - start
-            if size > _LONGEST_LINE:
-                raise Unavailable(f"the server sends a line of more than {_LONGEST_LINE} bytes")
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

@@ -6,8 +6,6 @@ are skipped, and relative paths inside a file are relative to that file.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import yaml
-
-from unisono.errors import ConfigError, system_reason
+from unisono.errors import ConfigError
+from unisono.kube.kubeconfig_files import Entry, KubeconfigFile, read_file
 
 # What the official client knows; kubectl itself knows oidc alone by now.
 _PROVIDERS = ("oidc", "gcp")
@@ -134,7 +131,7 @@ def load(
                 return in_cluster(env)
             wanted = ", ".join(str(part) for part in named) or "~/.kube/config"
             raise ConfigError(f"no kubeconfig found (looked for {wanted}): set KUBECONFIG or name a file")
-    return _Merged([_read(file) for file in files]).resolve(context)
+    return _Merged([read_file(file) for file in files]).resolve(context)
 
 
 def from_mapping(value: dict[str, Any], source: str, *, context: str | None = None) -> ClusterConfig:
@@ -149,7 +146,7 @@ def from_mapping(value: dict[str, Any], source: str, *, context: str | None = No
         ConfigError: a context, cluster, user or value is missing or wrong.
 
     """
-    return _Merged([_File(Path(source), value)]).resolve(context)
+    return _Merged([KubeconfigFile(Path(source), value)]).resolve(context)
 
 
 def in_cluster(env: Mapping[str, str] = os.environ, root: Path = _SERVICE_ACCOUNT) -> ClusterConfig:
@@ -175,81 +172,8 @@ def in_cluster(env: Mapping[str, str] = os.environ, root: Path = _SERVICE_ACCOUN
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: Path
-    value: dict[str, Any]
-
-
-def _read(path: Path) -> _File:
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError("this is no kubeconfig: it is no text in UTF-8", file=str(path)) from error
-    except OSError as error:
-        raise ConfigError(f"the kubeconfig cannot be read: {system_reason(error)}", file=str(path)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise ConfigError(
-            f"the kubeconfig is not valid YAML: {problem}", file=str(path), line=mark.line + 1 if mark else 0
-        ) from error
-    if value is None:
-        value = {}
-    if not isinstance(value, dict):
-        raise ConfigError("the kubeconfig must be a mapping", file=str(path))
-    return _File(path, value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One named cluster, user or context with the file it stands in."""
-
-    file: Path
-    where: str
-    value: dict[str, Any]
-
-    def text(self, key: str) -> str | None:
-        value = self.value.get(key)
-        if value is None or value == "":
-            return None
-        if not isinstance(value, str):
-            raise self.error(key, "must be a string")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.value.get(key, False)
-        if not isinstance(value, bool):
-            raise self.error(key, "must be true or false")
-        return value
-
-    def path(self, key: str) -> Path | None:
-        text = self.text(key)
-        return None if text is None else self.file.parent / text
-
-    def pem(self, key: str) -> bytes | None:
-        """``<key>-data`` decoded, else the contents of the file that ``<key>`` names."""
-        data = self.text(f"{key}-data")
-        if data is not None:
-            try:
-                return base64.b64decode(data, validate=True)
-            except binascii.Error as error:
-                raise self.error(f"{key}-data", "is not base64") from error
-        path = self.path(key)
-        if path is None:
-            return None
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise self.error(key, f"cannot be read: {error.strerror}: {path}") from error
-
-    def error(self, key: str, problem: str) -> ConfigError:
-        name = f"{self.where}.{key}"
-        return ConfigError(f"{name} {problem}", file=str(self.file), key=name)
-
-
 class _Merged:
-    def __init__(self, files: Sequence[_File]) -> None:
+    def __init__(self, files: Sequence[KubeconfigFile]) -> None:
         self._files = files
 
     def resolve(self, context: str | None) -> ClusterConfig:
@@ -280,7 +204,7 @@ class _Merged:
             **(_credentials(user) if user else {}),
         )
 
-    def _auth_provider(self, user: _Entry, context: str) -> AuthProvider | None:
+    def _auth_provider(self, user: Entry, context: str) -> AuthProvider | None:
         value = user.value.get("auth-provider")
         if not value:
             return None
@@ -308,7 +232,7 @@ class _Merged:
             key="current-context",
         )
 
-    def _entry(self, section: str, inner: str, name: str, title: str) -> _Entry:
+    def _entry(self, section: str, inner: str, name: str, title: str) -> Entry:
         known: list[str] = []
         for file in self._files:
             items = file.value.get(section) or []
@@ -322,7 +246,7 @@ class _Merged:
                     value = item.get(inner) or {}
                     if not isinstance(value, dict):
                         raise ConfigError(f"{title} must be a mapping", file=str(file.path), key=section)
-                    return _Entry(file.path, f"{section}[{name}].{inner}", value)
+                    return Entry(file.path, f"{section}[{name}].{inner}", value)
         raise ConfigError(
             f"{title} does not exist; {section} has {', '.join(known) or 'none'}",
             file=str(self._files[0].path),
@@ -330,7 +254,7 @@ class _Merged:
         )
 
 
-def _credentials(user: _Entry) -> dict[str, Any]:
+def _credentials(user: Entry) -> dict[str, Any]:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
         raise user.error("client-key" if key is None else "client-certificate", "is missing")
@@ -346,13 +270,13 @@ def _credentials(user: _Entry) -> dict[str, Any]:
     }
 
 
-def _exec_plugin(user: _Entry) -> ExecPlugin | None:
+def _exec_plugin(user: Entry) -> ExecPlugin | None:
     value = user.value.get("exec")
     if not value:
         return None
     if not isinstance(value, dict):
         raise user.error("exec", "must be a mapping")
-    entry = _Entry(user.file, f"{user.where}.exec", value)
+    entry = Entry(user.file, f"{user.where}.exec", value)
     command, version = entry.text("command"), entry.text("apiVersion")
     if command is None:
         raise entry.error("command", "is missing")
@@ -375,7 +299,7 @@ def _exec_plugin(user: _Entry) -> ExecPlugin | None:
     )
 
 
-def _impersonate(user: _Entry) -> tuple[tuple[str, str], ...]:
+def _impersonate(user: Entry) -> tuple[tuple[str, str], ...]:
     name = user.text("as")
     groups = user.value.get("as-groups") or []
     if not isinstance(groups, list):
