@@ -12,6 +12,7 @@ from unisono.agent.devices.inventory import counts
 from unisono.agent.machine.facts import Machine
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
+from unisono.api.conditions import is_true
 from unisono.api.core import Lease, LeaseSpec, Namespace, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
 from unisono.api.keys import ARCH, HOSTNAME, OS
 from unisono.api.kinds import LEASES, NAMESPACES, NODES
@@ -133,7 +134,7 @@ def disk_condition(now: float, *, pressure: bool) -> NodeCondition:
 
 def is_ready(node: Node) -> bool:
     """Whether the API shows the node as Ready."""
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+    return is_true(node.status.conditions, "Ready")
 
 
 async def report_ready(client: Client, node: Node, now: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from unisono.api.base import Base, Object
+from unisono.api.conditions import is_true
 from unisono.api.core import PodTemplateSpec
 from unisono.api.kind import Kind
 from unisono.api.meta import Condition
@@ -58,7 +59,7 @@ class ProvisioningRequest(Object):
 
     def has(self, condition: str) -> bool:
         """The condition is true."""
-        return any(each.type == condition and each.status == "True" for each in self.status.conditions or ())
+        return is_true(self.status.conditions, condition)
 
 
 POD_TEMPLATES: Kind[PodTemplate] = Kind("", "v1", "PodTemplate", "podtemplates", PodTemplate)

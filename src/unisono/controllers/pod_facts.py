@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
 from unisono.api.times import parse_time
 
@@ -57,13 +58,12 @@ def staying(pods: Iterable[Pod]) -> list[Pod]:
 
 def condition(pod: Pod, name: str) -> PodCondition | None:
     """The condition of that type."""
-    return next((each for each in pod.status.conditions or () if each.type == name), None)
+    return find_condition(pod.status.conditions, name)
 
 
 def is_ready(pod: Pod) -> bool:
     """Whether the pod answers."""
-    found = condition(pod, "Ready")
-    return found is not None and found.status == "True"
+    return is_true(pod.status.conditions, "Ready")
 
 
 def ready_since(pod: Pod) -> float | None:
@@ -93,8 +93,7 @@ def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> f
 
 def is_disrupted(pod: Pod) -> bool:
     """Whether the cluster takes, or took, the pod's place away: its end is not its own failure."""
-    found = condition(pod, "DisruptionTarget")
-    return found is not None and found.status == "True"
+    return is_true(pod.status.conditions, "DisruptionTarget")
 
 
 def container_statuses(pod: Pod) -> Iterator[ContainerStatus]:

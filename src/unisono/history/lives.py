@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.base import Object
+from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod
 from unisono.api.pod_end import pod_end
 from unisono.api.quantity import QuantityError
@@ -44,7 +45,7 @@ def began(pod: Pod, now: int) -> int:
     """
     if not pod.spec.node_name:
         return 0
-    bound = next((each for each in pod.status.conditions or () if each.type == "PodScheduled"), None)
+    bound = find_condition(pod.status.conditions, "PodScheduled")
     scheduled = bound is not None and bound.status == _TRUE
     told = (bound is not None and scheduled and millis(bound.last_transition_time)) or millis(pod.status.start_time)
     phase = pod.status.phase or "Pending"
@@ -72,11 +73,9 @@ def over_at(pod: Pod, start: int, now: int) -> int:
 def outcome_of(pod: Pod) -> tuple[str, int | None]:
     """How the pod ended, and the exit code that explains it."""
     end = pod_end(pod)
-    conditions = pod.status.conditions or ()
-    disrupted = any(each.type == "DisruptionTarget" and each.status == _TRUE for each in conditions)
     if pod.status.phase == "Succeeded":
         return "Succeeded", end.exit_code
-    if disrupted:
+    if is_true(pod.status.conditions, "DisruptionTarget"):
         return EVICTED, end.exit_code
     return ("Failed" if pod.status.phase == "Failed" else DELETED), end.exit_code
 

@@ -17,6 +17,7 @@ import structlog
 
 from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.base import Object
+from unisono.api.conditions import is_true
 from unisono.api.core import Node, Pod, PodCondition
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
@@ -158,7 +159,7 @@ class _Nodes(set[str]):
     def put(self, obj: Node) -> None:
         self.add(obj.key)
         self.addresses[obj.key] = tuple(one.address for one in obj.status.addresses or ())
-        if any(one.type == SET_ASIDE and one.status == "True" for one in obj.status.conditions or ()):
+        if is_true(obj.status.conditions, SET_ASIDE):
             self.marked.add(obj.key)
         else:
             self.marked.discard(obj.key)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unisono.api.conditions import is_true
 from unisono.api.resources import add, pod_requests, readable, resource_list
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def used_of_total(name: str, used: Mapping[str, int], there: Mapping[str, int]) 
 
 def is_ready(node: Node) -> bool:
     """Whether a node's condition Ready is true."""
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+    return is_true(node.status.conditions, "Ready")
 
 
 def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:

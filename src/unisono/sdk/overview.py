@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api import messages
 from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, USER
+from unisono.api.conditions import find_condition
 from unisono.api.fleet import READY
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.resources import resource_list
@@ -177,7 +178,7 @@ def _group_of(pod: Pod) -> str | None:
 
 def _member(cluster: AttachedCluster, pods: Sequence[Pod]) -> MemberLine:
     name, status = cluster.metadata.name, cluster.status
-    ready = next((each for each in status.conditions or () if each.type == READY), None)
+    ready = find_condition(status.conditions, READY)
     problem = "" if status.ready else (ready.message if ready is not None else "") or messages.MEMBER_NOT_LOOKED_AT
     summary = status.resource_summary
     there = resource_list(summary.allocatable if summary is not None else None)

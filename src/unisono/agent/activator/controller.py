@@ -15,6 +15,7 @@ from unisono.agent.activator.route import Route, open_session
 from unisono.agent.activator.scaling import Rules, Scaler, rules_of
 from unisono.agent.network.addresses import AddressBook
 from unisono.api.annotations import SERVICE_ADDRESS
+from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.inference_kinds import KNATIVE_SERVICES
 from unisono.api.keys import KNATIVE_CLASS, KNATIVE_SERVICE
@@ -226,7 +227,7 @@ def _said(had: int, wanted: int, served: _Served, rules: Rules, now: float) -> s
 def _takes_requests(pod: Pod) -> bool:
     if pod.metadata.deletion_timestamp or pod.status.phase != "Running":
         return False
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+    return is_true(pod.status.conditions, "Ready")
 
 
 def _service_of(obj: Pod | object) -> list[str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from unisono.api import names
 from unisono.api.admission_registration import WebhookClientConfig
+from unisono.api.conditions import is_true
 from unisono.api.core.crd import (
     CustomResourceColumnDefinition,
     CustomResourceDefinition,
@@ -295,7 +296,7 @@ def _stored(crd: CustomResourceDefinition) -> Iterator[FieldError]:
 
 def _immutable(crd: CustomResourceDefinition, old: CustomResourceDefinition) -> Iterator[FieldError]:
     spec, before = crd.spec, old.spec
-    established = any(one.type == "Established" and one.status == "True" for one in old.status.conditions or ())
+    established = is_true(old.status.conditions, "Established")
     for path, after, earlier, always in (
         ("spec.scope", spec.scope, before.scope, False),
         ("spec.names.kind", spec.names.kind, before.names.kind, False),

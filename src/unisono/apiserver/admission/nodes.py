@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unisono.api.conditions import is_true
 from unisono.api.core import Node, Taint
 from unisono.api.keys import NODE_NOT_READY
 from unisono.apiserver.admission.request import Request, View
@@ -12,7 +13,7 @@ def taint_new(request: Request, view: View) -> None:
     node: Node = request.object
     if request.operation != "CREATE":
         return
-    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+    ready = is_true(node.status.conditions, "Ready")
     if ready or any(each.key == NODE_NOT_READY for each in node.spec.taints or ()):
         return
     node.spec.taints = [*(node.spec.taints or ()), Taint(key=NODE_NOT_READY, effect="NoSchedule")]

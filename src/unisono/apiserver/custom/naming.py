@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from unisono.api.base import Base, Object
+from unisono.api.conditions import find_condition, is_true
 from unisono.api.core.crd import (
     CustomResourceDefinition,
     CustomResourceDefinitionNames,
@@ -101,12 +102,12 @@ def established(crd: CustomResourceDefinition) -> bool:
 
 def has_condition(crd: CustomResourceDefinition | NamedDefinition, name: str) -> bool:
     """Whether a condition is True."""
-    return any(each.type == name and each.status == "True" for each in crd.status.conditions or ())
+    return is_true(crd.status.conditions, name)
 
 
 def set_condition(crd: CustomResourceDefinition, name: str, status: str, reason: str, message: str, now: str) -> None:
     """Set one condition; its time changes with its status only."""
-    before = next((each for each in crd.status.conditions or () if each.type == name), None)
+    before = find_condition(crd.status.conditions, name)
     if before is not None and before.status == status:
         since = before.last_transition_time
         # An established kind keeps the reason for which it was.

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from unisono.api.admission_registration import ServiceReference, WebhookClientConfig
+from unisono.api.conditions import is_true
 from unisono.api.core import Pod, Service
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS, SERVICES
@@ -159,7 +160,7 @@ def _target(client: WebhookClientConfig, view: View) -> tuple[str, str | None]:
 
 def _serves(service: Service, pod: Pod) -> bool:
     labels, selector = pod.metadata.labels or {}, service.spec.selector or {}
-    ready = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+    ready = is_true(pod.status.conditions, "Ready")
     fits = bool(selector) and all(labels.get(key) == value for key, value in selector.items())
     return fits and ready and bool(pod.status.pod_ip) and pod.metadata.deletion_timestamp is None
 

@@ -11,6 +11,7 @@ import msgspec
 
 from unisono.api import messages
 from unisono.api.annotations import MEMBER_REASONS
+from unisono.api.conditions import find_condition
 from unisono.api.fleet import READY, AttachedCluster
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.flow_kinds import HYPER_JOBS
@@ -141,7 +142,7 @@ def _reasons(text: str | None) -> dict[str, str]:
 
 def _member(cluster: AttachedCluster, jobs: int) -> dict[str, Any]:
     status = cluster.status
-    ready = next((each for each in status.conditions or () if each.type == READY), None)
+    ready = find_condition(status.conditions, READY)
     return {
         "name": cluster.metadata.name,
         "namespace": cluster.metadata.namespace,

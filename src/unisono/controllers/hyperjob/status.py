@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from unisono.api.batch import Job, JobState
+from unisono.api.conditions import find_condition
 from unisono.api.hyper_job import HyperJob, HyperJobStatus, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.meta import Condition
 from unisono.api.times import rfc3339
@@ -98,6 +99,6 @@ def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: floa
         kind, reason, message = COMPLETED, "MinAvailableVCJobsCompleted", f"HyperJob completed: {counts}"
     else:
         kind, reason, message = FAILED, "SomeChildVCJobsUnsuccessful", f"HyperJob failed: {counts}"
-    before = next((each for each in hyper_job.status.conditions or () if each.type == kind), None)
+    before = find_condition(hyper_job.status.conditions, kind)
     since = before.last_transition_time if before is not None else rfc3339(now)
     return [Condition(type=kind, status="True", last_transition_time=since, reason=reason, message=message)]

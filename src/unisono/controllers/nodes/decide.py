@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from unisono.api.conditions import find_condition
 from unisono.api.core import DeviceTaint, DeviceToleration, Node, NodeCondition, Pod, Taint, Toleration
 from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_OUT_OF_SERVICE, NODE_UNREACHABLE
 from unisono.api.times import parse_time, rfc3339
@@ -17,7 +18,7 @@ _REPELLING = ("NoSchedule", "NoExecute")
 
 def ready(node: Node) -> NodeCondition | None:
     """The node's Ready condition."""
-    return next((each for each in node.status.conditions or () if each.type == "Ready"), None)
+    return find_condition(node.status.conditions, "Ready")
 
 
 def out_of_service(node: Node) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from unisono.api.annotations import USER
 from unisono.api.base import ObjectMeta
+from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod, PodSpec
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.keys import LAST_APPLIED, POD_QUEUE
@@ -73,7 +74,7 @@ def min_member(group: WorkloadPodGroup, pods: Iterable[Pod]) -> int:
 
 def is_scheduled(group: WorkloadPodGroup) -> bool:
     """Whether the group has had its minimum on nodes; this is never taken back."""
-    return any(each.type == SCHEDULED and each.status == "True" for each in group.status.conditions or ())
+    return is_true(group.status.conditions, SCHEDULED)
 
 
 def scheduled_condition(
@@ -100,7 +101,7 @@ def scheduled_condition(
         status, reason, message = "False", "Unschedulable", refused or message
     else:
         return None
-    before = next((each for each in group.status.conditions or () if each.type == SCHEDULED), None)
+    before = find_condition(group.status.conditions, SCHEDULED)
     if before is not None and (before.status, before.reason, before.message or "") == (status, reason, message):
         return None
     since = before.last_transition_time if before is not None and before.status == status else None

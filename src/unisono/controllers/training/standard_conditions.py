@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from unisono.api.conditions import find_condition
 from unisono.api.meta import Condition
 
 
@@ -22,14 +23,9 @@ def set_condition(
 
     """
     old = list(conditions or ())
-    same = next((each for each in old if each.type == type), None)
+    same = find_condition(old, type)
     since = same.last_transition_time if same is not None and same.status == status else now
     entry = Condition(type=type, status=status, reason=reason, message=message, last_transition_time=since)
     if same is None:
         return [*old, entry]
     return [entry if each is same else each for each in old]
-
-
-def is_true(conditions: Iterable[Condition] | None, type: str) -> bool:
-    """Whether the condition of that type is true."""
-    return any(each.type == type and each.status == "True" for each in conditions or ())

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from unisono.api.annotations import SIMULATED
+from unisono.api.conditions import is_true
 from unisono.api.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import BIND_COMPLETED, NO_PROVISIONER, PROVISIONED_BY, SELECTED_NODE
 from unisono.api.volumes import (
@@ -199,9 +200,7 @@ def home_of(storage_class: StorageClass, nodes: Collection[Node]) -> str | None:
 
 
 def _is_ready(node: Node) -> bool:
-    return not node.metadata.deletion_timestamp and any(
-        each.type == "Ready" and each.status == "True" for each in node.status.conditions or ()
-    )
+    return not node.metadata.deletion_timestamp and is_true(node.status.conditions, "Ready")
 
 
 def _allowed(storage_class: StorageClass, labels: Mapping[str, str]) -> bool:

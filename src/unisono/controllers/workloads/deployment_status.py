@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from unisono.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
+from unisono.api.conditions import find_condition
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.deployment_decide import DeploymentPlan, is_complete
 from unisono.controllers.workloads.deployment_sets import limits, wanted
@@ -118,7 +119,7 @@ def _moved(old: DeploymentStatus, new: DeploymentStatus) -> bool:
 
 
 def _find(status: DeploymentStatus, name: str) -> DeploymentCondition | None:
-    return next((each for each in status.conditions or () if each.type == name), None)
+    return find_condition(status.conditions, name)
 
 
 def _set(status: DeploymentStatus, name: str, value: tuple[str, str, str], now: float, *, touch: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from unisono.api import messages
+from unisono.api.conditions import find_condition
 from unisono.api.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
@@ -39,7 +40,7 @@ def fleet_view(
 def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
     """The row of one member."""
     status = cluster.status
-    told = next((each for each in status.conditions or () if each.type == READY), None)
+    told = find_condition(status.conditions, READY)
     return MemberRow(
         name=cluster.metadata.name,
         namespace=cluster.metadata.namespace or "",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.api.application import Application, ApplicationStatus, ClusterSyncStatus
+from unisono.api.conditions import find_condition
 from unisono.api.meta import Condition
 from unisono.fleet.applications.destinations import Destinations, Place
 
@@ -86,7 +87,7 @@ def _status(
     application: Application, clusters: list[ClusterSyncStatus] | None, ready: bool, reason: str, message: str, now: str
 ) -> ApplicationStatus:
     old = application.status
-    before = next((each for each in old.conditions or () if each.type == READY), None)
+    before = find_condition(old.conditions, READY)
     status = "True" if ready else "False"
     since = before.last_transition_time if before is not None and before.status == status else now
     condition = Condition(

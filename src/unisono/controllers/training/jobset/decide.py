@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from unisono.api.conditions import is_true
 from unisono.api.gang_parts import Part
 from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.keys import JOBSET_CONTROLLER
@@ -20,7 +21,7 @@ from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared
 from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
-from unisono.controllers.training.standard_conditions import is_true, set_condition
+from unisono.controllers.training.standard_conditions import set_condition
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
 IN_PROGRESS, STARTED = "StartupPolicyInProgress", "StartupPolicyCompleted"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from unisono.api.batch_v1 import PodFailurePolicy, SuccessPolicy
+from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME, POD_QUEUE
@@ -231,7 +232,7 @@ class JobSetView:
 
     def is_true(self, type: str) -> bool:
         """Whether the condition is true."""
-        return any(each.type == type and each.status == "True" for each in self.status.conditions or ())
+        return is_true(self.status.conditions, type)
 
     @property
     def finished(self) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from unisono.api.conditions import is_true
 from unisono.api.kubeflow import TrainingCondition
-from unisono.controllers.training.kubeflow.view import FAILED, RESTARTING, RUNNING, SUCCEEDED, has
+from unisono.controllers.training.kubeflow.view import FAILED, RESTARTING, RUNNING, SUCCEEDED
 
 # Setting the one takes the other away.
 _EXCLUSIVE = {RUNNING: RESTARTING, RESTARTING: RUNNING}
@@ -28,7 +29,7 @@ def with_condition(
 
     """
     old = list(conditions)
-    if has(old, FAILED):
+    if is_true(old, FAILED):
         return old
     same = next((each for each in old if each.type == wanted.type), None)
     if same is not None and (same.status, same.reason) == (wanted.status, wanted.reason):

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from unisono.api.conditions import find_condition, is_true
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
 from unisono.api.gang_parts import Part
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
@@ -41,7 +42,6 @@ from unisono.controllers.training.kubeflow.view import (
     SUSPENDED,
     Role,
     TrainingView,
-    has,
 )
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
@@ -113,7 +113,7 @@ class _Decision:
             return
         text = f"The server refuses pods of this job: {lack}"
         self.plan.warn("FailedValidation", text, once=text)
-        told = next((each for each in self.status.conditions or () if each.type == PODS_LACK), None)
+        told = find_condition(self.status.conditions, PODS_LACK)
         if told is None or told.message != text:
             told = TrainingCondition(
                 type=PODS_LACK,
@@ -135,7 +135,7 @@ class _Decision:
         self.status.start_time = self.status.start_time or self.time
         if not self._is_overdue():
             self._judge()
-        if has(self.status.conditions, FAILED) or has(self.status.conditions, SUCCEEDED):
+        if is_true(self.status.conditions, FAILED) or is_true(self.status.conditions, SUCCEEDED):
             self.status.completion_time = self.time
             # Clean-up is planned from the stored end.
             ended = Plan(annotations=self.plan.annotations, notices=self.plan.notices)
@@ -175,11 +175,11 @@ class _Decision:
     def _judge(self) -> None:
         told = self._restart()
         self._count()
-        if has(self.status.conditions, FAILED):
+        if is_true(self.status.conditions, FAILED):
             return
         judgement = self.framework.judge(self.view, self.tallies)
         # While a failed pod waits for its successor the job stays as it is: it would change to and fro.
-        if judgement.running and not (told and has(self.status.conditions, RESTARTING)):
+        if judgement.running and not (told and is_true(self.status.conditions, RESTARTING)):
             self._set(RUNNING, "Running", judgement.running)
         if judgement.succeeded:
             self._set(SUCCEEDED, "Succeeded", judgement.succeeded)
@@ -306,7 +306,7 @@ class _Decision:
         drop_group(self.plan, view.job, self.seen.group)
         plan_autoscaler(self.plan, view, self.seen.autoscaler, active=False)
         self.status.replica_statuses = {role.name: self._replica_status(role, Tally(0)) for role in view.roles}
-        if has(self.status.conditions, RUNNING):
+        if is_true(self.status.conditions, RUNNING):
             self._set(RUNNING, "Suspended", text, status="False")
         self._set(SUSPENDED, "Suspended", text)
         for key in (labels.RESTARTS, labels.RESTARTED_PODS, labels.POD_RESTARTS):
@@ -314,7 +314,7 @@ class _Decision:
                 self.plan.annotations[key] = None
 
     def _resume(self) -> None:
-        if has(self.status.conditions, SUSPENDED):
+        if is_true(self.status.conditions, SUSPENDED):
             self._set(SUSPENDED, "Resumed", f"{self.view.kind} {self.view.name} is resumed.", status="False")
             self.status.start_time = self.time
 

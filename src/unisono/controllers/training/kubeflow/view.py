@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from unisono.api.conditions import is_true
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
 from unisono.api.keys import POD_QUEUE
-from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
+from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingStatus
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
@@ -115,14 +116,9 @@ class TrainingView:
 
     def holds(self, type: str) -> bool:
         """Whether the condition is true."""
-        return has(self.status.conditions, type)
+        return is_true(self.status.conditions, type)
 
     @property
     def finished(self) -> bool:
         """Whether the job is over for good."""
         return self.holds(SUCCEEDED) or self.holds(FAILED)
-
-
-def has(conditions: Iterable[TrainingCondition] | None, type: str) -> bool:
-    """Whether the condition of that type is true."""
-    return any(each.type == type and each.status == "True" for each in conditions or ())

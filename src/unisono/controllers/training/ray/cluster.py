@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.gang_parts import Part
 from unisono.api.keys import (
@@ -30,7 +31,7 @@ from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.pods import build_pod, head_service
 from unisono.controllers.training.ray.view import Place, RayClusterView, desired, fewest, most
-from unisono.controllers.training.standard_conditions import is_true, set_condition
+from unisono.controllers.training.standard_conditions import set_condition
 from unisono.controllers.workloads.refusals import refused_for
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"

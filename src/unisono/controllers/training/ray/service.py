@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import ObjectMeta
+from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.keys import LAST_APPLIED, RAY_OPERATOR
 from unisono.api.kinds import SERVICES
@@ -34,7 +35,7 @@ from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.deployer import deployer_name, deployer_pod, told_by
 from unisono.controllers.training.ray.serving import cluster_spec, head_service, serve_service
-from unisono.controllers.training.standard_conditions import is_true, set_condition
+from unisono.controllers.training.standard_conditions import set_condition
 
 READY, UPGRADING = "Ready", "UpgradeInProgress"
 RUNNING = "Running"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from unisono.api.conditions import is_true
 from unisono.api.job_set import JobSet
 from unisono.api.keys import TRAINJOB_CONTROLLER
 from unisono.api.times import parse_time, rfc3339
@@ -15,7 +16,7 @@ from unisono.controllers.objects import owner_uid
 from unisono.controllers.patching import merge_diff, to_json
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.standard_conditions import is_true, set_condition
+from unisono.controllers.training.standard_conditions import set_condition
 from unisono.controllers.training.trainjob.build import build_job_set
 from unisono.controllers.training.trainjob.mpi import mpi_objects
 
