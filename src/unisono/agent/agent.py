@@ -56,7 +56,6 @@ from unisono.kube.informer import Informer
 
 # A pod on which the agent fails so often in a row is given up.
 _TRIES = 5
-_FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
 

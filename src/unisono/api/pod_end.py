@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unisono.api.core import Pod
+from unisono.api.pod_states import container_statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class PodEnd:
 
 def pod_end(pod: Pod) -> PodEnd:
     """The end of a pod: the first container that failed explains it."""
-    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    statuses = container_statuses(pod)
     ends = [status.state.terminated for status in statuses if status.state and status.state.terminated]
     worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
     return PodEnd(

@@ -7,7 +7,8 @@ from collections.abc import Set
 from unisono.api.batch_v1 import PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy
 from unisono.api.core import Pod
 from unisono.api.index_lists import parse_indexes
-from unisono.controllers.pod_facts import condition, container_statuses
+from unisono.api.pod_states import container_statuses
+from unisono.controllers.pod_facts import condition
 
 COUNT = "Count"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
+from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.times import parse_time
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -34,11 +35,6 @@ def has_succeeded(pod: Pod) -> bool:
 def has_failed(pod: Pod) -> bool:
     """Whether the pod ended otherwise."""
     return pod.status.phase == FAILED
-
-
-def has_ended(pod: Pod) -> bool:
-    """Succeeded or failed."""
-    return has_succeeded(pod) or has_failed(pod)
 
 
 def is_deleting(pod: Pod) -> bool:
@@ -94,12 +90,6 @@ def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> f
 def is_disrupted(pod: Pod) -> bool:
     """Whether the cluster takes, or took, the pod's place away: its end is not its own failure."""
     return is_true(pod.status.conditions, "DisruptionTarget")
-
-
-def container_statuses(pod: Pod) -> Iterator[ContainerStatus]:
-    """What is known of all containers, init containers first."""
-    yield from pod.status.init_container_statuses or ()
-    yield from pod.status.container_statuses or ()
 
 
 def restarts(pod: Pod) -> int:

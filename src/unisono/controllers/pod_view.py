@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.api.core import Pod
+from unisono.api.pod_states import has_ended
 from unisono.controllers import pod_facts
 
 UNKNOWN_EXIT_CODE: Final = 48879
@@ -36,7 +37,7 @@ class PodView:
     @property
     def ended(self) -> bool:
         """Whether the pod succeeded or failed."""
-        return pod_facts.has_ended(self.pod)
+        return has_ended(self.pod)
 
     @property
     def crashed(self) -> bool:

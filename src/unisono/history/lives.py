@@ -12,12 +12,12 @@ from unisono.api.base import Object
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod
 from unisono.api.pod_end import pod_end
+from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.times import parse_time
 from unisono.history.records import DELETED, EVICTED
 
-_OVER = ("Succeeded", "Failed")
 _TRUE = "True"
 
 
@@ -58,12 +58,12 @@ def began(pod: Pod, now: int) -> int:
 
 def is_over(pod: Pod) -> bool:
     """The pod holds nothing any more."""
-    return pod.status.phase in _OVER
+    return has_ended(pod)
 
 
 def over_at(pod: Pod, start: int, now: int) -> int:
     """When a pod ceased to hold its node: as its last container ended, else now."""
-    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    statuses = container_statuses(pod)
     ends = [millis(each.state.terminated.finished_at) for each in statuses if each.state and each.state.terminated]
     running = any(each.state and each.state.running for each in statuses)
     told = 0 if running else max(ends, default=0)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.pod_end import PodEnd, pod_end
+from unisono.api.pod_states import container_statuses
 from unisono.errors import ApiError
 from unisono.sdk.crash import LastWords, ending_text, first_of, last_words
 from unisono.sdk.log_selection import LogSelection
@@ -85,7 +86,7 @@ def failed(pod: Pod) -> FailedPod | None:
     """How the pod failed, without its log; None where it has not."""
     if pod.status.phase != "Failed":
         return None
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    statuses = container_statuses(pod)
     worst = next(
         (each.name for each in statuses if each.state and each.state.terminated and each.state.terminated.exit_code), ""
     )
@@ -99,7 +100,7 @@ def failed(pod: Pod) -> FailedPod | None:
 
 def looping(pod: Pod) -> FailedPod | None:
     """How the container that the pod starts again and again ended the last time, without its log; None without one."""
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    statuses = container_statuses(pod)
     for status in statuses:
         waiting = status.state.waiting if status.state is not None else None
         last = status.last_state.terminated if status.last_state is not None else None
@@ -181,7 +182,7 @@ async def _log(client: HttpClient, pod: Pod, told: FailedPod) -> list[tuple[str,
 
 def _ended(pod: Pod) -> str:
     """When the pod's first failed container ended; RFC 3339 sorts as text."""
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    statuses = container_statuses(pod)
     states = [state for each in statuses for state in (each.state, each.last_state)]
     ends = [state.terminated for state in states if state and state.terminated]
     return min((str(end.finished_at or "") for end in ends if end.exit_code), default="")

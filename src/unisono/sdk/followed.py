@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.job_state import job_state
 from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
 from unisono.api.pod_end import pod_end
+from unisono.api.pod_states import has_ended
 from unisono.sdk.views import JobView, TaskView
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def workload_view(
     placed = [pod for pod in pods if pod.spec.node_name]
     phase, message = job_state(job, running=any(pod.status.phase == "Running" for pod in pods))
     ends = {end.name: end for end in known.ends} if known else {}
-    ends.update({pod.metadata.name: pod_end(pod) for pod in pods if pod.status.phase in ("Succeeded", "Failed")})
+    ends.update({pod.metadata.name: pod_end(pod) for pod in pods if has_ended(pod)})
     group = groups[0] if groups else None
     return JobView(
         job.metadata.name,

@@ -9,6 +9,7 @@ import msgspec
 
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name, queue_of
+from unisono.api.pod_states import has_ended
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.errors import NotFound
 from unisono.sdk.dependents import Dependents, listed
@@ -76,7 +77,7 @@ def verdicts_beside(refused: list[Refusal], item: Mapping[str, Any], owner: Obje
     verdicts = [_in_order(one, item) for one in telling(group_verdicts(found), refused)]
     if verdicts or not refused:
         return verdicts
-    there = sum(pod.status.phase not in ("Succeeded", "Failed") for pod in found.pods)
+    there = sum(not has_ended(pod) for pod in found.pods)
     key = f"{owner.metadata.namespace}/{owner.metadata.name}"
     if refuses_parts(refused[0]) and (missing := missing_parts(item, len(found.parts))):
         verdict = quota_verdict(refused[0], key, missing, "job")

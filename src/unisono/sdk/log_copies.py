@@ -8,9 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from unisono.api.pod_states import ENDED_PHASES
 from unisono.errors import ApiError
 from unisono.sdk.events import EventQueue, LogFailed, LogText, Target
-from unisono.sdk.log_selection import ENDED_PHASES, LogSelection
+from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.logstream import lines
 
 if TYPE_CHECKING:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unisono.api.conditions import is_true
+from unisono.api.pod_states import has_ended
 from unisono.api.resources import add, pod_requests, readable, resource_list
 
 if TYPE_CHECKING:
     from unisono.api.core import Node, Pod
-
-
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
     """What pods that have not ended hold of each node, in engine units, with their number as ``pods``."""
     used: dict[str, dict[str, int]] = defaultdict(dict)
     for pod in pods:
-        if pod.spec.node_name and pod.status.phase not in _ENDED:
+        if pod.spec.node_name and not has_ended(pod):
             add(used[pod.spec.node_name], {**pod_requests(pod.spec), "pods": 1})
     return used
 

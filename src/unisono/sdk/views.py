@@ -12,6 +12,7 @@ from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_end import PodEnd, pod_end
+from unisono.api.pod_states import has_ended
 from unisono.sdk.progress import Steps
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         placed=len(placed),
         tasks=tasks,
         waiting="" if phase not in ("Pending", "Restarting") else waiting,
-        ends=tuple(pod_end(pod) for pod in pods if pod.status.phase in ("Succeeded", "Failed")),
+        ends=tuple(pod_end(pod) for pod in pods if has_ended(pod)),
         message=message,
         nodes=tuple(sorted({pod.spec.node_name for pod in placed if pod.spec.node_name})),
         uid=job.metadata.uid or "",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.core import Pod
+from unisono.api.pod_states import has_ended
 
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
@@ -65,7 +66,7 @@ def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
     """Pods that have no node and have not ended, with what their condition says."""
     found = []
     for pod in pods:
-        if pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
+        if pod.spec.node_name or has_ended(pod) or pod.metadata.deletion_timestamp:
             continue
         conditions = pod.status.conditions or ()
         told = next((each for each in conditions if each.type == "PodScheduled" and each.status != "True"), None)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from unisono.api.core import ContainerStatus, Pod
+from unisono.api.pod_states import container_statuses
 from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def waiting_containers(pod: Pod) -> list[WaitingContainer]:
     """Containers of a bound pod that wait to be started; init containers come first."""
     if not pod.spec.node_name:
         return []
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    statuses = container_statuses(pod)
     return [_waiting(pod, each) for each in statuses if each.state is not None and each.state.waiting is not None]
 
 

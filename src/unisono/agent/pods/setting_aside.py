@@ -9,10 +9,10 @@ import structlog
 from unisono.agent.host import Host
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
+from unisono.api.pod_states import has_ended
 from unisono.errors import ApiError, Conflict, NotFound
 
 REASON = "CannotRun"
-_FINAL = ("Succeeded", "Failed")
 _MOST_TEXT = 1000
 
 _log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ async def tell(host: Host, pod: Pod, message: str) -> None:
         if meta.deletion_timestamp is not None:
             with contextlib.suppress(Conflict):
                 await host.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
-        elif pod.status.phase not in _FINAL:
+        elif not has_ended(pod):
             host.recorder.event(pod, "Warning", REASON, message)
             status = {"phase": "Failed", "reason": REASON, "message": message}
             patch = {"metadata": {"uid": meta.uid}, "status": status}

@@ -18,12 +18,12 @@ from unisono.agent.pods.worker import PodWorker
 from unisono.agent.processes.cleanup import end_pod, remove_cgroup
 from unisono.api.base import Object
 from unisono.api.core import Pod
+from unisono.api.pod_states import has_ended
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import EventType
 
 # A pod on which the agent fails so often in a row is given up.
 _TRIES = 5
-_FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
 
@@ -108,7 +108,7 @@ class PodSupervisor:
             return
         address = host.addresses.allocate(uid)
         worker = self._workers[uid] = PodWorker(host, pod, address)
-        if pod.status.phase not in _FINAL:
+        if not has_ended(pod):
             host.names.add(pod, address)
             host.ports.add(pod, worker.start_time, started=worker.began)
         self._tasks[uid] = asyncio.get_running_loop().create_task(self._work(uid, worker), name=f"pod {pod.key}")

@@ -10,7 +10,7 @@ import structlog
 
 from unisono.agent.cpus.book import NotAligned
 from unisono.agent.host import Host
-from unisono.agent.lifecycle import Phase, PodView, Reason, decide
+from unisono.agent.lifecycle import PodView, Reason, decide
 from unisono.agent.limits.disk_pressure import Occupant
 from unisono.agent.limits.storage_watch import Stored
 from unisono.agent.network.ports import PORT_TAKEN, Hold
@@ -20,6 +20,7 @@ from unisono.agent.pods.report import PodReporter
 from unisono.agent.pods.resources import PodResources
 from unisono.agent.pods.setting_aside import REASON, cause
 from unisono.api.core import Pod
+from unisono.api.pod_states import container_statuses, has_ended
 from unisono.errors import AgentError, ApiError
 from unisono.kube.clock import Timer
 
@@ -29,7 +30,6 @@ _GANG_SECONDS = 1.0
 _REPORT_SECONDS = 2.0
 _DEFAULT_GRACE = 30.0
 _EVICTED = "Evicted"
-_FINAL: tuple[Phase, Phase] = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class PodWorker:
         self._hold: Hold | None = None
         self._told_of_port = _waits_for_port(pod)
         self._refresh = False
-        if record is not None and pod.status.phase not in _FINAL:
+        if record is not None and not has_ended(pod):
             # Before any other pod is looked at: what runs already has its place.
             host.ledger.take(pod)
         self._recovered, self._over = asyncio.Event(), asyncio.Event()
@@ -80,7 +80,7 @@ class PodWorker:
         return Occupant(
             self.pod,
             self._directory,
-            ended=self.pod.status.phase in _FINAL and not self._containers.running,
+            ended=has_ended(self.pod) and not self._containers.running,
             ending=self.gone or self._failure is not None or self.pod.metadata.deletion_timestamp is not None,
             evict=partial(self._evict, disruption=True),
         )
@@ -112,7 +112,7 @@ class PodWorker:
         try:
             await self._recover()
             self._recovered.set()
-            if self.pod.status.phase not in _FINAL:
+            if not has_ended(self.pod):
                 self._host.storage.add(Stored(self.pod, self._directory, self._evict, self._not_measured))
             while True:
                 self._wake.clear()
@@ -129,7 +129,7 @@ class PodWorker:
         """End the pod because its node goes away, within its grace period; returns when nothing runs any more."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._recovered.wait(), _REPORT_SECONDS)
-        if self.pod.status.phase not in _FINAL and self._failure is None:
+        if not has_ended(self.pod) and self._failure is None:
             self._failure = Reason(
                 "Terminated", "Pod was terminated because its node agent was stopped.", disruption=True
             )
@@ -144,7 +144,7 @@ class PodWorker:
     async def _step(self) -> bool:
         """Do what is due; True when nothing is left to do for this pod, ever."""
         self._cancel_timer()
-        if self.pod.status.phase in _FINAL:
+        if has_ended(self.pod):
             return await self._finish()
         now = self._host.clock.time()
         self._look_at_ports()
@@ -232,7 +232,7 @@ class PodWorker:
 
     def _evict(self, message: str, *, disruption: bool = False) -> None:
         """End the pod at once for what it takes of the node; ``disruption``: though it keeps to its own limits."""
-        if self._failure is None and self.pod.status.phase not in _FINAL:
+        if self._failure is None and not has_ended(self.pod):
             self._fail(_EVICTED, message, disruption=disruption)
 
     def _not_measured(self, message: str) -> None:
@@ -248,7 +248,7 @@ class PodWorker:
         if record is not None:
             self._resources.restore(record)
             await self._containers.recover()
-        if self.pod.status.phase in _FINAL:
+        if has_ended(self.pod):
             return
         if (problem := impossible(self.pod)) is not None:
             self._fail(REASON, problem)
@@ -293,5 +293,5 @@ class PodWorker:
 
 def _waits_for_port(pod: Pod) -> bool:
     """Whether an earlier agent said that the pod waits for a port."""
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    statuses = container_statuses(pod)
     return any(s.state.waiting is not None and s.state.waiting.reason == PORT_TAKEN for s in statuses)

@@ -36,6 +36,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, NodeAddress, NodeStatus, NodeSystemInfo, Pod
 from unisono.api.keys import HOSTNAME, NODE_NOT_READY, OS
 from unisono.api.kinds import NODES, PODS
+from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.kube.backoff import Backoff
@@ -55,7 +56,6 @@ _REGISTER_PARALLEL = 48
 _HEARTBEAT_SECONDS = 300
 # Longest rest between two statuses of one writer while the API server is slow.
 _LONGEST_REST_SECONDS = 2.0
-_FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
 
@@ -163,12 +163,12 @@ class SimulatedNodes:
         if pod.spec.node_name not in self._names:
             self._runs.pop(pod.key, None)
             return
-        if event_type == "DELETED" or pod.status.phase in _FINAL:
+        if event_type == "DELETED" or has_ended(pod):
             self._ledger(pod).release(pod.metadata.uid or "")
         if event_type == "DELETED":
             self._runs.pop(pod.key, None)
             self._ended.pop(pod.key, None)
-        elif pod.status.phase not in _FINAL or pod.metadata.deletion_timestamp is not None:
+        elif not has_ended(pod) or pod.metadata.deletion_timestamp is not None:
             self._queue.add(pod.key)
 
     async def _look_at(self, key: str) -> None:
@@ -186,7 +186,7 @@ class SimulatedNodes:
     async def _set_aside(self, key: str, error: Exception) -> None:
         """Say why a pod cannot be simulated."""
         pod = self._pods.get(key)
-        if pod is None or pod.status.phase in _FINAL:
+        if pod is None or has_ended(pod):
             return
         try:
             await self._report(pod, {"phase": "Failed", "reason": REASON, "message": cause(error)})
@@ -199,7 +199,7 @@ class SimulatedNodes:
         if pod is None or pod.spec.node_name not in self._names or self._ended.get(key) == pod.metadata.uid:
             return
         now, meta = self._clock.time(), pod.metadata
-        if pod.status.phase not in _FINAL:
+        if not has_ended(pod):
             run = self._started(key, pod, now)
             view = simulated_view(pod, run.started_at, now) if run.rejected is None else refused(pod, run.rejected)
             plan = decide(view, now)
@@ -231,7 +231,7 @@ class SimulatedNodes:
     def _take_started(self) -> None:
         """Pods that an earlier process started have their place, before any new one is looked at."""
         for pod in self._pods.items():
-            if pod.spec.node_name in self._names and pod.status.start_time and pod.status.phase not in _FINAL:
+            if pod.spec.node_name in self._names and pod.status.start_time and not has_ended(pod):
                 try:
                     self._ledger(pod).take(pod)
                 except Exception:

@@ -7,6 +7,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Pod
 from unisono.api.kind import Kind
+from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
 from unisono.apiserver.failures import bad_request, conflict
 from unisono.apiserver.operations.metadata import has_generation
@@ -83,7 +84,7 @@ def _set_policy(obj: Object, policy: str | None) -> None:
 
 
 def _grace(obj: Object, options: DeleteOptions) -> int:
-    if not isinstance(obj, Pod) or not obj.spec.node_name or obj.status.phase in ("Succeeded", "Failed"):
+    if not isinstance(obj, Pod) or not obj.spec.node_name or has_ended(obj):
         return 0
     grace = options.grace_period_seconds
     if grace is None:

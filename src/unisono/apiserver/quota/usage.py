@@ -8,6 +8,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.core import PersistentVolumeClaim, Pod, Service
 from unisono.api.kind import Kind
+from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_limits, pod_requests, to_units
 
 Usage = dict[str, int]
@@ -72,7 +73,7 @@ def unspecified(pod: Pod, names: Iterable[str]) -> str:
 
 
 def _pod(pod: Pod) -> Usage:
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if has_ended(pod):
         return {}
     used: Usage = {"pods": to_units("pods", 1)}
     _add(used, pod_requests(pod.spec), "requests.")

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from unisono.api.core import Pod
+from unisono.api.pod_states import has_ended
 from unisono.api.quantity import parse_quantity
 from unisono.api.resource_metrics import PodMetrics
 from unisono.api.resources import effective_requests, to_units
-from unisono.controllers.pod_facts import has_ended, phase_of
+from unisono.controllers.pod_facts import phase_of
 
 
 class NoUse(ValueError):

@@ -16,11 +16,11 @@ from unisono.api.core import (
 )
 from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import POD_CLAIM_NAME
+from unisono.api.pod_states import has_ended
 
 MOST_USERS = 256
 # Leaves room for the hyphen and five characters that the server adds to a generated name.
 _STEM = 57
-_FINAL = ("Succeeded", "Failed")
 
 
 def stem(pod: str, claim: str) -> str:
@@ -71,7 +71,7 @@ def recorded(pod: Pod) -> dict[str, str | None]:
 
 def is_done(pod: Pod) -> bool:
     """Whether nothing of the pod will run any more: it ended, or was deleted before it had a node."""
-    if pod.status.phase in _FINAL:
+    if has_ended(pod):
         return True
     return pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from unisono.api.core import DeviceTaint, Pod, ResourceClaim, ResourceSlice
 from unisono.api.kinds import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from unisono.api.pod_states import has_ended
 from unisono.controllers.claims.decide import is_pod
 from unisono.controllers.indexing import index
 from unisono.controllers.nodes.decide import disrupted, time_to_leave
-from unisono.controllers.pod_facts import has_ended, is_deleting
+from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.amounts import sooner
 from unisono.errors import Conflict, NotFound

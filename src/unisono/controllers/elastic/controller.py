@@ -13,6 +13,7 @@ from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_of, queue_of
+from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers import owners
@@ -31,7 +32,6 @@ from unisono.controllers.node_scaling.waiting import (
     promised,
     verdict_of,
 )
-from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.texts import whole_number
 from unisono.errors import ApiError, Conflict, NotFound

@@ -11,12 +11,13 @@ from unisono.api.annotations import CHECKPOINT_BEFORE, INTERRUPTED
 from unisono.api.core import Node, Pod, Taint
 from unisono.api.kinds import NODES, PODS
 from unisono.api.membership import pod_group_of
+from unisono.api.pod_states import has_ended
 from unisono.api.times import format_duration, rfc3339
 from unisono.controllers.indexing import index
 from unisono.controllers.node_scaling.holding import is_of_node
 from unisono.controllers.node_scaling.notices import Notice, ending, notice_of
 from unisono.controllers.node_scaling.waiting import POD_INDEX, groups_of
-from unisono.controllers.pod_facts import has_ended, is_deleting, is_disrupted
+from unisono.controllers.pod_facts import is_deleting, is_disrupted
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.amounts import sooner
 from unisono.errors import ApiError, Conflict, NotFound

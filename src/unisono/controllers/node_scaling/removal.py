@@ -11,9 +11,10 @@ from unisono.api.annotations import SCALE_DOWN
 from unisono.api.core import Node, Pod, Taint
 from unisono.api.kinds import NODES
 from unisono.api.machine import DELETE_MACHINE, MACHINES, Machine
+from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.holding import is_of_node
-from unisono.controllers.pod_facts import has_ended, is_deleting
+from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError
 from unisono.kube.client import Client

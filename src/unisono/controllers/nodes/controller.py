@@ -13,6 +13,7 @@ import structlog
 
 from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
+from unisono.api.pod_states import has_ended
 from unisono.controllers.indexing import index
 from unisono.controllers.nodes.decide import (
     disrupted,
@@ -22,7 +23,7 @@ from unisono.controllers.nodes.decide import (
     ready,
     wanted_taints,
 )
-from unisono.controllers.pod_facts import has_ended, is_deleting
+from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.controllers.workloads.amounts import sooner

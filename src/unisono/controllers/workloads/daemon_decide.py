@@ -29,10 +29,10 @@ from unisono.api.keys import (
     NODE_UNREACHABLE,
     NODE_UNSCHEDULABLE,
 )
+from unisono.api.pod_states import has_ended
 from unisono.controllers.pod_facts import (
     created,
     finished_at,
-    has_ended,
     is_active,
     is_available,
     is_deleting,

@@ -7,10 +7,10 @@ from typing import Any
 from unisono.api.apps import Deployment, ReplicaSet
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
+from unisono.api.pod_states import has_ended
 from unisono.api.workload_kinds import DEPLOYMENTS, REPLICA_SETS
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
-from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.dependents import Dependents, raise_first

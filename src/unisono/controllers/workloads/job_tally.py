@@ -14,8 +14,9 @@ from unisono.api.core import Pod
 from unisono.api.finalizers import has_finalizer
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
+from unisono.api.pod_states import has_ended
 from unisono.controllers.job_policies import judge
-from unisono.controllers.pod_facts import has_ended, has_failed, has_succeeded, is_active, is_deleting, is_ready
+from unisono.controllers.pod_facts import has_failed, has_succeeded, is_active, is_deleting, is_ready
 from unisono.controllers.texts import whole_number
 
 FINALIZER = "batch.kubernetes.io/job-tracking"

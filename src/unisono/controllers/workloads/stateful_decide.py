@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
+from unisono.api.pod_states import has_ended
 from unisono.controllers.parallel import SLICE
 from unisono.controllers.pod_facts import (
-    has_ended,
     is_available,
     is_deleting,
     is_ready,

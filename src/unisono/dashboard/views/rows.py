@@ -9,6 +9,7 @@ from unisono.api.job_state import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import queue_of
 from unisono.api.pod_end import pod_end
+from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.times import parse_time
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.api.scheduling import PodGroup
 
-_ENDED_PODS = ("Succeeded", "Failed")
 # Stopped by a user, and can be resumed.
 _STOPPED = (SUSPENDED, "Aborting", "Aborted")
 # As much of a verdict's line as a table needs.
@@ -89,7 +89,7 @@ def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
     least = group.spec.min_member or 1
     placed = [pod for pod in pods if pod.spec.node_name]
     phase = group.status.phase or "Pending"
-    over = phase == "Completed" or (bool(pods) and all(pod.status.phase in _ENDED_PODS for pod in pods))
+    over = phase == "Completed" or (bool(pods) and all(has_ended(pod) for pod in pods))
     failed = over and any(pod.status.phase == "Failed" for pod in pods)
     state = _state(over, over and not failed, phase, len(placed) < least)
     namespace = group.metadata.namespace or "default"
@@ -120,7 +120,7 @@ def cards_of(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> float:
     """GPUs that a job asks for: of the pods that it has, or of its gang where that is more."""
     asked: dict[str, int] = {}
     for pod in pods:
-        if pod.status.phase not in _ENDED_PODS:
+        if not has_ended(pod):
             add(asked, requests_of(pod.spec))
     return max(gpus(asked), sum(_cards_of_gang(group) for group in groups)) / 1000
 
@@ -140,9 +140,9 @@ def _cards_of_gang(group: PodGroup) -> int:
 
 def pod_row(pod: Pod, usage: str = "") -> PodRow:
     """The row of a pod, with what was measured of its use."""
-    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    statuses = container_statuses(pod)
     ended = [each.state.terminated for each in statuses if each.state and each.state.terminated]
-    over = pod.status.phase in _ENDED_PODS
+    over = has_ended(pod)
     waits = waiting_containers(pod)
     scheduled = next(
         (each for each in pod.status.conditions or () if each.type == "PodScheduled" and each.status == "True"), None

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from unisono.api.membership import pod_group_of
+from unisono.api.pod_states import has_ended
 from unisono.api.verdict import job_name
 from unisono.dashboard.views.requests import requests_of
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
 
-_ENDED = ("Succeeded", "Failed")
 Amounts = Mapping[str, int]
 
 
@@ -43,7 +43,7 @@ class Usage:
         uid = pod.metadata.uid or pod.key
         before = self._places.pop(uid, None)
         node = pod.spec.node_name
-        if event != "DELETED" and node and pod.status.phase not in _ENDED:
+        if event != "DELETED" and node and not has_ended(pod):
             asked = requests_of(pod.spec)
             amounts = self._known.setdefault(tuple(asked.items()), asked)
             group = pod_group_of(pod)

@@ -19,6 +19,7 @@ from unisono.api.keys import GPU_COUNT, GPU_MILLI, GROUP_NAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, PODS, QUEUES, find
 from unisono.api.membership import pod_group_name
+from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import rfc3339
@@ -156,7 +157,7 @@ def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = Non
     members: dict[str, list[Pod]] = {}
     for pod in objects.of("Pod"):
         name = pod_group_name(pod.metadata.annotations, pod.spec)
-        if name and pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
+        if name and not has_ended(pod) and pod.metadata.deletion_timestamp is None:
             members.setdefault(f"{pod.metadata.namespace}/{name}", []).append(pod)
     makers = {(view.job.metadata.namespace, view.pod_group_name): view for view in map(JobView, objects.of("Job"))}
     unmade: dict[str, list[Pod]] = {}

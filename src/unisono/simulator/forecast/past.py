@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from unisono.api.core import Pod
 from unisono.api.membership import pod_group_name
+from unisono.api.pod_states import has_ended
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
 from unisono.cluster.run_durations import RunTimes, beginning, ended_at, family_of, ran_seconds
@@ -35,7 +36,6 @@ _MOST_RAN = 2000
 """Jobs that have ended whose run times count, the last ones."""
 _BLOCKS = 8.0
 """Into so many pieces the past is cut in the mean, when a possible future is put together from it."""
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def past_of(objects: LiveObjects, now: float, run_times: RunTimes | None = None)
         if name and pod.key in state.tasks:
             members.setdefault(f"{pod.metadata.namespace}/{name}", []).append(pod)
     came, ends = [], []
-    over = {key for key, pods in members.items() if all(pod.status.phase in _ENDED for pod in pods)}
+    over = {key for key, pods in members.items() if all(has_ended(pod) for pod in pods)}
     for key, pods in members.items():
         if len(pods) <= MOST_PODS:
             came.append(_come(groups.get(key), pods, state, estimates, now, over=key in over))

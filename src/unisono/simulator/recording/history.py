@@ -21,6 +21,7 @@ from unisono.api.core import Node, Pod, PriorityClass
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.membership import pod_group_name
+from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import parse_time
@@ -216,7 +217,7 @@ def _started(pod: Pod) -> float | None:
 
 
 def _ended(pod: Pod) -> float | None:
-    if pod.status.phase not in ("Succeeded", "Failed"):
+    if not has_ended(pod):
         return None
     times = [
         status.state.terminated.finished_at

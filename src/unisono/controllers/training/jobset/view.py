@@ -15,6 +15,7 @@ from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME, POD_QUEUE
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time
 from unisono.controllers import pod_facts
 from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
@@ -83,7 +84,7 @@ class ChildJob:
 
     def living(self) -> list[Pod]:
         """Pods that have not ended."""
-        return [pod for pod in self.pods if not pod_facts.has_ended(pod)]
+        return [pod for pod in self.pods if not has_ended(pod)]
 
     def failures_by_index(self) -> dict[int, list[str]]:
         """By completion index, what the Job's policy says of each pod that failed and counts."""

@@ -16,12 +16,13 @@ from unisono.api.keys import (
     RAY_OPERATOR,
 )
 from unisono.api.kinds import SERVICES
+from unisono.api.pod_states import has_ended
 from unisono.api.ray import RayCluster, RayClusterStatus, RayHeadInfo
 from unisono.api.times import rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.api.validation.training import validate_ray_cluster
 from unisono.controllers.plan import Resource
-from unisono.controllers.pod_facts import has_ended, is_deleting, is_ready, is_running, staying
+from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, staying
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.texts import whole_number
