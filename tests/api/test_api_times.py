@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.times import is_time, parse_duration, parse_time, rfc3339, rfc3339_micro
+from unisono.api.times import is_time, parse_duration, parse_time, rfc3339, rfc3339_micro, time_or
 
 
 def test_formats() -> None:
@@ -89,3 +89,18 @@ def test_long_texts_are_refused_in_few_words(text: str) -> None:
 
 def test_leading_zeros_do_not_count() -> None:
     assert parse_duration("0" * MANY + "5s") == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:01:00Z", 60.0),
+        ("1970-01-01T01:01:00+01:00", 60.0),
+        ("", 7.0),
+        (None, 7.0),
+        ("soon", 7.0),
+        ("1970-01-01T00:01:00", 7.0),
+    ],
+)
+def test_a_time_that_an_object_does_not_say_readably_is_the_default(text: str | None, seconds: float) -> None:
+    assert time_or(text, 7.0) == seconds

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from unisono.api.core import Lease
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 
 DURATION_SECONDS = 30.0
 
 
 def renewed_at(lease: Lease) -> float:
     """When the Lease was renewed, in seconds since the epoch; 0 where it does not say."""
-    try:
-        return parse_time(lease.spec.renew_time or "")
-    except ValueError:
-        return 0.0
+    return time_or(lease.spec.renew_time)
 
 
 def silence(lease: Lease, now: float) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
 from unisono.api.pod_states import container_statuses, has_ended
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 PENDING: Final = "Pending"
@@ -65,7 +65,7 @@ def is_ready(pod: Pod) -> bool:
 def ready_since(pod: Pod) -> float | None:
     """Since when the pod is ready, seconds since 1970; None when it is not."""
     found = condition(pod, "Ready")
-    return seconds(found.last_transition_time) if found is not None and found.status == "True" else None
+    return time_or(found.last_transition_time) if found is not None and found.status == "True" else None
 
 
 def available_at(pod: Pod, min_ready_seconds: int) -> float | None:
@@ -112,7 +112,7 @@ def has_started(pod: Pod) -> bool:
 def last_end(statuses: Iterable[ContainerStatus]) -> float:
     """When the last of these containers ended, seconds since 1970; 0 when none has."""
     ends = (each.state.terminated.finished_at for each in statuses if each.state.terminated is not None)
-    return max((seconds(end) for end in ends if end), default=0.0)
+    return max((time_or(end) for end in ends if end), default=0.0)
 
 
 def finished_at(pod: Pod) -> float:
@@ -122,12 +122,12 @@ def finished_at(pod: Pod) -> float:
         return end
     ready = condition(pod, "Ready")
     times = (ready.last_transition_time if ready else None, pod.metadata.deletion_timestamp, created_text(pod))
-    return next((seconds(each) for each in times if each), 0.0)
+    return next((time_or(each) for each in times if each), 0.0)
 
 
 def created(pod: Pod) -> float:
     """When the pod was created, seconds since 1970."""
-    return seconds(created_text(pod))
+    return time_or(created_text(pod))
 
 
 def created_text(pod: Pod) -> str | None:
@@ -174,11 +174,3 @@ def deletion_cost(pod: Pod) -> int:
         return int(text)
     except ValueError:
         return 0
-
-
-def seconds(text: str | None) -> float:
-    """A time on the wire in seconds since 1970; 0 where there is none or it cannot be read."""
-    try:
-        return parse_time(text) if text else 0.0
-    except ValueError:
-        return 0.0

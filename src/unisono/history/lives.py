@@ -15,7 +15,7 @@ from unisono.api.pod_end import pod_end
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 from unisono.history.records import DELETED, EVICTED
 
 _TRUE = "True"
@@ -23,10 +23,7 @@ _TRUE = "True"
 
 def millis(text: str | None) -> int:
     """Milliseconds since 1970 of a time on the wire; 0 for none, and for what is none."""
-    try:
-        return round(parse_time(text or "") * 1000)
-    except ValueError:
-        return 0
+    return round(time_or(text) * 1000)
 
 
 def controller_of(obj: Object) -> tuple[str, str, str, str]:

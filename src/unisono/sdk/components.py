@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unisono.api.annotations import SCHEDULER_CYCLES, SCHEDULER_NAMES
-from unisono.api.times import time_or
+from unisono.api.heartbeats import renewed_at
 from unisono.sdk.scheduler_health import judge, trusted
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _elected(lease: Lease, now: float) -> Component:
     name = lease.metadata.name.removeprefix(_COMPONENT)
     if not lease.spec.holder_identity:
         return Component(name, "no process of it is running")
-    age = now - time_or(lease.spec.renew_time)
+    age = now - renewed_at(lease)
     if age > float(lease.spec.lease_duration_seconds or _LEASE_SECONDS):
         return Component(name, f"{lease.spec.holder_identity} has not answered for {age:.0f} s")
     return Component(name, note=lease.spec.holder_identity)

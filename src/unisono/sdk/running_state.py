@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import PODS
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
@@ -130,15 +130,8 @@ def duration(seconds: float) -> str:
 
 
 def _ago(when: str | None, now: float) -> str:
-    moment = _moment(str(when or ""))
+    moment = time_or(str(when or ""))
     return f"{duration(now - moment)} ago " if moment else ""
-
-
-def _moment(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return 0.0
 
 
 async def _last_line(client: HttpClient, pod: Pod) -> float | None:
@@ -150,7 +143,7 @@ async def _last_line(client: HttpClient, pod: Pod) -> float | None:
     if status >= 300:
         return None
     told = body.decode(errors="replace").strip().partition(" ")[0]
-    return _moment(told) or _moment(str(pod.status.start_time or "")) or None
+    return time_or(told) or time_or(str(pod.status.start_time or "")) or None
 
 
 async def _warnings(client: HttpClient, pods: Sequence[Pod], now: float) -> list[RunningNote]:

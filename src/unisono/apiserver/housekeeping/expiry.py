@@ -8,7 +8,7 @@ import structlog
 
 from unisono.api.core import Event
 from unisono.api.kinds import EVENTS
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations import deletes
 from unisono.apiserver.operations.context import Context
@@ -75,11 +75,4 @@ def last_seen(event: Event) -> float:
     """When an event happened last, in seconds since 1970; 0 when it does not say."""
     series = event.series.last_observed_time if event.series else None
     texts = (event.last_timestamp, event.event_time, series, event.metadata.creation_timestamp)
-    return max((_seconds(text) for text in texts if text), default=0.0)
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return 0.0
+    return max((time_or(text) for text in texts if text), default=0.0)

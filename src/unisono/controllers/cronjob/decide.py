@@ -12,7 +12,7 @@ from unisono.api.core import ObjectReference
 from unisono.api.cron import Schedule, parse_schedule, parse_zone
 from unisono.api.cron_job import CronJobStatus
 from unisono.api.defaulting.flow import FAILED_KEPT, SUCCESSFUL_KEPT
-from unisono.api.times import parse_time, rfc3339
+from unisono.api.times import rfc3339, time_or
 from unisono.controllers.cronjob.family import COMPLETED, FAILED, VOLCANO, AnyCronJob, AnyJob, Family
 from unisono.controllers.notices import Notice
 
@@ -141,7 +141,7 @@ def _start(
     now: float,
     family: Family,
 ) -> None:
-    since = _seconds(plan.status.last_schedule_time) or _seconds(cron_job.metadata.creation_timestamp) or now
+    since = time_or(plan.status.last_schedule_time) or time_or(cron_job.metadata.creation_timestamp) or now
     upcoming = schedule.upcoming(since, now, zone)
     if upcoming is not None:
         plan.requeue_after = upcoming - now + _MARGIN
@@ -179,20 +179,13 @@ def _job(cron_job: AnyCronJob, due: float, zone: tzinfo, family: Family) -> AnyJ
 
 def _scheduled_time(job: AnyJob, family: Family) -> str | None:
     """For when the job was due: found again from the job when the status was not written."""
-    seconds = _seconds((job.metadata.annotations or {}).get(family.scheduled))
+    seconds = time_or((job.metadata.annotations or {}).get(family.scheduled))
     return rfc3339(seconds) if seconds else None
 
 
 def _latest(*times: str | None) -> str | None:
-    return max((time for time in times if time), key=_seconds, default=None)
+    return max((time for time in times if time), key=time_or, default=None)
 
 
 def _age(job: AnyJob) -> tuple[float, str]:
-    return _seconds(job.metadata.creation_timestamp), job.metadata.name
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        return parse_time(text) if text else 0.0
-    except ValueError:
-        return 0.0
+    return time_or(job.metadata.creation_timestamp), job.metadata.name

@@ -10,6 +10,7 @@ from unisono.api.bus import Command
 from unisono.api.core import Pod
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC, JOB_VERSION, PARTITION_ID, TASK_SPEC
 from unisono.api.scheduling import PodGroup
+from unisono.api.times import time_or
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
@@ -74,7 +75,7 @@ class TaskPod(PodView):
     def deleted(self) -> float:
         """When the deletion was asked for."""
         meta = self.pod.metadata
-        return pod_facts.seconds(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
+        return time_or(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
 
     @property
     def ready(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unisono.api import keys
 from unisono.api.annotations import INTERRUPTED_AT
 from unisono.api.core import Node
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 
 TAKEN_BACK: Mapping[str, float] = {
     keys.AWS_SPOT_INTERRUPTION: 120.0,
@@ -54,17 +54,17 @@ def notice_of(node: Node, seen: float) -> Notice | None:
     """
     found = []
     for taint in node.spec.taints or ():
-        since = _time(taint.time_added, seen)
+        since = time_or(taint.time_added, seen)
         if taint.key in TAKEN_BACK:
             found.append(Notice(taint.key, since + TAKEN_BACK[taint.key], tainted=taint.effect != "PreferNoSchedule"))
         elif taint.key in DRAINED_BY_OTHERS:
             found.append(Notice(taint.key, since + _DRAIN_SECONDS, ours=False))
     for each in node.status.conditions or ():
         if (each.type, each.status) == (_AZURE_CONDITION, "True") and each.reason in _AZURE_REASONS:
-            ends = _time(each.last_transition_time, seen) + _AZURE_SECONDS
+            ends = time_or(each.last_transition_time, seen) + _AZURE_SECONDS
             found.append(Notice(f"{each.type}: {each.reason}", ends, tainted=False))
     said = (node.metadata.annotations or {}).get(INTERRUPTED_AT)
-    if said is not None and (ends := _time(said, -1.0)) >= 0:
+    if said is not None and (ends := time_or(said, -1.0)) >= 0:
         found.append(Notice(INTERRUPTED_AT, ends, tainted=False))
     return min(found, key=lambda each: (not each.ours, each.ends), default=None)
 
@@ -89,10 +89,3 @@ def ending(notice: Notice, grace: float, now: float) -> tuple[float, int]:
     left = notice.ends - MARGIN - now
     wait = max(0.0, left - grace)
     return wait, max(1, int(min(grace, left - wait)))
-
-
-def _time(text: str | None, default: float) -> float:
-    try:
-        return parse_time(text) if text else default
-    except ValueError:
-        return default

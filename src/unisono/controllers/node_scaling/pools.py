@@ -23,7 +23,7 @@ from unisono.api.machine import (
 )
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
-from unisono.api.times import duration_or_none, parse_time, rfc3339
+from unisono.api.times import duration_or_none, rfc3339, time_or
 from unisono.controllers.node_scaling.decide import Pool
 
 UNNEEDED_SECONDS, PROVISION_SECONDS = 600.0, 900.0
@@ -159,7 +159,4 @@ def _positive(text: str | None, default: float) -> float:
 
 
 def _time(text: str | None) -> float:
-    try:
-        return parse_time(text) if text else float("-inf")
-    except ValueError:
-        return float("-inf")
+    return time_or(text, float("-inf"))

@@ -9,7 +9,7 @@ import msgspec
 from unisono.api.conditions import find_condition
 from unisono.api.core import DeviceTaint, DeviceToleration, Node, NodeCondition, Pod, Taint, Toleration
 from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_OUT_OF_SERVICE, NODE_UNREACHABLE
-from unisono.api.times import parse_time, rfc3339
+from unisono.api.times import rfc3339, time_or
 from unisono.controllers.workloads.node_fit import covers
 
 _OWN = (NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE)
@@ -91,7 +91,7 @@ def time_to_leave(
         if taint.effect != "NoExecute":
             continue
         fitting = [each for each in tolerations if covers(each, taint)]
-        since = max(seen, _added(taint, seen))
+        since = max(seen, time_or(taint.time_added, seen))
         if not fitting:
             due.append(since)
             continue
@@ -117,10 +117,3 @@ def disrupted(
         "lastTransitionTime": rfc3339(now),
     }
     return [*others, told]
-
-
-def _added(taint: Taint | DeviceTaint, default: float) -> float:
-    try:
-        return parse_time(taint.time_added) if taint.time_added else default
-    except ValueError:
-        return default

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
+from unisono.api.times import time_or
 from unisono.dashboard.live.configuration import configuration_of
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.rights import may
@@ -18,7 +19,7 @@ from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
 from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.queues import queues_view
-from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
+from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row
 from unisono.dashboard.views.scheduler import scheduler_view
 from unisono.dashboard.views.table import Query, counted
 from unisono.dashboard.views.units import natural
@@ -264,7 +265,7 @@ class JobPage:
 def _scheduled(groups: Collection[PodGroup]) -> float:
     """When the last gang was placed; 0 while one waits, or nothing says it."""
     times = [
-        seconds(each.last_transition_time)
+        time_or(each.last_transition_time)
         for group in groups
         for each in group.status.conditions or ()
         if each.type == "Scheduled" and each.status == "True"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from unisono.dashboard.views.rows import seconds
+from unisono.api.times import time_or
 from unisono.dashboard.views.wire import EventRow
 
 _MOST = 100
@@ -30,7 +30,7 @@ def _row(event: Mapping[str, Any]) -> EventRow:
     )
     return EventRow(
         key=str(meta.get("uid") or meta.get("name") or ""),
-        time=seconds(next((str(time) for time in times if time), "")),
+        time=time_or(next((str(time) for time in times if time), "")),
         type=str(event.get("type") or "Normal"),
         reason=str(event.get("reason") or ""),
         message=str(event.get("message") or "")[:_LONGEST],

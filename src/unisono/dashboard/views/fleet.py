@@ -10,8 +10,8 @@ from unisono.api.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
+from unisono.api.times import time_or
 from unisono.dashboard.views.overview import part
-from unisono.dashboard.views.rows import seconds
 from unisono.dashboard.views.units import ordered, quantity
 from unisono.dashboard.views.wire import FleetView, MemberRow, ResourceView
 
@@ -51,7 +51,7 @@ def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
         nodes=(status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
         jobs=jobs,
         resources=_resources(cluster),
-        lost=seconds(status.lost_since),
+        lost=time_or(status.lost_since),
     )
 
 

@@ -12,7 +12,7 @@ from unisono.api.pod_end import pod_end
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text, waiting_verdict
 from unisono.dashboard.views.requests import requests_of
 from unisono.dashboard.views.units import amounts_text
@@ -65,7 +65,7 @@ def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
         running=sum(task.count("Running") for task in view.tasks),
         pods=sum(task.wanted for task in view.tasks),
         cards=cards_of(found.groups, found.pods),
-        created=seconds(job.metadata.creation_timestamp),
+        created=time_or(job.metadata.creation_timestamp),
         waiting=view.waiting[:_LONGEST_LINE] if state == "waiting" else "",
         cause=_cause(found.groups) if state == "waiting" else "",
         progress=str(view.progress) if view.progress else "",
@@ -108,7 +108,7 @@ def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
         running=sum(pod.status.phase == "Running" for pod in pods),
         pods=max(len(pods), least),
         cards=cards_of([group], pods),
-        created=seconds(group.metadata.creation_timestamp),
+        created=time_or(group.metadata.creation_timestamp),
         waiting=waiting_text(group.metadata.annotations, owned=owner is not None)[:_LONGEST_LINE]
         if state == "waiting"
         else "",
@@ -154,24 +154,16 @@ def pod_row(pod: Pod, usage: str = "") -> PodRow:
         task=task_of(pod),
         phase="Terminating" if pod.metadata.deletion_timestamp and not over else pod.status.phase or "Pending",
         node=pod.spec.node_name or "",
-        created=seconds(pod.metadata.creation_timestamp),
-        scheduled=seconds(scheduled.last_transition_time) if scheduled else 0.0,
-        started=seconds(pod.status.start_time),
-        finished=max((seconds(end.finished_at) for end in ended), default=0.0) if over else 0.0,
+        created=time_or(pod.metadata.creation_timestamp),
+        scheduled=time_or(scheduled.last_transition_time) if scheduled else 0.0,
+        started=time_or(pod.status.start_time),
+        finished=max((time_or(end.finished_at) for end in ended), default=0.0) if over else 0.0,
         restarts=sum(each.restart_count or 0 for each in statuses),
         ending="" if ending == "Succeeded" else ending,
         containers=[each.name for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))],
         requests=amounts_text(asked),
         usage=usage,
     )
-
-
-def seconds(time: str | None) -> float:
-    """Seconds since 1970; 0 for no time, and for a text that is none."""
-    try:
-        return parse_time(time or "")
-    except ValueError:
-        return 0.0
 
 
 def _cause(groups: Sequence[PodGroup]) -> str:

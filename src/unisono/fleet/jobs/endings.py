@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from unisono.api.base import Object
-from unisono.api.times import parse_time
+from unisono.api.times import time_or
 
 _TTL: Final = "ttlSecondsAfterFinished"
 _ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
@@ -36,9 +36,6 @@ def expires_in(job: Object, now: float) -> float | None:
         return None
     for condition in getattr(getattr(job, "status", None), "conditions", None) or ():
         if condition.type in _ENDS and condition.status == "True":
-            try:
-                ended = parse_time(condition.last_transition_time or "")
-            except ValueError:
-                ended = now
+            ended = time_or(condition.last_transition_time, now)
             return max(0.0, min(ended, now) + ttl - now)
     return None
