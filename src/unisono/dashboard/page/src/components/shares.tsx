@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { type Line, RANGES, type Series, secondsOf, usePast } from "../history";
 import { useNow } from "../now";
-import { amount, isBytes, resourceTitle } from "../units";
+import { amount, clock, isBytes, resourceTitle } from "../units";
 import { Chart, type ChartLine } from "./chart";
 
 const MOST = 8;
@@ -57,6 +57,7 @@ export function SharesOverTime(props: { queue?: string; resources: string[] }) {
           text={text}
         />
       )}
+      {told?.since ? <p class="hint">The history begins {clock(told.since)}: nothing is drawn before.</p> : null}
     </>
   );
 }

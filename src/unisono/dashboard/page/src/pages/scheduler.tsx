@@ -37,7 +37,7 @@ export function Scheduler() {
               {view.facts.map((fact) => (
                 <div key={fact.name}>
                   <dt>{fact.name}</dt>
-                  <dd>{fact.text.replaceAll(",", ", ")}</dd>
+                  <dd>{fact.text.replaceAll(",", ", ") || "none"}</dd>
                 </div>
               ))}
             </dl>
