@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -31,16 +31,28 @@ def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: 
 
     """
     style: Style = click.style if colour else lambda text, **_: text
-    lines = _components(found.components, style)
+    lines = [*_components(found.components, style), *_indented(not_shown(found))]
     if found.members:
         lines += _members(found.members, style)
     # A hub has none of its own.
-    if not found.members or found.nodes:
+    if found.nodes or not (found.members or "nodes" in found.unseen):
         lines += _nodes(found, style)
     lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
-    lines += _jobs("Waiting", found.waiting, most, style, _waiting_lines)
-    lines += _jobs("Running", found.running, most, style, _running_lines)
+    if "podgroups" not in found.unseen:
+        lines += _jobs("Waiting", found.waiting, most, style, _waiting_lines)
+        lines += _jobs("Running", found.running, most, style, _running_lines)
     return [_cut(line, width) for line in lines]
+
+
+def not_shown(found: Overview, kinds: Collection[str] | None = None) -> list[str]:
+    """What the user may not see, of these kinds or of all; nothing for one who sees everything."""
+    unseen = [kind for kind in found.unseen if kinds is None or kind in kinds]
+    lines = [f"Not shown: {', '.join(unseen)}, which you may not list."] if unseen else []
+    if "podgroups" in unseen:
+        lines.append("A namespace whose jobs you may list can be named with --namespace.")
+    if found.within:
+        lines.append(f"Jobs and pods are those of namespace {found.within}: you may not list others.")
+    return lines
 
 
 def queue_table(queues: Sequence[QueueView], *, wide: bool) -> list[str]:
@@ -52,7 +64,7 @@ def queue_table(queues: Sequence[QueueView], *, wide: bool) -> list[str]:
         headers += ["waiting", "running", "used", "deserved", "cap"]
         for row, view in zip(rows, queues, strict=True):
             waiting = view.groups.get("Pending", 0) + view.groups.get("Inqueue", 0)
-            row += [waiting, view.groups.get("Running", 0)]
+            row.extend([waiting, view.groups.get("Running", 0)] if view.groups else ["-", "-"])
             row += [short_amounts(each) for each in (view.allocated, view.deserved, view.capability)]
     return columns(headers, rows, empty="-")
 

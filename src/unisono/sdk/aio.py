@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
+from unisono.api.kinds import CONFIG_MAPS, JOBS, QUEUES
 from unisono.api.verdict import Verdict
 from unisono.errors import ApiError
 from unisono.sdk import control
@@ -28,7 +28,7 @@ from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.logstream import lines
 from unisono.sdk.observing import index_dependents, look, observation
 from unisono.sdk.program_submission import program_folders
-from unisono.sdk.queues import QueueView, queue_views
+from unisono.sdk.queues import QueueView, all_groups, queue_views
 from unisono.sdk.sharing import share_folder
 from unisono.sdk.submission import Work, kind_of, mark_folder, objects, split
 from unisono.sdk.views import JobView, failure_text, timeout_text
@@ -278,8 +278,8 @@ class AsyncClient(Connection):
     async def queues(self) -> Queues:
         """All queues with their limits, and how many PodGroups are in which phase."""
         http = await self._connected()
-        queues, groups = await asyncio.gather(http.list(QUEUES), http.list(POD_GROUPS))
-        return queue_views(queues.items, groups.items)
+        queues, groups = await asyncio.gather(http.list(QUEUES), all_groups(http))
+        return queue_views(queues.items, groups)
 
     async def pod_log(self, namespace: str, pod: str, *, tail: int | None = None) -> AsyncGenerator[str, None]:
         """Lines of one pod's log; none of a pod that was deleted."""

@@ -28,8 +28,11 @@ class Component:
     note: str = ""
 
 
-def components(leases: Iterable[Lease], now: float, problem: str = "") -> list[Component]:
-    """Parts of the control plane: the API server with what its readiness says, and those that tell it by a Lease."""
+def components(leases: Iterable[Lease], now: float, problem: str = "", *, seen: bool = True) -> list[Component]:
+    """Parts of the control plane: the API server with what its readiness says, and those that tell it by a Lease.
+
+    Where the user may not list Leases (``seen`` is false), nothing is known of the others.
+    """
     leases = list(leases)
     parts = [Component("api server", problem)]
     cycles = trusted(lease for lease in leases if SCHEDULER_CYCLES in (lease.metadata.labels or {}))
@@ -41,7 +44,7 @@ def components(leases: Iterable[Lease], now: float, problem: str = "") -> list[C
         refused = f"its newest configuration is refused: {health.configuration_error}"
         problem = health.silent or (refused if health.configuration_error else "")
         parts.append(Component("scheduler", problem, f"for {', '.join(names)}"))
-    if not served:
+    if not served and seen:
         parts.append(Component("scheduler", "no scheduler has ever told that it is alive"))
     for lease in sorted(leases, key=lambda each: each.metadata.name):
         own = not cycles or lease.metadata.namespace in where

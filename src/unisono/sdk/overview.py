@@ -11,6 +11,7 @@ from unisono.api import messages
 from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, USER
 from unisono.api.conditions import find_condition
 from unisono.api.fleet import READY
+from unisono.api.kinds import LEASES, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.resources import resource_list
 from unisono.api.times import time_or
@@ -106,6 +107,8 @@ class Overview:
         waiting: jobs, the one that waits longest first.
         running: jobs, the youngest first.
         members: of a hub, by name.
+        unseen: kinds, in the plural, that the user may not list: nothing is known of them.
+        within: the namespace whose jobs alone the user may list; empty for all. What nodes have left is not known then.
 
     """
 
@@ -119,6 +122,8 @@ class Overview:
     waiting: list[JobLine]
     running: list[JobLine]
     members: list[MemberLine] = field(default_factory=list)
+    unseen: tuple[str, ...] = ()
+    within: str = ""
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -129,7 +134,8 @@ class Overview:
 class Found:
     """What the server answered; ``problem`` is what its readiness says, empty where it is ready.
 
-    Of a hub, ``clusters`` are its members, and the pods are those of its jobs in members.
+    Of a hub, ``clusters`` are its members, and the pods are those of its jobs in members. ``unseen`` and ``within`` are
+    what the user may not see, as in ``Overview``.
     """
 
     problem: str
@@ -139,6 +145,8 @@ class Found:
     groups: Sequence[PodGroup]
     leases: Sequence[Lease]
     clusters: Sequence[AttachedCluster] = ()
+    unseen: tuple[str, ...] = ()
+    within: str = ""
 
 
 def overview(found: Found, now: float) -> Overview:
@@ -152,7 +160,7 @@ def overview(found: Found, now: float) -> Overview:
             by_group[key].append(pod)
     lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
     return Overview(
-        components(found.leases, now, found.problem),
+        components(found.leases, now, found.problem, seen=LEASES.plural not in found.unseen),
         sorted(node.metadata.name for node in open_nodes),
         sorted(node.metadata.name for node in found.nodes if not is_ready(node)),
         sorted(node.metadata.name for node in ready if node.spec.unschedulable),
@@ -160,12 +168,18 @@ def overview(found: Found, now: float) -> Overview:
             node_line(node, used.get(node.metadata.name, {}))
             for node in sorted(found.nodes, key=lambda node: node.metadata.name)
         ],
-        resources(open_nodes, used),
-        queue_views(found.queues, found.groups),
+        resources(open_nodes, used) if _sees_all_pods(found) else [],
+        queue_views(found.queues, None if found.within or POD_GROUPS.plural in found.unseen else found.groups),
         sorted((line for group, line in lines if _waits(group)), key=lambda line: -line.seconds),
         sorted((line for group, line in lines if not _waits(group)), key=lambda line: line.seconds),
         [_member(cluster, found.pods) for cluster in sorted(found.clusters, key=lambda each: each.metadata.name)],
+        found.unseen,
+        found.within,
     )
+
+
+def _sees_all_pods(found: Found) -> bool:
+    return not found.within and PODS.plural not in found.unseen
 
 
 def _group_of(pod: Pod) -> str | None:

@@ -23,26 +23,65 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-async def read_overview(client: HttpClient) -> Overview:
+async def read_overview(client: HttpClient, namespace: str = "default") -> Overview:
     """The overview now.
 
-    Kinds that the user may not list are empty; so is a server that is not ready but answers.
+    Args:
+        client: of the server.
+        namespace: whose jobs are shown to a user who may not list those of all.
+
+    What the user may not list is empty, and named in ``unseen``; so is a server that is not ready but answers.
 
     Raises:
         Unavailable: the server cannot be reached.
         ApiError: it refuses who asks.
 
     """
+    asked = _Asked(client, namespace)
     (ready, leases, clusters), (nodes, pods, queues, groups) = await asyncio.gather(
-        asyncio.gather(_readiness(client), _list(client, LEASES), _list(client, ATTACHED_CLUSTERS)),
+        asyncio.gather(_readiness(client), asked.objects(LEASES), asked.objects(ATTACHED_CLUSTERS)),
         asyncio.gather(
-            _list(client, NODES), _list(client, PODS, _ALIVE), _list(client, QUEUES), _list(client, POD_GROUPS)
+            asked.objects(NODES),
+            asked.objects(PODS, _ALIVE, within=True),
+            asked.objects(QUEUES),
+            asked.objects(POD_GROUPS, within=True),
         ),
     )
     if clusters:
         pods = [*pods, *await _pods_of_members(client)]
-    found = Found(ready, nodes, pods, queues, groups, leases, clusters)
+    # Who sees no member need not know that there is such a kind.
+    unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
+    found = Found(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
     return overview(found, client.transport.clock.time())
+
+
+class _Asked:
+    """Lists, and what of them the user may not see: kinds as a whole, or outside of one namespace."""
+
+    def __init__(self, client: HttpClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.unseen: set[str] = set()
+        self.within = ""
+
+    async def objects(self, kind: Any, fields: str = "", *, within: bool = False) -> list[Any]:
+        found = await self._try(kind, None, fields)
+        if found is None and within:
+            found = await self._try(kind, self._namespace, fields)
+            if found is not None:
+                self.within = self._namespace
+        if found is None:
+            self.unseen.add(kind.plural)
+        return found or []
+
+    async def _try(self, kind: Any, namespace: str | None, fields: str) -> list[Any] | None:
+        """The objects; None where the user may not list them, and none where there is no such kind."""
+        try:
+            return (await self._client.list(kind, namespace, field_selector=fields)).items
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            return None if error.code == 403 else []
 
 
 async def _readiness(client: HttpClient) -> str:
@@ -64,12 +103,3 @@ async def _pods_of_members(client: HttpClient) -> list[Pod]:
         with suppress(msgspec.MsgspecError, UnisonoError):  # what a member shows is not the hub's own
             pods.append(decode(PODS, row.get("object")).obj)
     return pods
-
-
-async def _list(client: HttpClient, kind: Any, fields: str = "") -> list[Any]:
-    try:
-        return (await client.list(kind, field_selector=fields)).items
-    except ApiError as error:
-        if error.code in (403, 404):
-            return []
-        raise

@@ -40,7 +40,7 @@ async def _scancel(where: Where, jobs: tuple[str, ...], asked: dict[str, Any]) -
             return
         wanted = await selection(client, where, **asked)
         namespace = namespace_of(where)
-        found = [job for _, job in wanted.of(await read_overview(client)) if job.namespace == namespace]
+        found = [job for _, job in wanted.of(await read_overview(client, namespace)) if job.namespace == namespace]
         named = names_of(jobs)
         found = [job for job in found if not named or any(is_called(job.name, name) for name in named)]
         if not found:

@@ -25,13 +25,16 @@ def command(where: Where, partition: str, output: str, *, by_node: bool, long: b
 async def _sinfo(where: Where, output: str) -> None:
     from dataclasses import asdict
 
-    from unisono.cli.connection import connect
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
     from unisono.cli.slurm.tables import sinfo_lines
     from unisono.sdk.overview_source import read_overview
 
     async with connect(where) as client:
-        found = await read_overview(client)
+        found = await read_overview(client, namespace_of(where))
+    for line in not_shown(found, ("nodes", "pods")):
+        click.echo(line, err=True)
     if output == "json":
         print_json([asdict(node) for node in found.nodes])
         return

@@ -29,7 +29,8 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
     import sys
     from dataclasses import asdict
 
-    from unisono.cli.connection import connect
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
     from unisono.cli.slurm.selecting import selection
     from unisono.cli.slurm.tables import squeue_lines
@@ -37,7 +38,10 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
 
     async with connect(where) as client:
         wanted = await selection(client, where, **asked)
-        found = wanted.of(await read_overview(client))
+        seen = await read_overview(client, namespace_of(where))
+    found = wanted.of(seen)
+    for line in not_shown(seen, ("podgroups", "pods")):
+        click.echo(line, err=True)
     if output == "json":
         kinds = (("running", "R"), ("waiting", "PD"))
         print_json({name: [asdict(job) for state, job in found if state == wanted] for name, wanted in kinds})

@@ -27,13 +27,13 @@ async def _status(where: Where, most: int, output: str) -> bool:
     import shutil
     import sys
 
-    from unisono.cli.connection import connect
+    from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import overview_lines
     from unisono.cli.printing import print_json
     from unisono.sdk.overview_source import read_overview
 
     async with connect(where) as client:
-        found = await read_overview(client)
+        found = await read_overview(client, namespace_of(where))
     if output == "json":
         print_json(found.json())
     else:

@@ -33,7 +33,7 @@ async def _top(where: Where, delay: float, count: int | None) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from unisono.cli.connection import connect
+    from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import overview_lines
     from unisono.errors import Unavailable
     from unisono.sdk.overview_source import read_overview
@@ -43,14 +43,14 @@ async def _top(where: Where, delay: float, count: int | None) -> None:
     looks = 0
     async with connect(where) as client:
         if not sys.stdout.isatty():
-            for line in overview_lines(await read_overview(client), width=1000):
+            for line in overview_lines(await read_overview(client, namespace_of(where)), width=1000):
                 click.echo(line)
             return
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while count is None or looks < count:
                 problem = ""
                 try:
-                    seen = await read_overview(client)
+                    seen = await read_overview(client, namespace_of(where))
                 except Unavailable as error:  # a restart of the control plane is worth watching
                     problem = error.message
                 live.update(_picture(seen, problem, console), refresh=True)

@@ -65,7 +65,13 @@ def _job_row(job: Job) -> tuple[Any, ...]:
 def queue_lines(views: Iterable[QueueView]) -> list[str]:
     """One line per queue, below the headings."""
     rows = [
-        (view.name, view.weight, view.state, view.parent, *(view.groups.get(phase, 0) for phase in PHASES))
+        (
+            view.name,
+            view.weight,
+            view.state,
+            view.parent,
+            *(view.groups.get(phase, 0) if view.groups else "-" for phase in PHASES),
+        )
         for view in views
     ]
     return lines(("Name", "Weight", "State", "Parent", *PHASES), rows, QUEUE_WIDTHS)

@@ -114,13 +114,13 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
 
     """
     from unisono.api.decode import decode
-    from unisono.api.kinds import POD_GROUPS, QUEUES
+    from unisono.api.kinds import QUEUES
     from unisono.cli.vcctl.listing import queue_lines
-    from unisono.sdk.queues import queue_views
+    from unisono.sdk.queues import all_groups, queue_views
 
     async with connected(where) as (client, _):
         found = [await item(client, QUEUES, None, name)] if name else await items(client, QUEUES, None)
-        groups = (await client.list(POD_GROUPS)).items if output in ("text", "wide") else []
+        groups = await all_groups(client) if output in ("text", "wide") else None
     views = queue_views((decode(QUEUES, value).obj for value in found), groups)
     if output == "wide":
         from unisono.cli.overview_lines import queue_table
