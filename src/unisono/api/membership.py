@@ -1,4 +1,4 @@
-"""Which PodGroup a pod belongs to, and which queue a PodGroup.
+"""Which controller an object belongs to, which PodGroup a pod, and which queue a PodGroup.
 
 Every room asks here, so that a pod is a member of the same gang for all of them.
 """
@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from unisono.api.base import Object, OwnerReference
 from unisono.api.core import Pod, PodSpec
 from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.scheduling import PodGroup
 
 DEFAULT_QUEUE = "default"
 """Queue of a PodGroup that names none, unless a component is configured with another."""
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """The reference to an object's owner whose ``controller`` is true; None without one.
+
+    A reference is only what its author wrote: code that acts on it compares the UID as well.
+    """
+    return next((each for each in obj.metadata.owner_references or () if each.controller), None)
 
 
 def pod_group_name(annotations: Mapping[str, str] | None, spec: PodSpec | None = None) -> str:

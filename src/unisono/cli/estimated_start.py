@@ -6,13 +6,16 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from unisono.api.times import parse_duration
+
 if TYPE_CHECKING:
     from unisono.cli.options import Where
     from unisono.simulator.forecast.forecast import Start
 
-UNTIL = 86400.0
-"""Seconds that are looked ahead, as ``unisono whatif`` does."""
-_FUTURES = 20
+LOOK_AHEAD = "24h"
+"""How far ``explain --estimate`` looks ahead, and ``whatif`` where nothing else is said."""
+FUTURES = 20
+"""How many possible futures both simulate."""
 _SHOWN = 10
 
 
@@ -27,9 +30,9 @@ def estimated_starts(where: Where, groups: Collection[str]) -> list[Start]:
     from unisono.cli.simulating.bar import progress_bar
     from unisono.simulator.forecast.forecast import forecast
 
-    used, objects = config_of(where, (), None), objects_of(where, ())
+    used, objects, until = config_of(where, (), None), objects_of(where, ()), parse_duration(LOOK_AHEAD)
     with progress_bar("futures") as tell:
-        found = forecast(objects, used, time.time(), futures=_FUTURES, until=UNTIL, whole=False, progress=tell)
+        found = forecast(objects, used, time.time(), futures=FUTURES, until=until, whole=False, progress=tell)
     starts = {each.key: each for each in found.starts}
     return [starts[key] for key in groups if key in starts]
 
@@ -42,9 +45,10 @@ def lines(starts: Collection[Start]) -> list[str]:
     if not starts:
         return ["  estimated start: none, as none of its PodGroups waits for a place"]
     told = []
+    late = f"not within {seconds(parse_duration(LOOK_AHEAD))}"
     for each in list(starts)[:_SHOWN]:
         of = f" of {each.key}" if len(starts) > 1 else ""
-        middle = f"not within {seconds(UNTIL)}" if each.median is None else f"in {seconds(each.median)}"
+        middle = late if each.median is None else f"in {seconds(each.median)}"
         guess = "" if each.known else "; nothing says how long it runs"
         told.append(f"  estimated start{of}: {middle} (80 %: {between(each)}, as things stand{guess})")
     if len(starts) > _SHOWN:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unisono.api.membership import controller_of
 from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ async def _stop_kind(client: HttpClient, kind: Any, pods: set[str]) -> int:
 
     count = 0
     for job in (await client.list(kind)).items:
-        if any(owner.controller for owner in job.metadata.owner_references or ()):
+        if controller_of(job) is not None:
             continue
         namespace, name = job.metadata.namespace or "default", job.metadata.name
         try:

@@ -9,7 +9,7 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.controllers.owners import controller_of
+from unisono.api.membership import controller_of
 from unisono.controllers.patching import Json, contains, field_diff, to_json
 from unisono.errors import AlreadyExists, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client

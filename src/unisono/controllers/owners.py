@@ -7,6 +7,7 @@ from typing import Any
 from unisono.api.base import Object, OwnerReference
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
+from unisono.api.membership import controller_of
 
 
 def owned_by(kind: Kind[Any], owner: Object) -> OwnerReference:
@@ -19,14 +20,6 @@ def owned_by(kind: Kind[Any], owner: Object) -> OwnerReference:
         controller=True,
         block_owner_deletion=True,
     )
-
-
-def controller_of(obj: Object) -> OwnerReference | None:
-    """The reference whose ``controller`` is true."""
-    for reference in obj.metadata.owner_references or ():
-        if reference.controller:
-            return reference
-    return None
 
 
 def controller_uids(obj: Object) -> list[str]:

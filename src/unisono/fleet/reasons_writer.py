@@ -10,9 +10,9 @@ import msgspec
 
 from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.kinds import POD_GROUPS
+from unisono.api.membership import controller_of
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.status import READY_STATES, count
-from unisono.controllers.owners import controller_of
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import WaitingParts
 from unisono.fleet.reasons import by_member, by_part

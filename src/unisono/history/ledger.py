@@ -169,7 +169,7 @@ class Ledger:
         start = lives.began(pod, now)
         if not start:
             return None
-        parent, group = lives.controller_of(pod)[0], pod_group_of(pod)
+        parent, group = lives.owner_of(pod)[0], pod_group_of(pod)
         interval = Interval(
             pod=uid,
             start=start,
@@ -213,7 +213,7 @@ class Ledger:
 
     def _stand_in(self, pod: Pod, uid: str) -> JobRecord:
         """A record from what the pod alone tells, until its job or its PodGroup is heard of."""
-        owner, api_version, kind, name = lives.controller_of(pod)
+        owner, api_version, kind, name = lives.owner_of(pod)
         known = _KIND_OF.get((api_version.rpartition("/")[0], kind))
         if known is None or known.resource not in JOB_RESOURCES:
             owner, api_version, kind, name, known = uid, PODS.api_version, PODS.kind, pod.metadata.name, PODS
@@ -241,7 +241,7 @@ class Ledger:
         uid, group = meta.uid or "", kind is POD_GROUPS
         queue = queue_of(obj) if group else getattr(obj.spec, "queue", None) or ""
         old = self._tree.get(uid)
-        link = Link(uid, kind.resource, meta.namespace or "default", meta.name, lives.controller_of(obj)[0], queue)
+        link = Link(uid, kind.resource, meta.namespace or "default", meta.name, lives.owner_of(obj)[0], queue)
         if old != link:
             self._tree.put(link)
             self._book.changes.links[uid] = link
@@ -277,7 +277,7 @@ class Ledger:
         )
         before = _content(record) if old else None
         if kind is POD_GROUPS:
-            _, api_version, owner_kind, name = lives.controller_of(obj)
+            _, api_version, owner_kind, name = lives.owner_of(obj)
             if name:
                 record.api_version, record.kind, record.name = api_version, owner_kind, name
             phase, message = self._group_state(obj)

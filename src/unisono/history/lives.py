@@ -11,6 +11,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod
+from unisono.api.membership import controller_of
 from unisono.api.pod_end import pod_end
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.quantity import QuantityError
@@ -26,12 +27,10 @@ def millis(text: str | None) -> int:
     return round(time_or(text) * 1000)
 
 
-def controller_of(obj: Object) -> tuple[str, str, str, str]:
+def owner_of(obj: Object) -> tuple[str, str, str, str]:
     """``(uid, apiVersion, kind, name)`` of an object's controller; empty texts without one."""
-    for owner in obj.metadata.owner_references or ():
-        if owner.controller:
-            return owner.uid, owner.api_version, owner.kind, owner.name
-    return "", "", "", ""
+    owner = controller_of(obj)
+    return ("", "", "", "") if owner is None else (owner.uid, owner.api_version, owner.kind, owner.name)
 
 
 def began(pod: Pod, now: int) -> int:

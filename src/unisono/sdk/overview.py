@@ -12,7 +12,7 @@ from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, USER
 from unisono.api.conditions import find_condition
 from unisono.api.fleet import READY
 from unisono.api.kinds import LEASES, POD_GROUPS, PODS
-from unisono.api.membership import pod_group_of, queue_of
+from unisono.api.membership import controller_of, pod_group_of, queue_of
 from unisono.api.resources import resource_list
 from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text
@@ -217,7 +217,7 @@ def _has_ended(group: PodGroup) -> bool:
 
 def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
     meta = group.metadata
-    owner = next((each for each in meta.owner_references or () if each.controller), None)
+    owner = controller_of(group)
     title = f"{owner.kind.lower()}/{owner.name}" if owner else f"podgroup/{meta.name}"
     running = [pod for pod in pods if pod.status.phase == "Running"]
     since = [time_or(pod.status.start_time) for pod in pods if pod.status.start_time]

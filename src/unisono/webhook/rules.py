@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.kind import Kind
+from unisono.api.membership import controller_of
 from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.apiserver.admission import Request, Rule, Settings, View, jobs, pod_groups, pods, queues, sizes, tenants
 
@@ -16,9 +17,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 def note_user(request: Request, view: View) -> None:
     """Write down who submits an object; what a foreign operator makes for another object has no user of its own."""
-    if request.user.startswith(_ACCOUNT) and any(
-        each.controller for each in request.object.metadata.owner_references or ()
-    ):
+    if request.user.startswith(_ACCOUNT) and controller_of(request.object) is not None:
         return
     tenants.note_user(request, view)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from unisono.cli.cluster_state import config_of, moment_of, objects_of
+from unisono.cli.estimated_start import FUTURES, LOOK_AHEAD
 from unisono.cli.options import Where, file_option, output_option, where_options
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -17,8 +18,8 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @file_option(required=False)
 @click.option("--change", "changes", type=_File, multiple=True, help="What to change (YAML); may be repeated.")
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the cluster's]")
-@click.option("--for", "duration", default="24h", show_default=True, help="How far to look ahead, such as 4h.")
-@click.option("--futures", type=click.IntRange(1, 1000), default=20, show_default=True, help="Possible futures.")
+@click.option("--for", "duration", default=LOOK_AHEAD, show_default=True, help="How far to look ahead, such as 4h.")
+@click.option("--futures", type=click.IntRange(1, 1000), default=FUTURES, show_default=True, help="Possible futures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same answer.")
 @click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
 @output_option("text", "json")

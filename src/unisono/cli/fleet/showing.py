@@ -17,13 +17,13 @@ from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kinds import POD_GROUPS
+from unisono.api.membership import controller_of
 from unisono.api.quantity import to_milli
 from unisono.api.resources import readable, resource_list
 from unisono.cli.connection import connect
 from unisono.cli.fleet.jobs import all_jobs, hyper_job_of, job_of
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
-from unisono.controllers.owners import controller_of
 from unisono.fleet.hyper_jobs.record import record_of
 from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import has_ended

@@ -13,11 +13,11 @@ from unisono.api.core import Pod, ResourceClaim, ResourceClaimConsumerReference
 from unisono.api.finalizers import has_finalizer, without
 from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIMS
+from unisono.api.membership import controller_of
 from unisono.controllers.claims.decide import claim_keys, is_done, is_pod, needs_claims
 from unisono.controllers.claims.made import CLAIM_INDEX
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
-from unisono.controllers.owners import controller_of
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller

@@ -9,6 +9,7 @@ import structlog
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
+from unisono.api.membership import controller_of
 from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selects
 from unisono.controllers import owners
@@ -170,7 +171,7 @@ class Dependents(Generic[O, T]):
                 self._expected.settle(uid, f"-{new.metadata.uid}")
 
     def _keys(self, obj: T) -> list[str]:
-        if owners.controller_of(obj) is not None:
+        if controller_of(obj) is not None:
             return owners.keys_of(self._owner_kind, obj)
         if self._selector is None or obj.metadata.deletion_timestamp:
             return []
@@ -183,7 +184,7 @@ class Dependents(Generic[O, T]):
 
 
 def _orphan_namespace(obj: Object) -> list[str]:
-    if owners.controller_of(obj) is not None or obj.metadata.deletion_timestamp:
+    if controller_of(obj) is not None or obj.metadata.deletion_timestamp:
         return []
     phase = getattr(getattr(obj, "status", None), "phase", None)
     return [] if phase in ("Succeeded", "Failed") else [obj.metadata.namespace or ""]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.membership import pod_group_of
+from unisono.api.membership import controller_of, pod_group_of
 from unisono.dashboard.views.rows import group_row, job_row, key_of
 from unisono.dashboard.views.wire import JobRow
 from unisono.lazy_logs import LazyLogger
@@ -106,7 +106,7 @@ class Jobs:
         top = (kind, obj) if kind in JOB_KINDS else None
         at = obj
         for _ in range(_LONGEST_CHAIN):
-            owner = next((each for each in at.metadata.owner_references or () if each.controller), None)
+            owner = controller_of(at)
             above = self._known.get(owner.uid) if owner else None
             if above is None:
                 break

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.membership import queue_of
+from unisono.api.membership import controller_of, queue_of
 from unisono.api.pod_end import pod_end
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.quantity import QuantityError
@@ -85,7 +85,7 @@ def _state(ended: bool, succeeded: bool, phase: str, waits: bool) -> str:
 
 def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
     """The row of a gang that belongs to no job: of a Deployment, of single pods, or one that a user made."""
-    owner = next((each for each in group.metadata.owner_references or () if each.controller), None)
+    owner = controller_of(group)
     least = group.spec.min_member or 1
     placed = [pod for pod in pods if pod.spec.node_name]
     phase = group.status.phase or "Pending"

@@ -12,11 +12,9 @@ from unisono.api.base import Object
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
-from unisono.api.times import duration_or_none
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import controller_keys, family, keys_of
-from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -31,6 +29,8 @@ from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.following import can_be_held, changes, is_held
+from unisono.fleet.jobs.pod_group import bring_group
+from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import Work, has_ended
 from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake
 from unisono.fleet.members.member import Busy, Member
@@ -181,7 +181,12 @@ class DispatchController(Controller):
         await self._carry_out(job, steps, work, copies, part.placement, held=part.held)
 
     def _alone(self, job: Any) -> JobView:
-        return JobView(True, has_ended(self.kind, job), placement_of(job), _timeout(job))
+        return JobView(
+            True,
+            has_ended(self.kind, job),
+            placement_of(job),
+            annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
+        )
 
     def _part(self, job: Object) -> Part | None:
         return self._gangs.part(job) if self._gangs is not None else None
@@ -229,7 +234,7 @@ class DispatchController(Controller):
             await self._drop_group(job)
             return None, None
         if part is None:
-            await self._bring_group(job, work)
+            await bring_group(self._client, self._groups.get(work.group.key), work.group)
         else:
             work = part_work(work, part.group, part.clusters)
         self._standing[job.key] = uid
@@ -241,21 +246,6 @@ class DispatchController(Controller):
         uid, hyper_job = job.metadata.uid or "", self._gangs.of_part(job) if self._gangs is not None and part else None
         kind, subject = (self.kind, job) if hyper_job is None else (HYPER_JOBS, hyper_job)
         return self._guide.guide(kind, subject, uid, work, placement)
-
-    async def _bring_group(self, job: Any, work: Work) -> None:
-        group = work.group
-        found = self._groups.get(group.key)
-        if found is None:
-            try:
-                await self._client.create(POD_GROUPS, group)
-            except AlreadyExists:
-                return
-        elif found.metadata.deletion_timestamp is None:
-            patch = spec_patch(found, group)
-            if patch:
-                await self._client.patch(
-                    POD_GROUPS, group.metadata.name, {"spec": patch}, namespace=group.metadata.namespace
-                )
 
     async def _drop_group(self, job: Any) -> None:
         """What needs no pods must hold nothing in its queue; one that is resumed waits for its admission again."""
@@ -409,9 +399,3 @@ def _sooner(one: float | None, other: float | None) -> float | None:
 def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:
     """Copies by member: it has one of a name, and uids are what each member says they are."""
     return {copy.cluster: obj for copy, obj in copies}
-
-
-def _timeout(job: Object) -> float:
-    """Seconds that the job's member may be lost; a text that is no duration counts as none."""
-    given = duration_or_none((job.metadata.annotations or {}).get(WORKER_LOST_TIMEOUT))
-    return DEFAULT_TIMEOUT if given is None else max(0.0, given)

@@ -9,11 +9,12 @@ from typing import Any, Final
 from unisono.api.annotations import REBALANCE, START_TIMEOUT
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.api.times import duration_or_none, parse_time
+from unisono.api.times import parse_time
 from unisono.fleet.dispatch.moving import LOOK_SECONDS, Seat, why_move, with_room
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.bounds import guided
 from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import Work
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER
@@ -134,8 +135,7 @@ class Guide:
     def stalls(self, job: Object, placement: Placement) -> float | None:
         """Seconds that the member has left to start the job: 0.0 when time is up, None where it has started."""
         uid = job.metadata.uid or ""
-        limit = duration_or_none((job.metadata.annotations or {}).get(START_TIMEOUT))
-        limit = START_SECONDS if limit is None else limit
+        limit = annotated_seconds(job, START_TIMEOUT, START_SECONDS)
         if limit <= 0 or not placement.cluster or self._state.stand_ins.has_started(uid):
             return None
         return max(0.0, limit - self._seconds_there(uid, placement))

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
 from unisono.api.keys import JOB_NAME
+from unisono.api.membership import controller_of
 from unisono.controllers.hyperjob.split import SplitError
 from unisono.controllers.job.view import JobView
-from unisono.controllers.owners import controller_of
 from unisono.engine.decisions import Bind
 from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.hyper_jobs.controller import GangController

@@ -12,7 +12,7 @@ from unisono.api.annotations import DIVISION, HUB, ORIGIN_UID, WORKER_LOST_TIMEO
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
-from unisono.api.times import duration_or_none, parse_time
+from unisono.api.times import parse_time
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass
@@ -31,6 +31,7 @@ from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import MemberView, is_trusted
 from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.replicas import changes_of, copy_with, record_text, recorded, replicas_of
+from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.members.removal import remove_copies
@@ -184,8 +185,7 @@ class DivisionController(Controller):
     def _candidates(self, obj: Object, rules: Rules, before: Mapping[str, int]) -> list[str]:
         """Members that may have replicas: those that take work, and those that have some and are not lost for good."""
         views = self._state.views
-        given = duration_or_none((obj.metadata.annotations or {}).get(WORKER_LOST_TIMEOUT))
-        timeout = DEFAULT_TIMEOUT if given is None else max(0.0, given)
+        timeout = annotated_seconds(obj, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT)
         trusted = is_trusted(views)
         ranks = rules.points.get(TIER, {})
         found = []

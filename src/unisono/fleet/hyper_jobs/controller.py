@@ -23,7 +23,6 @@ from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
-from unisono.api.times import duration_or_none
 from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB
 from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
 from unisono.controllers.hyperjob.status import ended_states
@@ -33,10 +32,9 @@ from unisono.controllers.job.view import JobView
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import controller_keys, controller_of_kind, family, keys_of
-from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
-from unisono.errors import AlreadyExists, Conflict, NotFound
+from unisono.errors import Conflict, NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.decide import (
     BIND_SECONDS,
@@ -56,6 +54,8 @@ from unisono.fleet.jobs.copies import Copy, Placement, placement_of
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import is_trusted
 from unisono.fleet.jobs.following import can_be_held, is_held
+from unisono.fleet.jobs.pod_group import bring_group
+from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
@@ -231,14 +231,14 @@ class GangController(Controller):
         found: list[tuple[str, Place, float, float]] = []
         now = self._clock.time()
         for hyper_job in self._hyper_jobs.items():
-            record, marks = self.record(hyper_job), hyper_job.metadata.annotations or {}
+            record = self.record(hyper_job)
             if all(place.cluster != cluster for place in record.parts.values()):
                 continue
             # Users may write annotations: what names the job of another holds nothing, and no time is in the future.
             own = {job.metadata.uid for job in self._jobs.by_index(OWNER_INDEX, family(hyper_job))}
             since = min(record.since, now)
-            reserve = _seconds(marks.get(RESERVE_TIMEOUT), RESERVE_SECONDS)
-            bind = _seconds(marks.get(BIND_TIMEOUT), BIND_SECONDS)
+            reserve = annotated_seconds(hyper_job, RESERVE_TIMEOUT, RESERVE_SECONDS)
+            bind = annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS)
             for name, place in sorted(record.parts.items()):
                 if place.cluster == cluster and place.generation > record.started and place.uid in own:
                     until = since + bind + (reserve if record.is_held(name) else 0.0)
@@ -306,17 +306,16 @@ class GangController(Controller):
         return spread.again
 
     def _view(self, hyper_job: HyperJob, live: Mapping[str, Job], *, complete: bool) -> GangView:
-        marks = hyper_job.metadata.annotations or {}
         record = self.record(hyper_job)
         return GangView(
             record,
             {name: self._part_view(record, job) for name, job in live.items()},
             complete,
-            _policy(marks.get(RESTART_POLICY)),
-            _seconds(marks.get(WORKER_LOST_TIMEOUT), DEFAULT_TIMEOUT),
-            _seconds(marks.get(RESERVE_TIMEOUT), RESERVE_SECONDS),
-            _seconds(marks.get(START_TIMEOUT), START_SECONDS),
-            _seconds(marks.get(BIND_TIMEOUT), BIND_SECONDS),
+            _policy((hyper_job.metadata.annotations or {}).get(RESTART_POLICY)),
+            annotated_seconds(hyper_job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
+            annotated_seconds(hyper_job, RESERVE_TIMEOUT, RESERVE_SECONDS),
+            annotated_seconds(hyper_job, START_TIMEOUT, START_SECONDS),
+            annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS),
         )
 
     def _part_view(self, record: GangRecord, job: Job) -> PartView:
@@ -394,15 +393,7 @@ class GangController(Controller):
         except GangError as error:
             self._announcer.tell(hyper_job, [Notice("Warning", "NoGang", str(error), once=str(error))])
             return
-        found = self._groups.get(group.key)
-        if found is None:
-            with suppress(AlreadyExists):
-                await self._client.create(POD_GROUPS, group)
-        elif found.metadata.deletion_timestamp is None:
-            patch = spec_patch(found, group)
-            if patch:
-                meta = group.metadata
-                await self._client.patch(POD_GROUPS, meta.name, {"spec": patch}, namespace=meta.namespace)
+        await bring_group(self._client, self._groups.get(group.key), group)
 
     # ---- inside
 
@@ -439,8 +430,3 @@ def _policy(text: str | None) -> RestartPolicy:
     """The policy that a text names; a text that names none counts as none."""
     found = [policy for policy in RestartPolicy if policy.value.lower() == (text or "").strip().lower()]
     return found[0] if found else RestartPolicy.GANG
-
-
-def _seconds(text: str | None, default: float) -> float:
-    given = duration_or_none(text)
-    return default if given is None else max(0.0, given)
