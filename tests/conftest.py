@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from support.cluster_turn import turn
 from support.programs import missing
+
+
+def helpers() -> list[str]:
+    """Modules beside the tests, by the names that tests import them by, but for those that are in use already."""
+    files = (path for path in Path(__file__).parent.glob("*/*.py") if not path.stem.startswith(("test_", "conftest")))
+    names = (f"support.{path.stem}" if path.parent.name == "support" else path.stem for path in files)
+    return sorted(set(names) - sys.modules.keys())
+
+
+# An assertion of a helper that fails shows its values, as one of a test does.
+pytest.register_assert_rewrite(*helpers())
 
 # The same examples at every run, so that a change is judged by what it changes: as many as a test names with the
 # profile steady, fewer where a change is tried (make test), and new and many more every night (make test-nightly). On a
