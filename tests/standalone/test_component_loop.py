@@ -45,6 +45,7 @@ class Transport:
     ("error", "closing", "told"),
     [
         (RuntimeError("unable to perform operation; the handler is closed"), True, False),
+        (RuntimeError("unable to perform operation; the handler is closed"), False, False),
         (RuntimeError("unable to perform operation"), False, True),
         (KeyError("x"), True, True),
     ],

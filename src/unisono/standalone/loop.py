@@ -26,11 +26,16 @@ def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
     uvloop reports a TLS connection that was closed while it was being written to, as after a pause of the process, with
     a RuntimeError and its traceback. The request that uses the connection fails by itself, and is repeated.
     """
-    transport, error = context.get("transport"), context.get("exception")
-    if isinstance(error, RuntimeError) and transport is not None and transport.is_closing():
+    error = context.get("exception")
+    if isinstance(error, RuntimeError) and _closed(context.get("transport"), error):
         _log.info("connection.closed", error=str(error))
         return
     loop.default_exception_handler(context)
+
+
+def _closed(transport: asyncio.BaseTransport | None, error: RuntimeError) -> bool:
+    # A handle that the kernel's error closed does not say that it is closing; only the error's text tells.
+    return transport is not None and (transport.is_closing() or str(error).endswith("the handler is closed"))
 
 
 def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
