@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.tenant.rights import other
 from benchmarks.tenant.table import attack
-from benchmarks.tenant.world import VICTIM, World, shell
+from benchmarks.tenant.world import VICTIM, World, config_map, shell
+from unisono.kube.http import HttpClient
 from unisono.apiserver.http.spdy_dictionary import DICTIONARY
 
 _TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -132,13 +134,16 @@ async def _ask_forever(w: World, data: bytes) -> None:
         writer.transport.abort()
 
 
+async def _newcomer(w: World) -> HttpClient:
+    """Another user, with `edit` in the bystander's namespace."""
+    base = f"/api/v1/namespaces/{VICTIM}/serviceaccounts"
+    _, _, answer = await w.admin.request("POST", f"{base}/bystander/token", body=b'{"spec":{"expirationSeconds":600}}')
+    return other(w.admin, json.loads(answer)["status"]["token"])
+
+
 async def _judge_newcomer(w: World) -> None:
     """Another user still gets a watch, and answers."""
-    base = f"/api/v1/namespaces/{VICTIM}/serviceaccounts"
-    await w.admin.request("POST", base, body=b'{"metadata":{"name":"newcomer"}}')
-    path = f"{base}/newcomer/token"
-    _, _, answer = await w.admin.request("POST", path, body=b'{"spec":{"expirationSeconds":600}}')
-    client = other(w.admin, json.loads(answer)["status"]["token"])
+    client = await _newcomer(w)
     beside = World(w.running, w.admin, client, VICTIM, w.machine, w.folder)
     for query in ("?watch=1&timeoutSeconds=1", ""):
         codes = [(await beside.ask("GET", _QUEUES + query))[0] for _ in range(5)]
@@ -196,3 +201,25 @@ async def uploads_of_accounts(w: World) -> None:
         w.hold(one(number))
     await asyncio.sleep(8)
     await _judge_newcomer(w)
+
+
+@attack("3 MB of YAML, 90 at a time without a pause, beside another user's ConfigMap of 40 kB")
+async def heavy(w: World) -> None:
+    body = b"a: [" + b"{}," * 900_000 + b"]"
+
+    async def loop() -> None:
+        while True:
+            await w.ask("POST", w.path("configmaps"), body, "application/yaml")
+
+    for _ in range(90):
+        w.hold(loop())
+    await asyncio.sleep(5)
+    client = await _newcomer(w)
+    beside = World(w.running, w.admin, client, VICTIM, w.machine, w.folder)
+    began = time.monotonic()
+    status, answer = await beside.ask("POST", w.path("configmaps", namespace=VICTIM), config_map("heavy", 40_000))
+    took = time.monotonic() - began
+    await beside.ask("DELETE", w.path("configmaps", "heavy", VICTIM))
+    if status >= 300 or took > 20:
+        w.fault(f"a ConfigMap of 40 kB: {status} {answer[:100]!r} after {took:.1f} s")
+    await client.close()

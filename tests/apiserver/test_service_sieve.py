@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from unisono.apiserver.flow_control.lines import CALLER
 from unisono.apiserver.operations.sieve import SLICE_SECONDS, Sieve
 from unisono.apiserver.storage.entry import Entry
 
@@ -55,3 +56,20 @@ async def test_long_selections_go_on_one_after_the_other() -> None:
     assert [len(each) for each in found] == [50] * len(names)
     changes = sum(one != other for one, other in zip(slow.asked, slow.asked[1:], strict=False))
     assert changes <= 2 * len(names)
+
+
+async def test_another_tenants_selection_waits_for_slices_and_not_for_a_crowd() -> None:
+    slow = Slow()
+    sieve = Sieve(slow.clock)
+
+    async def select(user: str, tenant: str) -> None:
+        CALLER.set((user, tenant))
+        await sieve.select(ENTRIES, slow.matches(tenant))  # type: ignore[arg-type]
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(50):
+            group.create_task(select(str(number), "crowd"))
+        group.create_task(select("bob", "bob"))
+    last = max(index for index, name in enumerate(slow.asked) if name == "bob")
+    # The first slice of each of the crowd is looked at without waiting.
+    assert slow.asked[:last].count("crowd") <= 50 * 6 + 2 * len(ENTRIES)

@@ -7,13 +7,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from unisono.apiserver.flow_control.lines import Places
 
 T = TypeVar("T")
 
 HEAVY_BYTES = 32 * 1024
 """From this size on decoding, merging and validating an object takes milliseconds."""
-# Threads of their own, so that large requests wait for each other alone.
-_THREADS = ThreadPoolExecutor(2, thread_name_prefix="heavy-request")
+# Threads of their own, so that large requests wait for each other alone, and one of each tenant at a time: they share
+# the interpreter, and one may take seconds.
+_COUNT = 2
+_THREADS = ThreadPoolExecutor(_COUNT, thread_name_prefix="heavy-request")
+_PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, Places] = WeakKeyDictionary()
 _heavy: ContextVar[bool] = ContextVar("heavy", default=False)
 
 
@@ -51,4 +57,8 @@ async def aside(function: Callable[..., T], *arguments: Any, always: bool = Fals
     """What a pure function answers; where the request is heavy, or ``always``, from a thread."""
     if not (always or _heavy.get()):
         return function(*arguments)
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *arguments)
+    loop = asyncio.get_running_loop()
+    if (places := _PLACES.get(loop)) is None:
+        places = _PLACES[loop] = Places(_COUNT, 1)
+    async with places.one():
+        return await loop.run_in_executor(_THREADS, function, *arguments)

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from unisono.apiserver.flow_control.lines import Lines
+
 # Turns of the loop without portions after each one with: the first reads from the sockets what has come during the
 # portions, the second lets what it woke up answer.
 _FREE = 2
@@ -64,8 +66,7 @@ class Turns:
 
     def __init__(self, each: int, rhythm: Rhythm | None = None) -> None:
         self._each = self._left = each
-        # By tenant and user, each in the order of their turns.
-        self._waiting: dict[str, dict[str, deque[tuple[asyncio.Future[None], int]]]] = {}
+        self._waiting: Lines[tuple[asyncio.Future[None], int]] = Lines()
         self._rhythm = rhythm or Rhythm()
         self._rhythm.join(self._renew)
 
@@ -83,22 +84,13 @@ class Turns:
             self._left -= weight
             return
         future = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(tenant, {}).setdefault(user, deque()).append((future, weight))
+        self._waiting.put((future, weight), user, tenant)
         await future
 
     def _renew(self) -> bool:
         self._left = min(self._each, self._left + self._each)
-        while self._left > 0 and self._waiting:
-            tenant = next(iter(self._waiting))
-            users = self._waiting.pop(tenant)
-            user = next(iter(users))
-            waiting = users.pop(user)
-            future, weight = waiting.popleft()
-            # Behind the others, the user among those of the tenant.
-            if waiting:
-                users[user] = waiting
-            if users:
-                self._waiting[tenant] = users
+        while self._left > 0 and (found := self._waiting.take()) is not None:
+            (future, weight), _ = found
             if not future.done():  # a caller that gave up takes no turn
                 future.set_result(None)
                 self._left -= weight

@@ -20,6 +20,7 @@ from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
 from unisono.apiserver.flow_control.fair_turns import Turns
 from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control.lines import CALLER
 from unisono.apiserver.http.accept import OFFERED, Form, negotiate
 from unisono.apiserver.http.authentication import Authenticator
 from unisono.apiserver.http.connections import Connections
@@ -166,6 +167,7 @@ class App:
             exchange.last = True
             raise too_many_requests(f"user {user.name} has too many open connections: close some, or use them again")
         exchange.user = effective_user(user, request.headers, self._authorizer)
+        CALLER.set(exchange.caller)
         parts = split(request.rel_url.raw_path)
         path = parse(parts)
         served = path and self._catalog.find(path.group, path.version, path.resource)

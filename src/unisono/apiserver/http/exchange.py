@@ -86,11 +86,15 @@ class Exchange:
 
     async def take(self, turns: Turns, weight: int = 1) -> None:
         """Wait for this request's turn."""
-        # The control plane's own components work for all users, and have many lines.
+        await turns.take(weight, *self.caller)
+
+    @property
+    def caller(self) -> tuple[str, str]:
+        """User and tenant for whom this is worked on, as they stand in lines."""
         if self.own:
-            await turns.take(weight, tenant=str(id(self) % _LINES))
-        else:
-            await turns.take(weight, self.user.name, f":{tenant(self.user.name)}")
+            # The control plane's own components work for all users, and have many lines.
+            return "", str(id(self) % _LINES)
+        return self.user.name, f":{tenant(self.user.name)}"
 
     async def body(self) -> bytes:
         """The raw request body, bounded."""

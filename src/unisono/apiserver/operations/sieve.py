@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from unisono.apiserver.flow_control.lines import Places
 from unisono.apiserver.storage.entry import Entry
 
 SLICE_SECONDS = 0.005
 
 
 class Sieve:
-    """Selections of one server; those that take longer than a slice go on one after the other.
+    """Selections of one server; those that take longer than a slice go on one after the other, and tenants in turn.
 
     Args:
         clock: seconds that only grow.
@@ -20,7 +22,9 @@ class Sieve:
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock, self._turn = clock, asyncio.Lock()
+        self._clock = clock
+        # One of each tenant at a time, and of all of those one slice.
+        self._selections, self._slices = Places(sys.maxsize, 1), Places(1, 1)
 
     async def select(self, entries: Sequence[Entry], matches: Callable[[Entry], bool]) -> list[Entry]:
         """Those of ``entries`` that match, in their order."""
@@ -28,11 +32,12 @@ class Sieve:
         rest = iter(entries)
         if self._slice(rest, matches, found):
             return found
-        async with self._turn:
+        async with self._selections.one():
             done = False
             while not done:
-                await asyncio.sleep(0)
-                done = self._slice(rest, matches, found)
+                async with self._slices.one():
+                    await asyncio.sleep(0)
+                    done = self._slice(rest, matches, found)
         return found
 
     def _slice(self, rest: Iterator[Entry], matches: Callable[[Entry], bool], found: list[Entry]) -> bool:
