@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.tenant.rights import other
 from benchmarks.tenant.table import attack
 from benchmarks.tenant.world import VICTIM, World, config_map, shell
-from unisono.kube.http import HttpClient
 from unisono.apiserver.http.spdy_dictionary import DICTIONARY
+from unisono.kube.http import HttpClient
 
 _TUNNEL = "SPDY/3.1+portforward.k8s.io"
 _MESSAGE = 1 << 20
