@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from unisono.api.words import counted
 from unisono.cli.durations import duration_text
 from unisono.cli.printing import columns
 
@@ -134,7 +135,7 @@ def _jobs(
     style: Style,
     lines_of: Callable[[Sequence[JobLine]], list[str]],
 ) -> list[str]:
-    lines = [f"{style(title, bold=True)}  {len(found)} job{'' if len(found) == 1 else 's'}"]
+    lines = [f"{style(title, bold=True)}  {counted(len(found), 'job')}"]
     lines += _indented(lines_of(found[:most]))
     if len(found) > most:
         lines.append(f"  and {len(found) - most} more")
@@ -154,7 +155,7 @@ def _running_lines(found: Sequence[JobLine]) -> list[str]:
         [
             _title(job),
             job.queue,
-            f"{job.pods} pod{'' if job.pods == 1 else 's'}",
+            counted(job.pods, "pod"),
             duration_text(job.seconds),
             job.trouble,
         ]

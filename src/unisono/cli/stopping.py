@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.api.membership import controller_of
+from unisono.api.words import counted
 from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def stop_all_jobs(data: DataDir, timeout: float) -> None:
     from unisono.agent.processes.cleanup import running_pods
 
     count, pods = asyncio.run(_stop(data))
-    click.echo(f"Stopped {count} job{'' if count == 1 else 's'}.")
+    click.echo(f"Stopped {counted(count, 'job')}.")
     deadline = time.monotonic() + timeout
     while running := sorted(pods.intersection(running_pods(data.agent))):
         if time.monotonic() > deadline:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from unisono.api.job_state import ENDED, SUCCEEDED
 from unisono.api.pod_end import PodEnd, pod_end
+from unisono.api.words import counted
 from unisono.sdk.views import JobView, TaskView, end_text, job_view, pod_view
 
 # Of pods that fail at once, lines for the first ones.
@@ -62,7 +63,7 @@ def _flow_changes(old: JobView | None, new: JobView) -> list[str]:
     for name, task in {**before, **{task.name: task for task in new.tasks}}.items():
         known = before.get(name)
         if known is None:
-            lines.append(f"job {name} begins: {task.wanted} pod{'s' if task.wanted != 1 else ''}")
+            lines.append(f"job {name} begins: {counted(task.wanted, 'pod')}")
         if (over or _has_run(task)) and not (told or _has_run(known)):
             lines.append(f"job {name} has run")
     if new.waiting and new.waiting != (old.waiting if old else ""):

@@ -12,6 +12,8 @@ import msgspec
 from unisono.api.quantity import Rounding
 from unisono.api.resources import readable
 from unisono.api.user_limits import JOBS
+from unisono.api.words import counted as counted  # noqa: PLC0414 (the engine's texts take both from here)
+from unisono.api.words import plural as plural  # noqa: PLC0414
 
 _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
@@ -418,16 +420,6 @@ def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> 
 def _by(amounts: Mapping[str, int]) -> str:
     told = readable(amounts, "up")
     return ", ".join(f"{name} by {told[name]}" for name in sorted(told, key=by_importance))
-
-
-def counted(number: int, word: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"{number} {plural(number, word)}"
-
-
-def plural(number: int, word: str) -> str:
-    """The word as it stands behind the number."""
-    return word if number == 1 else f"{word}s"
 
 
 def listed(names: tuple[str, ...]) -> str:

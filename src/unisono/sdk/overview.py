@@ -16,6 +16,7 @@ from unisono.api.membership import controller_of, pod_group_of, queue_of
 from unisono.api.resources import resource_list
 from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text
+from unisono.api.words import counted
 from unisono.sdk.components import Component, components
 from unisono.sdk.node_capacity import (
     NodeLine,
@@ -242,12 +243,12 @@ def _trouble(gang: int, pods: Sequence[Pod]) -> str:
     alive = sum(pod.status.phase in ("Running", "Succeeded") for pod in pods)
     failed = sum(pod.status.phase == "Failed" for pod in pods)
     if failed:
-        parts.append(f"{failed} pod{'' if failed == 1 else 's'} failed")
+        parts.append(f"{counted(failed, 'pod')} failed")
     if 0 < alive < gang:
         parts.append(f"{alive} of {gang} run")
     statuses = [status for pod in pods for status in pod.status.container_statuses or ()]
     restarts = sum(status.restart_count or 0 for status in statuses)
     if restarts:
-        parts.append(f"{restarts} restart{'' if restarts == 1 else 's'}")
+        parts.append(counted(restarts, "restart"))
     waits = {status.state.waiting.reason or "" for status in statuses if status.state and status.state.waiting}
     return ", ".join([*parts, *sorted(waits - {"", *_STARTING})])

@@ -23,6 +23,7 @@ from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, KUBEFLOW_KINDS, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
+from unisono.api.words import counted
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.refusals import Refusal
 from unisono.sdk.waiting import Misnamed
@@ -140,7 +141,7 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
         return None
     more = {name: used[name] + need[name] - hard[name] for name in short}
     kind = _KIND.search(refusal.message[:_LONGEST])
-    pods = f"{missing} {what}{'s' if missing != 1 else ''} cannot be created"
+    pods = f"{counted(missing, what)} cannot be created"
     if kind is not None and kind[1] != "pods" and what == "pod":
         pods, need = f"its {kind[1]} cannot be created", asked
     amounts = f"asked for: {_text(need, short)}; used: {_text(used, short)}; hard: {_text(hard, short)}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from unisono.api.core import Pod
 from unisono.api.pod_states import has_ended
+from unisono.api.words import counted, plural
 
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
@@ -123,8 +124,8 @@ def gates_text(pods: Sequence[Pod]) -> str:
     if not gated:
         return ""
     names = sorted({gate.name for pod in gated for gate in pod.spec.scheduling_gates or ()})
-    verb, noun = ("has" if len(gated) == 1 else "have"), ("gate" if len(names) == 1 else "gates")
-    total = f"{len(pods)} pod{'s' if len(pods) != 1 else ''}"
+    verb, noun = ("has" if len(gated) == 1 else "have"), plural(len(names), "gate")
+    total = counted(len(pods), "pod")
     which = f" ({', '.join(pod.metadata.name for pod in gated)})" if len(gated) <= _NAMED_PODS else ""
     return f"{len(gated)} of {total}{which} {verb} the scheduling {noun} {', '.join(names)}"
 
@@ -134,7 +135,7 @@ def pods_text(pods: Sequence[Pod]) -> str:
     if not pods:
         return "it has no pods"
     counts = Counter((pod.status.phase or "Pending").lower() for pod in pods)
-    total = f"{len(pods)} pod{'s' if len(pods) != 1 else ''}"
+    total = counted(len(pods), "pod")
     return f"it has {total}: " + ", ".join(f"{number} {phase}" for phase, number in counts.most_common())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.words import counted
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list
         change for change in changes if everything or change.difference.clear or (single and change.difference.mean)
     ]
     pairs = max((change.difference.count for change in changes), default=0)
-    told = [f"{pairs} pair{'s' if pairs != 1 else ''} of runs with the same workload, cluster and seed."]
+    told = [f"{counted(pairs, 'pair')} of runs with the same workload, cluster and seed."]
     if single:
         told.append("One pair tells nothing of chance: run several seeds ('unisono simulate sweep --seeds 0-9').")
     if not shown:
