@@ -73,6 +73,12 @@ def test_a_queue_tells_what_it_uses_and_who_is_next() -> None:
     assert "capability:" in told.spec
 
 
+def test_without_a_measure_no_part_of_it_is_told() -> None:
+    """Of a viewer who may see queues and no nodes: what is used is not all that there is."""
+    told = queues_view([queue("q", used={"nvidia.com/gpu": "4"})], [], [], editable=False).rows["q"].shares
+    assert [(each.name, each.used, each.total, each.used_part) for each in told] == [("nvidia.com/gpu", "4", "", 0.0)]
+
+
 def pod(name: str, on: str, gang: str = "") -> Pod:
     limits = {"cpu": "2", "nvidia.com/gpu": 3}
     value = {
@@ -192,6 +198,15 @@ def test_the_slowest_cycles_and_broken_invariants_are_told() -> None:
     view = scheduler_view(LEASES, HISTOGRAM, 0.0, configuration="actions: x")
     assert [(each.mean, each.most) for each in view.times] == [(1.2, 5.0)]
     assert (view.violations, view.configuration) == (3, "actions: x")
+
+
+@pytest.mark.parametrize(("hidden", "names"), [((), ["scheduler"]), (("nodes", "leases"), [])])
+def test_a_viewer_who_may_not_see_leases_is_told_of_no_dead_scheduler(
+    hidden: tuple[str, ...], names: list[str]
+) -> None:
+    view = scheduler_view(LEASES, "", 0.0, hidden=hidden)
+    assert [each.name for each in view.components] == names
+    assert view.hidden == [kind for kind in hidden if kind == "leases"]
 
 
 def test_a_bucket_without_a_bound_bounds_nothing() -> None:

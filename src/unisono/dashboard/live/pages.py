@@ -174,8 +174,10 @@ class SchedulerPage:
         text = body.decode(errors="replace") if status == 200 else ""
         told = await configuration_of(world.client, world.places)
         configuration = told.text if told.known else ""
-        leases, now, ready = world.source(LEASES).items(), world.now, world.ready
-        return await asyncio.to_thread(scheduler_view, leases, text, now, configuration=configuration, ready=ready)
+        leases, now, hidden, ready = world.source(LEASES).items(), world.now, world.hidden(), world.ready
+        return await asyncio.to_thread(
+            scheduler_view, leases, text, now, configuration=configuration, hidden=hidden, ready=ready
+        )
 
     async def close(self) -> None:
         """Nothing is kept for it."""

@@ -108,11 +108,13 @@ def _shares(queue: Queue, total: Mapping[str, int]) -> list[Share]:
     names = dict.fromkeys(name for each in amounts.values() for name in each if name not in _LEFT_OUT)
     found = []
     for name in ordered(names):
-        most = max(total.get(name, 0), *(each.get(name, 0) for each in amounts.values()))
+        # Where the viewer sees no nodes, and nothing limits the queue, there is no measure.
+        most = max(total.get(name, 0), *(each.get(name, 0) for part, each in amounts.items() if part != "used"))
+        used = amounts["used"].get(name, 0)
         texts = {part: quantity(name, each[name]) for part, each in amounts.items() if name in each}
-        texts["total"] = quantity(name, total.get(name, 0))
+        texts["total"] = quantity(name, total[name]) if name in total else ""
         parts = {f"{part}_part": round(each.get(name, 0) / most, 4) if most else 0.0 for part, each in amounts.items()}
-        if most:
+        if most or used:
             found.append(msgspec.convert({"name": name, **texts, **_camel(parts)}, Share))
     return found
 

@@ -27,7 +27,13 @@ _TIMES = {
 
 
 def scheduler_view(
-    leases: Sequence[Lease], metrics: str, now: float, *, configuration: str = "", ready: bool = True
+    leases: Sequence[Lease],
+    metrics: str,
+    now: float,
+    *,
+    configuration: str = "",
+    hidden: Sequence[str] = (),
+    ready: bool = True,
 ) -> SchedulerView:
     """What is known of the scheduler.
 
@@ -36,18 +42,20 @@ def scheduler_view(
         metrics: in Prometheus' text format; empty where the viewer may not read them, or none are served.
         now: seconds since 1970.
         configuration: text of it, where the viewer may read it.
+        hidden: kinds that the viewer may not see; without leases nothing is known of who is alive.
         ready: everything was listed once.
 
     """
     families = _families(metrics)
     return SchedulerView(
         ready=ready,
-        components=[component_view(each) for each in components(leases, now)[1:]],
+        components=[component_view(each) for each in components(leases, now, seen="leases" not in hidden)[1:]],
         facts=list(_facts(leases)),
         times=timings(families),
         metrics=bool(families),
         violations=_violations(families),
         configuration=configuration,
+        hidden=[kind for kind in hidden if kind == "leases"],
     )
 
 

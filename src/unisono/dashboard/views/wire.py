@@ -482,7 +482,7 @@ class SchedulerView(Wire):
     """Whether schedulers are alive, what they say of their configuration, and how long their cycles take.
 
     ``metrics`` says whether the scheduler's metrics could be read; ``violations`` counts decisions that were dropped,
-    since each broke an invariant.
+    since each broke an invariant; ``hidden`` names kinds that the viewer may not see.
     """
 
     ready: bool = False
@@ -492,6 +492,7 @@ class SchedulerView(Wire):
     metrics: bool = False
     violations: int = 0
     configuration: str = ""
+    hidden: list[str] = []
 
 
 class Who(Wire):

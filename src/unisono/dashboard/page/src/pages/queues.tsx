@@ -123,7 +123,7 @@ function Shares(props: { share: Share }) {
   const { share } = props;
   const known = MARKS.filter((part) => share[part]);
   const limits = known.map((part) => `${part} ${share[part]}`).join(", ");
-  const text = `${resourceTitle(share.name)}: ${share.used || "0"} of ${share.total}${limits ? `; ${limits}` : ""}`;
+  const text = `${resourceTitle(share.name)}: ${share.used || "0"}${share.total ? ` of ${share.total}` : ""}${limits ? `; ${limits}` : ""}`;
   const full = share.capabilityPart > 0 && share.usedPart >= share.capabilityPart;
   return (
     <div class="share" title={text}>
@@ -138,7 +138,7 @@ function Shares(props: { share: Share }) {
       <span class="share-text">
         {share.used || "0"}
         <span class="hint">{share.capability ? ` of ${share.capability}` : share.deserved ? ` (deserves ${share.deserved})` : ""}</span>{" "}
-        <span class="unseen">{percent(share.usedPart)}</span>
+        {share.usedPart > 0 && <span class="unseen">{percent(share.usedPart)}</span>}
       </span>
     </div>
   );

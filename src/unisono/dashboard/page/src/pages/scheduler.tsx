@@ -17,6 +17,9 @@ export function Scheduler() {
       {view?.ready && (
         <>
           <Card title="Health">
+            {view.hidden.length > 0 && (
+              <p class="hint">You may not see {view.hidden.join(", ")} of this cluster, by which schedulers tell that they are alive.</p>
+            )}
             <ul class="plain">
               {view.components.map((each) => (
                 <li key={`${each.name} ${each.note}`} class={each.problem ? "problem" : ""}>
