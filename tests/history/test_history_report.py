@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unisono.api.job_state import pod_failure
 from unisono.history.answers import By
 from unisono.history.hours import HOUR, hours_of_interval, pieces
 from unisono.history.records import Hour, Interval, JobRecord, Share, ended_as, worse
@@ -176,6 +177,20 @@ ENDS = [
 @pytest.mark.parametrize(("outcome", "code", "expected"), ENDS)
 def test_who_stopped_a_job(outcome: str, code: int | None, expected: str) -> None:
     assert ended_as(job(outcome=outcome, exit_code=code)) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "expected"),
+    [
+        (pod_failure("a-0", [137], None), 137, "Failed"),
+        (pod_failure("a-0", [143], "DeadlineExceeded"), 143, "Failed"),
+        ("Job was active longer than specified deadline", 143, "Failed"),
+        ("asked for by command a-terminatejob-x", 143, "Terminated"),
+        ("", 137, "Terminated"),
+    ],
+)
+def test_want_of_memory_and_time_limits_are_failures(message: str, code: int, expected: str) -> None:
+    assert ended_as(job(outcome="Terminated", exit_code=code, message=message)) == expected
 
 
 @pytest.mark.parametrize(

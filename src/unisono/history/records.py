@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from unisono.api.job_state import is_pod_failure, is_timeout
+
 CLUSTER: Final = ""
 """Stands for the whole cluster where a queue is named."""
 
@@ -183,10 +185,13 @@ def worse(known: int | None, found: int | None) -> int | None:
 def ended_as(job: JobRecord) -> str:
     """How a job ended, as people count it: one that its own policy stopped for a pod that failed has failed.
 
-    One that a user stopped has pods that ended by the signals that every stop sends.
+    One that a user stopped has pods that ended by the signals that every stop sends. Want of memory and time limits
+    end pods by the same signals; there the job says that a pod failed.
     """
-    stopped = job.outcome in ("Aborted", "Terminated")
-    return "Failed" if stopped and job.exit_code not in (None, 0, *_SIGNALS) else job.outcome
+    if job.outcome not in ("Aborted", "Terminated"):
+        return job.outcome
+    own = job.exit_code not in (None, 0, *_SIGNALS)
+    return "Failed" if own or is_pod_failure(job.message) or is_timeout(job.message) else job.outcome
 
 
 def is_gpu(name: str) -> bool:
