@@ -136,3 +136,20 @@ def test_what_cannot_run_is_told_before_a_control_plane_is_started(
     done = run(*words)
     assert done.exit_code != 0
     assert said in f"{done.output}{done.exception}"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--memory", "8GB", "'8GB' is no amount: write 8G, or 8Gi for powers of 1024."),
+        ("--memory", "1.5 gib", "'1.5 gib' is no amount: write 1.5G, or 1.5Gi for powers of 1024."),
+        ("--memory", "512kb", "'512kb' is no amount: write 512k, or 512Ki for powers of 1024."),
+        ("--memory", "much", "'much' is no amount: write 4Gi or 500M."),
+        ("--memory", "0", "'0' is no amount: more than 0 is needed."),
+        ("--cpu", "two", "'two' is no amount: write 2 or 500m."),
+    ],
+)
+def test_amounts_are_read_before_anything_is_started(option: str, value: str, told: str) -> None:
+    found = run(option, value, "--", "true")
+    assert found.exit_code == 2
+    assert told in found.output

@@ -40,12 +40,32 @@ def _count(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     return number
 
 
+def _amount(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from unisono.api.quantity import QuantityError, parse_quantity
+
+    try:
+        if parse_quantity(value) > 0:
+            return value
+        why = "more than 0 is needed"
+    except QuantityError:
+        short = value.strip().upper().removesuffix("B").removesuffix("I")
+        number, unit = short[:-1], short[-1:]
+        # As other programs write them: 8GB, 512 MiB.
+        known = unit in "KMGTP" and number.strip().replace(".", "", 1).isdigit()
+        written = f"{number.strip()}{'k' if unit == 'K' else unit}"
+        examples = "2 or 500m" if parameter.name == "cpu" else "4Gi or 500M"
+        why = f"write {written}, or {number.strip()}{unit}i for powers of 1024" if known else f"write {examples}"
+    raise click.BadParameter(f"{value!r} is no amount: {why}.", ctx, parameter)
+
+
 @click.command("run", cls=RunCommand)
 @click.argument("files", nargs=-1, metavar="FILE... | -- COMMAND...")
 @click.option("-n", "--processes", callback=_count, metavar="N", help="Processes of COMMAND, which start together.")
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs for each process.")
-@click.option("--cpu", help="Cores for each process, such as 2 or 500m.")
-@click.option("--memory", help="Memory for each process, such as 4Gi; one that needs more is ended.")
+@click.option("--cpu", callback=_amount, help="Cores for each process, such as 2 or 500m.")
+@click.option("--memory", callback=_amount, help="Memory for each process, such as 4Gi; one that needs more is ended.")
 @click.option("-q", "--queue", help="Queue of COMMAND's job.  [default: default]")
 @click.option("--name", help="Name of COMMAND's job.  [default: the script's]")
 @click.option("--replace", is_flag=True, help="Delete an earlier job of the same name first.")
