@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock, settle
+from unisono.agent.activator import controller as module
 from unisono.agent.activator.controller import LOOK_SECONDS, ActivatorController
 from unisono.agent.activator.load import LONGEST_WINDOW, Load
 from unisono.agent.activator.route import Route
@@ -29,6 +30,7 @@ from unisono.api.kinds import SERVICES
 from unisono.api.knative import KnativeService
 from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.kube.controller import Manager
+from unisono.kube.guests import Guests
 
 # ---- load
 
@@ -239,11 +241,13 @@ class Nobody:
 
     def __init__(self, refuse: tuple[int, ...] = ()) -> None:
         self.refuse, self.open = refuse, []
+        self.guests: list[Guests] = []
 
-    async def __call__(self, app: web.Application, host: str, port: int) -> Nobody:
+    async def __call__(self, app: web.Application, host: str, port: int, guests: Guests) -> Nobody:
         if port in self.refuse:
             raise PermissionError(13, "Permission denied")
         self.open.append(f"{host}:{port}")
+        self.guests.append(guests)
         return self
 
     async def close(self) -> None:
@@ -416,6 +420,26 @@ async def test_a_service_that_goes_gives_its_address_back(tmp_path: Path) -> Non
         await settle()
         assert not world.listening.open
         assert world.controller._book.get("u-1") is None
+
+
+async def test_services_without_end_take_neither_sockets_nor_connections_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are taken by the control plane's own process."""
+    monkeypatch.setattr(module, "MOST_SERVICES", 3)
+    async with World(tmp_path) as world:
+        for namespace, count in (("eve", 5), ("bob", 1)):
+            for number in range(count):
+                service = knative()
+                service.metadata = ObjectMeta(name=f"s{number}", namespace=namespace, uid=f"{namespace}-{number}")
+                world.client.put(KNATIVE_SERVICES, service)
+        await settle()
+        assert len(world.listening.open) == 4
+        assert len({id(each) for each in world.listening.guests}) == 2
+        assert "NoAddress: requests of at most 3 services of a namespace" in world.recorder.said[0]
+        await world.client.delete(KNATIVE_SERVICES, "s0", "eve")
+        await world.clock.advance(60)
+        assert len(world.listening.open) == 4, "the next one has the place"
 
 
 async def test_a_service_of_another_s_name_is_left_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import aiohttp
 import structlog
@@ -25,12 +26,15 @@ from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.errors import AgentError, NotFound, system_reason
 from unisono.kube.controller import Context, Controller
 from unisono.kube.events import EventRecorder
+from unisono.kube.guests import Guests
 from unisono.kube.listening import AppListener
 
 _log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 2.0
 """From one decision about a service to the next, while it has pods or requests."""
+MOST_SERVICES = 200
+"""Services of one namespace whose requests are taken: each has a socket open in the control plane's process."""
 _PORT, _PORT_WITHOUT_RIGHTS = 80, 8012
 _AGAIN = 1.0
 _PATIENCE = 1.0
@@ -45,12 +49,12 @@ class Listening(Protocol):
         ...
 
 
-Listen = Callable[[web.Application, str, int], Awaitable[Listening]]
+Listen = Callable[[web.Application, str, int, Guests], Awaitable[Listening]]
 
 
-async def listen(app: web.Application, host: str, port: int) -> Listening:
+async def listen(app: web.Application, host: str, port: int, guests: Guests) -> Listening:
     """An application at an address of this machine."""
-    return await AppListener.open(app, host, port, patience=_PATIENCE)
+    return await AppListener.open(app, host, port, patience=_PATIENCE, guests=guests)
 
 
 @dataclass(slots=True)
@@ -62,6 +66,7 @@ class _Served:
         address: where, as ``HOST:PORT``.
         route: the way to its pods.
         listening: what takes the connections.
+        guests: the connections, with those of the namespace's other services.
         scaler: decides how many pods there are.
 
     """
@@ -70,6 +75,7 @@ class _Served:
     address: str
     route: Route
     listening: Listening
+    guests: Guests
     scaler: Scaler = field(default_factory=Scaler)
 
 
@@ -97,6 +103,8 @@ class ActivatorController(Controller):
         """
         self._recorder, self._book, self._pods, self._listen = recorder, book, pods, listen
         self._served: dict[str, _Served] = {}
+        # Of each namespace: its services share their connections, since who writes there makes as many as they like.
+        self._guests: WeakValueDictionary[str, Guests] = WeakValueDictionary()
         self._session: aiohttp.ClientSession | None = None
 
     def setup(self, context: Context) -> None:
@@ -145,6 +153,12 @@ class ActivatorController(Controller):
     async def _serve(self, key: str, service: KnativeService) -> _Served:
         if self._session is None:
             self._session = open_session()
+        namespace = service.metadata.namespace or ""
+        if sum(each.startswith(f"{namespace}/") for each in self._served) >= MOST_SERVICES:
+            why = f"requests of at most {MOST_SERVICES} services of a namespace are taken on one machine"
+            self._recorder.event(service, "Warning", "NoAddress", why)
+            raise AgentError(f"service {key}: {why}")
+        guests = self._guests.setdefault(namespace, Guests())
         uid = service.metadata.uid or ""
         route = Route(f"service {key}", self._clock.monotonic, self._session, lambda: self._context.enqueue(key))
         host = self._book.allocate(uid)
@@ -153,12 +167,12 @@ class ActivatorController(Controller):
             app = web.Application(client_max_size=0)
             app.router.add_route("*", "/{rest:.*}", route.answer)
             try:
-                listening = await self._listen(app, host, port)
+                listening = await self._listen(app, host, port, guests)
             except OSError as error:
                 problem = f"{host}:{port}: {system_reason(error)}"
                 continue
             _log.info("activator.listens", service=key, address=f"{host}:{port}")
-            return _Served(uid, f"{host}:{port}", route, listening)
+            return _Served(uid, f"{host}:{port}", route, listening, guests)
         self._recorder.event(service, "Warning", "NoAddress", f"its requests cannot be taken at {problem}")
         raise AgentError(f"requests of service {key} cannot be taken at {problem}")
 
