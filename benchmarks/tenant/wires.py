@@ -172,32 +172,31 @@ async def watches_of_accounts(w: World) -> None:
     await _judge_newcomer(w)
 
 
-@attack("requests of 300 accounts of one namespace, of three at a time")
+@attack("requests of 300 accounts of one namespace, one of each at a time")
 async def requests_of_accounts(w: World) -> None:
-    for number in range(900):
+    for number in range(300):
         user = f"system:serviceaccount:{w.namespace}:none-{number % 300}"
-        w.hold(_ask_forever(w, _head(_QUEUES, Impersonate_User=user) * 1_000))
+        w.hold(_ask_forever(w, _head(_QUEUES, Impersonate_User=user) * 300))
     await asyncio.sleep(8)
     await _judge_newcomer(w)
 
 
-@attack("uploads of a byte a second by ten accounts of one namespace, a hundred of each")
+@attack("uploads of a byte a second by ten accounts of one namespace, forty of each")
 async def uploads_of_accounts(w: World) -> None:
     async def one(number: int) -> None:
         user = f"system:serviceaccount:{w.namespace}:none-{number % 10}"
         head = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1\r\nHost: x\r\n"
         head += f"Impersonate-User: {user}\r\n"
         head += "Authorization: Bearer @TOKEN@\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
-        while True:
-            reader, writer = await w.raw(head.encode())
-            try:
-                while not writer.transport.is_closing() and not reader.at_eof():
-                    writer.write(b"{")
-                    await asyncio.sleep(1)
-            finally:
-                writer.transport.abort()
+        reader, writer = await w.raw(head.encode())
+        try:
+            while not writer.transport.is_closing() and not reader.at_eof():
+                writer.write(b"{")
+                await asyncio.sleep(1)
+        finally:
+            writer.transport.abort()
 
-    for number in range(1_000):
+    for number in range(400):
         w.hold(one(number))
     await asyncio.sleep(8)
     await _judge_newcomer(w)

@@ -50,6 +50,8 @@ WRONG = [
     (lambda token: token + ".x", "three parts"),
     (lambda token: "a.b.c", "not base64"),
     (lambda token: "", "three parts"),
+    (lambda token: "_w.b.c", "holds no JSON"),
+    (lambda token: "W1tb" * 8_000 + ".b.c", "holds no JSON"),
 ]
 
 
@@ -82,6 +84,13 @@ def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, tex
     assert not signer.issued(text)
     with pytest.raises(TokenError):
         signer.verify(text, [ISSUER])
+
+
+@pytest.mark.parametrize("claims", [b'{"iss":"\xff"}', b"[" * 20_000])
+async def test_what_cannot_be_read_is_refused_and_no_failure(web: WebClient, claims: bytes) -> None:
+    part = base64.urlsafe_b64encode(claims).rstrip(b"=").decode()
+    answer = await web.get("/api/v1/pods", headers={"Authorization": f"Bearer a.{part}.c"})
+    assert answer.status == 401
 
 
 def _shared(factory: pytest.TempPathFactory) -> TokenSigner:

@@ -113,7 +113,7 @@ def test_nothing_is_lost_on_the_way_through_v1(
     assert (back["metadata"].get("annotations") or None) == annotations
 
 
-@pytest.mark.parametrize("text", ["no JSON", "7", ""])
+@pytest.mark.parametrize("text", ["no JSON", "7", "", "[" * 20_000])
 def test_annotations_that_say_nothing_do_no_harm(text: str) -> None:
     value = {
         "metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/behavior": text}},

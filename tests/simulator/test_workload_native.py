@@ -62,6 +62,9 @@ def test_names_must_differ_and_versions_be_known(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(WorkloadError, match="the file is empty"):
         native.read(file)
+    file.write_text('{"a":' * 100_000)
+    with pytest.raises(WorkloadError, match=r"w\.jsonl:1: "):
+        native.read(file)
 
 
 def test_jobs_of_many_gpus_are_cut_into_pods_of_a_node() -> None:

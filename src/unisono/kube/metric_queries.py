@@ -10,6 +10,8 @@ from typing import Any, Literal
 import aiohttp
 import msgspec
 
+from unisono.api.unreadable import UNREADABLE
+
 _LONGEST = 1 << 20
 _SHOWN = 200
 _LONGEST_LINE = 4096
@@ -25,7 +27,7 @@ def _error_in(text: bytes) -> str:
     """The error that Prometheus tells in JSON."""
     try:
         found = msgspec.json.decode(text, type=_Refusal)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return "no answer of Prometheus"
     return found.error[:_SHOWN]
 
@@ -99,7 +101,7 @@ class NetworkMetrics:
                 raise self._failed(f"{url} answers status {response.status}: {_error_in(text)}")
         try:
             return msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise self._failed(f"{url} answers no JSON; is the address right?") from error
 
     def _number(self, address: str, query: str, answer: Any) -> float | None:

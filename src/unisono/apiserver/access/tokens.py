@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver.access.files import private_directory, write_private
 from unisono.errors import ConfigError
 
@@ -199,7 +200,7 @@ def _bytes(text: str) -> bytes:
 def _json(text: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(_bytes(text))
-    except msgspec.DecodeError:
+    except UNREADABLE:
         raise TokenError("the token holds no JSON") from None
     if not isinstance(value, dict):
         raise TokenError("the token holds no JSON object")

@@ -12,6 +12,7 @@ import msgspec
 
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS as V2
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
+from unisono.api.unreadable import UNREADABLE
 
 Document = dict[str, Any]
 _PREFIX = "autoscaling.alpha.kubernetes.io/"
@@ -94,5 +95,5 @@ def _processor(metric: Any, side: str) -> int | None:
 def _read(text: Any) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, TypeError):
+    except (*UNREADABLE, TypeError):
         return None

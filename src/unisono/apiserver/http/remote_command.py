@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver.http.channels import ERROR, RESIZE
 from unisono.apiserver.http.channels import Protocol as Channels
 from unisono.apiserver.http.spdy_session import SpdyStream
@@ -180,7 +181,7 @@ class SpdyRemote:
 
 def terminal_size(text: bytes) -> tuple[int, int] | None:
     """Columns and rows of a resize message; None when it has none."""
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(*UNREADABLE):
         value = msgspec.json.decode(text)
         if isinstance(value, dict):
             columns, rows = value.get("Width"), value.get("Height")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.keys import LAST_APPLIED
+from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver.managed_fields.compare import compare, fields_of
 from unisono.apiserver.managed_fields.managers import Writer
 from unisono.apiserver.managed_fields.paths import NONE, Paths
@@ -28,7 +29,7 @@ def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer
             return NONE
         changes = compare(last, live, schema)
         return fields_of(last, schema) - changes.written - changes.removed
-    except (msgspec.DecodeError, ApiError):
+    except (*UNREADABLE, ApiError):
         return NONE
 
 

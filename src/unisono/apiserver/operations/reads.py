@@ -16,6 +16,7 @@ import msgspec
 
 from unisono.api.keys import META_API_VERSION
 from unisono.api.kind import Kind
+from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver import failures
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.selecting import custom_selector
@@ -222,7 +223,7 @@ def _read_token(text: str, query: str) -> _Token:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(raw, type=_Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+    except (*UNREADABLE, binascii.Error, ValueError) as error:
         raise failures.bad_request(f"invalid continue token: {error}") from None
     if token.query != query:
         raise failures.bad_request("invalid continue token: it belongs to another list")

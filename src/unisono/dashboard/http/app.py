@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from unisono.api.unreadable import UNREADABLE
 from unisono.dashboard.http import actions
 from unisono.dashboard.http.files import HOW_TO_BUILD, File
 from unisono.dashboard.http.guard import KEY_HEADER, QUESTIONS, SECURITY_HEADERS, refusal
@@ -125,7 +126,7 @@ class Dashboard:
             return _refused(error.message, error.code)
         except UnisonoError as error:
             return _refused(str(error), 400)
-        except msgspec.ValidationError as error:
+        except UNREADABLE as error:
             return _refused(str(error), 400)
         except web.HTTPException as error:
             return _refused(error.reason, error.status)
@@ -311,7 +312,7 @@ def _status(body: bytes) -> dict[str, Any]:
     """What a server says of itself; nothing of an answer that is no object."""
     try:
         found = msgspec.json.decode(body or b"{}")
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -13,6 +13,7 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.node_usage import NodeUsage
+from unisono.api.unreadable import UNREADABLE
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
@@ -115,7 +116,7 @@ class Recording:
                         self._list(line, numbered, decoder)
                     else:
                         self._change(line)
-                except (msgspec.MsgspecError, KeyError) as error:
+                except (*UNREADABLE, KeyError) as error:
                     if not text.endswith(b"\n"):
                         return  # the scheduler was killed in the middle of this line
                     raise RecordingError(f"{self.path}:{number}: {error}") from None
@@ -123,7 +124,7 @@ class Recording:
     def _open(self, lines: Iterator[tuple[int, bytes]]) -> None:
         try:
             header = msgspec.json.decode(next(lines, (1, b"{}"))[1], type=Header)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise RecordingError(f"{self.path}:1: {error}") from None
         if header.unisono != "recording":
             raise RecordingError(f"{self.path}:1: the file is no recording of a scheduler")

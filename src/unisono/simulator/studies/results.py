@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.unreadable import UNREADABLE
 from unisono.simulator.files import InputError, open_text
 from unisono.simulator.metrics.summary import VERSION
 
@@ -29,7 +30,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
                 continue
             try:
                 value = msgspec.json.decode(line)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise InputError(f"{path}:{number}: {error}") from None
             if not isinstance(value, dict) or value.get("unisono") != "run":
                 raise InputError(f"{path}:{number}: the line is no result of a run")
@@ -64,7 +65,7 @@ def read_jobs(path: Path) -> list[dict[str, Any]]:
         for number, line in enumerate(lines, start=1):
             try:
                 value = msgspec.json.decode(line)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise InputError(f"{path}:{number}: {error}") from None
             if not isinstance(value, dict) or not {"name", "state", "queue", "gpus"} <= value.keys():
                 raise InputError(f"{path}:{number}: the line is no record of a job")

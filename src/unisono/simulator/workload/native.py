@@ -14,6 +14,7 @@ from typing import IO
 
 import msgspec
 
+from unisono.api.unreadable import UNREADABLE
 from unisono.simulator.files import open_text
 from unisono.simulator.workload.job import MOST_JOBS, Job, WorkloadError, check
 
@@ -47,7 +48,7 @@ def _jobs(lines: Iterable[str], name: str) -> Iterator[Job]:
             continue
         try:
             job = decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise WorkloadError(f"{where}: {error}") from None
         problem = check(job)
         if not problem and job.name in seen:
@@ -65,7 +66,7 @@ def _jobs(lines: Iterable[str], name: str) -> Iterator[Job]:
 def _check_header(line: str, where: str) -> None:
     try:
         header = msgspec.json.decode(line)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise WorkloadError(f"{where}: {error}") from None
     if not isinstance(header, dict) or header.get("unisono") != "workload":
         raise WorkloadError(f"{where}: the first line must be {_text(_HEADER)}")

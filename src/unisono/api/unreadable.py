@@ -1,0 +1,8 @@
+"""What reading JSON that somebody else wrote fails with."""
+
+from __future__ import annotations
+
+import msgspec
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Its form, its bytes, and its depth: msgspec has an error of its own for the first alone."""
