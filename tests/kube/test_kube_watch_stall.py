@@ -29,7 +29,7 @@ class Heard:
         self.names.append(obj.metadata.name)
 
 
-class Vanishing(MemoryClient):
+class BeingDeleted(MemoryClient):
     """Its first watch sends what ``says`` holds and then nothing more, for ever."""
 
     def __init__(self, says: list[str]) -> None:
@@ -55,7 +55,7 @@ class Vanishing(MemoryClient):
     [(["BOOKMARK"], True), (["BOOKMARK", "BOOKMARK", "MODIFIED"], True), ([], False), (["MODIFIED"], False)],
 )
 async def test_silence(says: list[str], opened_again: bool) -> None:
-    client, heard = Vanishing(says), Heard()
+    client, heard = BeingDeleted(says), Heard()
     reflector: Reflector[Thing] = Reflector(client, THINGS, heard, clock=client.clock)
     task = asyncio.create_task(reflector.run())
     await client.clock.advance(60.0 * len(says) + 170)

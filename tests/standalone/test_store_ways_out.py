@@ -85,7 +85,7 @@ def test_up_names_what_is_damaged_and_the_ways_out(
 
 def test_a_repair_sets_aside_and_serves_the_rest(data: DataDir) -> None:
     damage(data.database)
-    lines = "\n".join(prepare(data, mend=True, lossy=False))
+    lines = "\n".join(prepare(data, set_aside=True, lossy=False))
     assert "ConfigMap default/a: " in lines
     quarantine = next(data.root.glob("state.db.quarantine-*.jsonl"))
     assert str(quarantine) in lines
@@ -93,7 +93,7 @@ def test_a_repair_sets_aside_and_serves_the_rest(data: DataDir) -> None:
     assert line["object"] == "ConfigMap default/a"
     assert {"base64": "AA=="} in line["columns"]
     assert "b" in maps(data) and "a" not in maps(data)
-    assert prepare(data, mend=True, lossy=False) == [f"{data.database} is not damaged."]
+    assert prepare(data, set_aside=True, lossy=False) == [f"{data.database} is not damaged."]
 
 
 def test_a_repair_does_not_pass_over_a_loss(data: DataDir) -> None:
@@ -109,8 +109,8 @@ def test_a_repair_does_not_pass_over_a_loss(data: DataDir) -> None:
     data.database.write_bytes(old)
     damage(data.database)
     with pytest.raises(StoreError, match="were acknowledged"):
-        prepare(data, mend=True, lossy=False)
-    lines = prepare(data, mend=True, lossy=True)
+        prepare(data, set_aside=True, lossy=False)
+    lines = prepare(data, set_aside=True, lossy=True)
     assert any("Repaired" in line for line in lines)
     assert maps(data).count("b") == 1
 
@@ -126,7 +126,7 @@ def test_nothing_is_repaired_while_a_control_plane_runs(data: DataDir) -> None:
     damage(data.database)
     before = data.database.read_bytes()
     with data.acquire(), pytest.raises(AlreadyRunning):
-        prepare(data, mend=True, lossy=True)
+        prepare(data, set_aside=True, lossy=True)
     assert data.database.read_bytes() == before
 
 

@@ -1,6 +1,6 @@
-"""Whether a pod that was bound to a node fits there: the node has the last word, as a kubelet has. Pure.
+"""Whether a pod that was bound to a node fits there: the node decides last, as a kubelet does. Pure.
 
-Two schedulers that do not know of each other's latest choices can fill a node twice over. Pods are accepted in the
+Two schedulers that do not know of each other's latest choices can fill a node twice. Pods are accepted in the
 order in which they come; what does not fit beside those that were accepted before is refused for good.
 """
 

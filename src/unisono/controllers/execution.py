@@ -14,7 +14,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.controllers.expectations import Deletions, Expectations
 from unisono.controllers.notices import Notice
-from unisono.controllers.objects import Vanishing, create_once, delete_owned, delete_seen, ensure, ensure_seeded
+from unisono.controllers.objects import BeingDeleted, create_once, delete_owned, delete_seen, ensure, ensure_seeded
 from unisono.controllers.parallel import PARALLEL, for_each
 from unisono.controllers.plan import BasePlan, Resource
 from unisono.controllers.statuses import write_status
@@ -30,7 +30,7 @@ Notify = Callable[[Any, Notice], None]
 Offload = Callable[[Callable[[], dict[str, str]]], Awaitable[dict[str, str]]]
 
 # Seconds until objects of a former job of the same name are looked at again.
-_VANISHING_RETRY = 1.0
+_DELETION_RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Executor(Generic[T, P]):
             self._notify(job, notice)
         try:
             await self._objects(job, plan)
-        except Vanishing:
-            return job, _VANISHING_RETRY
+        except BeingDeleted:
+            return job, _DELETION_RETRY
         await self.finish(job, plan)
         return job, plan.requeue_after
 
@@ -224,14 +224,14 @@ class Executor(Generic[T, P]):
     async def _warned(self, job: T, reason: str, text: str, work: Awaitable[object]) -> None:
         try:
             await work
-        except Vanishing:
+        except BeingDeleted:
             raise
         except UnisonoError as error:
             self._notify(job, Notice("Warning", reason, f"{text}{error}"))
             raise
 
     def _report(self, job: T, errors: Sequence[Exception], reason: str, text: str) -> None:
-        real = [error for error in errors if not isinstance(error, Vanishing)]
+        real = [error for error in errors if not isinstance(error, BeingDeleted)]
         if real:
             self._notify(job, Notice("Warning", reason, f"{text}{real[0]}"))
             raise real[0]

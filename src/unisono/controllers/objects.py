@@ -1,4 +1,4 @@
-"""Bringing single objects into being, and out of it, without harm to those of others."""
+"""Creates, changes and deletes single objects, and leaves those of other owners alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ForeignObject(UnisonoError):
     """An object of the wanted name belongs to something else."""
 
 
-class Vanishing(UnisonoError):
+class BeingDeleted(UnisonoError):
     """An object of the wanted name is on its way out; it is enough to wait."""
 
 
@@ -42,7 +42,7 @@ async def create_once(client: Client, kind: Kind[T], obj: T) -> T | None:
         the created object, or None when the same owner has made it before.
 
     Raises:
-        Vanishing: an object of that name is being deleted, or is the last that a deleted owner of that name left.
+        BeingDeleted: an object of that name is being deleted, or is the last that a deleted owner of that name left.
         ForeignObject: an object of that name belongs to something else.
 
     """
@@ -65,7 +65,7 @@ async def ensure(client: Client, kind: Kind[Any], obj: Object, *, permanent: boo
         permanent: an existing one is left as it is.
 
     Raises:
-        Vanishing: as ``create_once``.
+        BeingDeleted: as ``create_once``.
         ForeignObject: as ``create_once``.
 
     """
@@ -90,7 +90,7 @@ async def ensure_seeded(
         seed: makes that part; asked only where the object does not exist yet.
 
     Raises:
-        Vanishing: as ``create_once``.
+        BeingDeleted: as ``create_once``.
         ForeignObject: as ``create_once``.
 
     """
@@ -152,5 +152,5 @@ def _occupied(kind: Kind[Any], found: Object, wanted: Object) -> UnisonoError:
     what = f"{kind.kind.lower()} {found.key}"
     former = mine and theirs and (theirs.kind, theirs.name) == (mine.kind, mine.name)
     if found.metadata.deletion_timestamp or former:
-        return Vanishing(f"{what} of an earlier owner is still there; waiting until it is gone.")
+        return BeingDeleted(f"{what} of an earlier owner is still there; waiting until it is gone.")
     return ForeignObject(f"{what} exists and belongs to something else; delete or rename it.")

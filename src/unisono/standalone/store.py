@@ -19,7 +19,7 @@ _REMEMBERED = 20
 
 
 @contextmanager
-def with_ways_out(data: DataDir) -> Iterator[None]:
+def with_advice(data: DataDir) -> Iterator[None]:
     """Add to what is said of a damaged or incomplete store how to go on, and which backups there are.
 
     Raises:
@@ -38,12 +38,12 @@ def with_ways_out(data: DataDir) -> Iterator[None]:
         raise StoreError(f"{error}\n{told_backups(data)}") from error
 
 
-def prepare(data: DataDir, *, mend: bool, lossy: bool) -> list[str]:
+def prepare(data: DataDir, *, set_aside: bool, lossy: bool) -> list[str]:
     """Repair the store, or let it go on without what is lost.
 
     Args:
         data: its directory; nothing runs there.
-        mend: repair what is damaged.
+        set_aside: set aside what is damaged, and keep the rest.
         lossy: go on without acknowledged changes that are missing.
 
     Returns:
@@ -56,9 +56,9 @@ def prepare(data: DataDir, *, mend: bool, lossy: bool) -> list[str]:
     """
     now = datetime.now(UTC)
     lines: list[str] = []
-    with data.acquire("repair"), with_ways_out(data):
+    with data.acquire("repair"), with_advice(data):
         try:
-            if mend:
+            if set_aside:
                 done = repair(data.database, now, lossy=lossy)
                 lines += [f"{data.database} is not damaged."] if done is None else _told(done)
             if lossy:
@@ -67,11 +67,11 @@ def prepare(data: DataDir, *, mend: bool, lossy: bool) -> list[str]:
                     lines.append(f"Going on without the changes that are missing; the store as it was: {kept}")
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{data.database} cannot be repaired ({error}); it is as it was") from error
-    return lines + ([told_backups(data)] if mend and lines and "not damaged" not in lines[0] else [])
+    return lines + ([told_backups(data)] if set_aside and lines and "not damaged" not in lines[0] else [])
 
 
 def remember_backup(data: DataDir, path: Path) -> None:
-    """Note that a backup was made, for who looks for one in a bad moment."""
+    """Note that a backup was made, for users who need one later."""
     if not data.root.is_dir():
         return
     paths = [each for each in _noted(data) if each != path] + [path]

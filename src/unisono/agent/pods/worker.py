@@ -26,7 +26,7 @@ from unisono.kube.clock import Timer
 
 _POLL_SECONDS = 0.02
 _GANG_SECONDS = 1.0
-# How long a stopping node waits for the API to take the last word on a pod.
+# How long a stopping node waits for the API to take the last status of a pod.
 _REPORT_SECONDS = 2.0
 _DEFAULT_GRACE = 30.0
 _EVICTED = "Evicted"

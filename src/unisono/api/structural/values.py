@@ -1,7 +1,7 @@
 """Checks a value against a schema; the texts are those of a Kubernetes API server.
 
 On an update, a part of the object that is as it was is not checked again, so that a stricter schema does not lock
-users out of objects that they cannot mend at once (Kubernetes calls this ratcheting).
+users out of objects that they cannot repair at once (Kubernetes calls this ratcheting).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ DEEPEST = 200
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a value is nested deeper than all that reads it recursively is sure to bear."""
+    """Whether a value is nested deeper than all code that reads it recursively can handle."""
     level, depth = [value], 0
     while level:
         depth += 1

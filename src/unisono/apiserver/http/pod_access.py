@@ -248,7 +248,7 @@ async def _by_spdy(exchange: Exchange, version: str, session: Session, wanted: W
         try:
             with wire:
                 await relay(session, wanted, remote)
-                await connection.goodbye()
+                await connection.go_away()
         finally:
             await remote.close()
     except (ValueError, ConnectionError, TimeoutError):

@@ -127,7 +127,7 @@ class SpdySession:
                 await stream.lost()
             self._streams.clear()
 
-    async def goodbye(self) -> None:
+    async def go_away(self) -> None:
         """Tell the client that the server ends the connection."""
         await self.send(Frame(spdy.GOAWAY, self._last))
 

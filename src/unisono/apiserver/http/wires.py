@@ -161,7 +161,7 @@ async def open_web_socket(exchange: Exchange, protocol: str) -> web.WebSocketRes
 
 
 async def close_web_socket(socket: web.WebSocketResponse, *, broken: str = "") -> None:
-    """Say goodbye; ``broken`` tells a client what it did wrong."""
+    """Send a close frame; ``broken`` tells a client what it did wrong."""
     if broken:
         await socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=broken.encode()[:120])
     else:

@@ -35,7 +35,7 @@ class Target:
 
 
 def exempt(kind: Kind[Any]) -> bool:
-    """Webhook configurations: who made a bad one must be able to mend it."""
+    """Webhook configurations: who made a bad one must be able to repair it."""
     return kind.group == GROUP
 
 

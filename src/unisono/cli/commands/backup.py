@@ -111,9 +111,9 @@ async def _fetch(where: Where, path: Path) -> None:
 def _copy(data: DataDir, path: Path) -> None:
     """Copy the file of a control plane that is stopped, and keep it from starting meanwhile."""
     from unisono.apiserver.storage.database import Database
-    from unisono.standalone.store import with_ways_out
+    from unisono.standalone.store import with_advice
 
-    with data.acquire("backup"), with_ways_out(data):
+    with data.acquire("backup"), with_advice(data):
         database = Database(data.database)
         database.open()
         try:

@@ -153,7 +153,7 @@ def command(
     if repair or accept_loss:
         from unisono.standalone.store import prepare
 
-        for line in prepare(data, mend=repair, lossy=accept_loss):
+        for line in prepare(data, set_aside=repair, lossy=accept_loss):
             click.echo(line, err=True)
     if not os.environ.get(DETACHED):
         for line in data.exposed():
@@ -200,7 +200,7 @@ async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> No
     from unisono.dashboard.http.files import is_built
     from unisono.standalone.interpreter import set_pace
     from unisono.standalone.plane import Plane
-    from unisono.standalone.store import with_ways_out
+    from unisono.standalone.store import with_advice
 
     plane = Plane(data, options)
     page = Activation(data, options.log_file, scheduler=options.scheduler_config) if dashboard and is_built() else None
@@ -210,7 +210,7 @@ async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> No
         running.add_signal_handler(name, stopped.set)
     # Standard output of a detached one is its log, which is for programs too.
     tell = (lambda _: None) if os.environ.get(DETACHED) else click.echo
-    with with_ways_out(data):
+    with with_advice(data):
         await plane.start()
     set_pace()
     try:

@@ -20,7 +20,7 @@ from unisono.controllers.autoscaling.scaled_decide import (
     target_of,
 )
 from unisono.controllers.metrics import MetricError
-from unisono.controllers.objects import ForeignObject, Vanishing, delete_owned, ensure
+from unisono.controllers.objects import BeingDeleted, ForeignObject, delete_owned, ensure
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.errors import NotFound
@@ -56,7 +56,7 @@ class ScaledObjectController(Controller):
                 await ensure(self._client, HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(scaled))
             else:
                 await delete_owned(self._client, HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(scaled))
-        except Vanishing:
+        except BeingDeleted:
             return 1.0
         except (NotFound, ForeignObject) as error:
             self._recorder.event(scaled, "Warning", "ScaledObjectCheckFailed", str(error))

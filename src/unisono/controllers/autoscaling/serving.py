@@ -19,7 +19,7 @@ from unisono.controllers.autoscaling.serving_objects import (
     service_of,
     url_of,
 )
-from unisono.controllers.objects import ForeignObject, Vanishing, ensure
+from unisono.controllers.objects import BeingDeleted, ForeignObject, ensure
 from unisono.controllers.owners import controller_of_kind
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
@@ -57,7 +57,7 @@ class ServingController(Controller):
         for kind, obj in wanted:
             try:
                 await ensure(self._client, kind, obj)
-            except Vanishing:
+            except BeingDeleted:
                 return 1.0
             except ForeignObject as error:
                 trouble = str(error)

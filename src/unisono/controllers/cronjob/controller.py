@@ -9,7 +9,7 @@ from unisono.controllers.cronjob.decide import CronPlan, decide, reference_to
 from unisono.controllers.cronjob.family import VOLCANO, AnyCronJob, AnyJob, Family
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.errors import ApiError, NotFound
@@ -19,7 +19,7 @@ from unisono.kube.controller import Context, Controller
 # Jobs by the UID of whatever controls them.
 OWNER_INDEX = "controller-uid"
 # Seconds until a name that is about to become free is tried again.
-_VANISHING_RETRY = 1.0
+_DELETION_RETRY = 1.0
 # Seconds after which the clock is looked at again, however far the next start is: a machine that was asleep wakes up
 # with another time, and timers do not tell.
 _LONGEST_REST = 60.0
@@ -93,8 +93,8 @@ class CronJobController(Controller):
             if made is None:
                 found: AnyJob = await self._client.get(self._family.jobs, name, namespace)
                 return found
-        except Vanishing:
-            plan.requeue_after = _VANISHING_RETRY
+        except BeingDeleted:
+            plan.requeue_after = _DELETION_RETRY
             return None
         except ForeignObject as error:
             # Nothing changes until the next time is due.

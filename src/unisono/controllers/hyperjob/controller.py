@@ -17,7 +17,7 @@ from unisono.controllers.hyperjob.decide import HyperPlan, decide
 from unisono.controllers.hyperjob.status import ended_states
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.errors import ApiError, NotFound
@@ -26,7 +26,7 @@ from unisono.kube.controller import Context, Controller
 
 OWNER_INDEX = "controller-uid"
 # Seconds until a name that is about to become free, or that another object has, is tried again.
-_VANISHING_RETRY = 1.0
+_DELETION_RETRY = 1.0
 _FOREIGN_RETRY = 60.0
 
 
@@ -72,8 +72,8 @@ class HyperJobController(Controller):
         for job in plan.create:
             try:
                 await self._step(hyper_job, "Create", job, self._create(hyper_job, job), failures)
-            except Vanishing:
-                again = _VANISHING_RETRY
+            except BeingDeleted:
+                again = _DELETION_RETRY
             except ForeignObject as error:
                 notice = Notice("Warning", "FailedCreateVCJob", str(error), once=f"foreign/{job.metadata.name}")
                 self._announcer.tell(hyper_job, [notice])
@@ -84,7 +84,7 @@ class HyperJobController(Controller):
         for job in plan.delete:
             await self._step(hyper_job, "Delete", job, delete_seen(self._client, JOBS, job), failures)
         for job in plan.terminate:
-            with suppress(Vanishing):
+            with suppress(BeingDeleted):
                 command = create_once(self._client, COMMANDS, _termination(job))
                 await self._step(hyper_job, "Terminate", job, command, failures)
         if failures:

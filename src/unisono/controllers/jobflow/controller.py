@@ -20,7 +20,7 @@ from unisono.controllers.job.controller import POD_INDEX
 from unisono.controllers.jobflow.decide import FlowPlan, Observed, decide, flows_of, wanted_probes
 from unisono.controllers.jobflow.history import ended_states
 from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen
 from unisono.controllers.phase_metrics import PhaseCounts
 from unisono.controllers.probing import Probe, Prober
 from unisono.controllers.recorder import Recorder
@@ -32,7 +32,7 @@ from unisono.kube.controller import Context, Controller
 OWNER_INDEX = "controller-uid"
 TEMPLATE_INDEX = "uses-template"
 # Seconds until a name that is about to become free is tried again.
-_VANISHING_RETRY = 1.0
+_DELETION_RETRY = 1.0
 # Seconds until a name that another object has is tried again.
 _FOREIGN_RETRY = 60.0
 # Pods that are asked at once for one flow.
@@ -120,8 +120,8 @@ class JobFlowController(Controller):
             try:
                 if await create_once(self._client, JOBS, job) is not None:
                     self._announcer.tell(flow, [Notice("Normal", "Created", f"create a job named {name}!")])
-            except Vanishing:
-                plan.requeue_after = _VANISHING_RETRY
+            except BeingDeleted:
+                plan.requeue_after = _DELETION_RETRY
             except ForeignObject as error:
                 self._announcer.tell(flow, [Notice("Warning", "ForeignJob", str(error), once=f"foreign/{name}")])
                 plan.requeue_after = plan.requeue_after or _FOREIGN_RETRY

@@ -19,10 +19,10 @@ from unisono.controllers.node_scaling.notices import Notice, ending, notice_of
 from unisono.controllers.node_scaling.waiting import POD_INDEX, groups_of
 from unisono.controllers.pod_facts import is_deleting, is_disrupted
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.workloads.amounts import sooner
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 REASON = "MachineTakenBack"
 """Reason of the condition DisruptionTarget, and of events."""
@@ -59,7 +59,7 @@ class InterruptionController(Controller):
             self._seen.pop(key, None)
             return None
         if now >= notice.ends and _is_silent(node):
-            return await self._bury(key)
+            return await self._delete_pods_of(key)
         await self._keep_away(node, notice)
         pods = [pod for pod in self._pods.by_index(_INDEX, key) if not has_ended(pod) and not is_of_node(pod)]
         mates = {
@@ -82,8 +82,8 @@ class InterruptionController(Controller):
                 await self._context.tell(PODS, pod, error)
         return again
 
-    async def _bury(self, name: str) -> float | None:
-        """Delete the pods of a machine that has gone as announced: nobody is left to end them.
+    async def _delete_pods_of(self, name: str) -> float | None:
+        """Delete the pods of a machine that has gone as announced: no agent is left to end them.
 
         Without this they would count as running for minutes, and their gangs would wait for them.
         """

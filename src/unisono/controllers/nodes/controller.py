@@ -26,10 +26,10 @@ from unisono.controllers.nodes.decide import (
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
-from unisono.controllers.workloads.amounts import sooner
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 LEASE_NAMESPACE = "kube-node-lease"
 # A heartbeat may be late by as much as a kubelet's.

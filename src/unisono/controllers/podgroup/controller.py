@@ -27,7 +27,7 @@ SCHEDULER_NAMES = ("volcano", "unisono")
 # Reason of the event and the condition of a pod whose PodGroup is refused.
 FAILED = "FailedCreatePodGroup"
 # Seconds until a group that is being deleted is looked at again.
-_VANISHING_RETRY = 1.0
+_DELETION_RETRY = 1.0
 
 
 class PodGroupController(Controller):
@@ -59,7 +59,7 @@ class PodGroupController(Controller):
         if known is None:
             await self._create(pod)
         elif known.metadata.deletion_timestamp:
-            return _VANISHING_RETRY
+            return _DELETION_RETRY
         # With the uid a pod that took over the name is not given the group of its predecessor.
         patch = {"metadata": {"uid": meta.uid, "annotations": {GROUP_NAME: name}}}
         try:

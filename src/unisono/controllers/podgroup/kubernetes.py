@@ -35,7 +35,7 @@ from unisono.kube.controller import Context, Controller
 
 _GROUP_INDEX = "scheduling-group"
 # Seconds until a PodGroup that is being deleted, or was refused, is looked at again.
-_VANISHING_RETRY = 1.0
+_DELETION_RETRY = 1.0
 _REFUSED_RETRY = 30.0
 
 
@@ -75,7 +75,7 @@ class KubernetesGroupController(Controller):
             refused = await self._create(mirror(theirs, pods, self._queue(theirs)))
             retry = _REFUSED_RETRY if refused else None
         elif ours.metadata.deletion_timestamp:
-            retry = _VANISHING_RETRY
+            retry = _DELETION_RETRY
         elif theirs.metadata.uid not in owners.controller_uids(ours):
             refused, retry = foreign_group(ours), _REFUSED_RETRY
         else:

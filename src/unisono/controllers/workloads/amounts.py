@@ -1,4 +1,4 @@
-"""Numbers or percentages of replicas, and times until something is due."""
+"""Numbers or percentages of replicas."""
 
 from __future__ import annotations
 
@@ -17,8 +17,3 @@ def amount(value: IntOrString | None, total: int, *, up: bool) -> int:
         return 0
     share = percent * total / 100
     return math.ceil(share) if up else math.floor(share)
-
-
-def sooner(*times: float | None) -> float | None:
-    """The smallest of the times that there are."""
-    return min((time for time in times if time is not None), default=None)

@@ -11,7 +11,6 @@ from unisono.api.workload_kinds import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
-from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.daemon_decide import DaemonPlan, daemon_spec, decide, hash_of
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.history import bring_to_server
@@ -20,6 +19,7 @@ from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 
 class DaemonSetController(Controller):

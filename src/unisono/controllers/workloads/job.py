@@ -20,13 +20,13 @@ from unisono.controllers.parallel import for_each
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.retrying import retry_when_allowed
 from unisono.controllers.statuses import LastWritten, write_status
-from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
 from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

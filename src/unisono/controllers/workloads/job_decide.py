@@ -14,7 +14,6 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.job_policies import fulfilled_rule
 from unisono.controllers.notices import Notice
 from unisono.controllers.pod_facts import cheapest_first, finished_at, has_succeeded, restarts
-from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.job_tally import (
     Tally,
     count,
@@ -23,6 +22,7 @@ from unisono.controllers.workloads.job_tally import (
     index_of,
     is_indexed,
 )
+from unisono.kube.requeue import sooner
 
 # The pause after a failed pod: it doubles with every one in a row.
 BACKOFF_SECONDS = 10.0

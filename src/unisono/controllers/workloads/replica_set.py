@@ -26,12 +26,12 @@ from unisono.controllers.pod_facts import (
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.retrying import retry_when_allowed
 from unisono.controllers.statuses import LastWritten, write_status
-from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.refusals import refusal_wait
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 # Pods that are made or deleted at one look.
 BURST = 500

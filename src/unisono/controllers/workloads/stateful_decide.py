@@ -19,9 +19,10 @@ from unisono.controllers.pod_facts import (
     staying,
 )
 from unisono.controllers.texts import whole_number
-from unisono.controllers.workloads.amounts import amount, sooner
+from unisono.controllers.workloads.amounts import amount
 from unisono.controllers.workloads.refusals import refused_for
 from unisono.controllers.workloads.revisions import REVISION_LABEL
+from unisono.kube.requeue import sooner
 
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")
 

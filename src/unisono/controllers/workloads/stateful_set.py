@@ -16,7 +16,6 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.retrying import retry_when_allowed
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.texts import whole_number
-from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.history import bring_to_server
 from unisono.controllers.workloads.revisions import revise, template_of
@@ -31,6 +30,7 @@ from unisono.controllers.workloads.stateful_decide import (
 from unisono.controllers.workloads.stateful_pods import claim_name, claims_of, pod_of
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 
 class StatefulSetController(Controller):

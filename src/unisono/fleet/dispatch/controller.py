@@ -39,6 +39,7 @@ from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0
@@ -143,13 +144,13 @@ class DispatchController(Controller):
         await self._carry_out(job, steps, work, dict_of(copies), view.placement)
         if steps.mirror is not None and work is not None and not steps.mirror.deleting:
             again = await self._look_whether_it_moves(job, work, view.placement)
-            again = _sooner(again, await self._look_whether_it_starts(job, view.placement) if again != 0.0 else None)
+            again = sooner(again, await self._look_whether_it_starts(job, view.placement) if again != 0.0 else None)
         if view.ended and (left := expires_in(job, self._clock.time())) is not None and self.kind is not JOBS:
             if left <= 0:
                 await delete_seen(self._client, self.kind, job)
                 return None
-            again = _sooner(again, left)
-        return _sooner(steps.again, again)
+            again = sooner(again, left)
+        return sooner(steps.again, again)
 
     async def _look_whether_it_moves(self, job: Any, work: Work, placement: Placement) -> float | None:
         """What has no node in its member, and what may be moved, goes where it had better be; 0.0 where it does."""
@@ -389,11 +390,6 @@ class DispatchController(Controller):
 
 
 _MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
-
-
-def _sooner(one: float | None, other: float | None) -> float | None:
-    given = [each for each in (one, other) if each is not None]
-    return min(given) if given else None
 
 
 def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:

@@ -20,6 +20,7 @@ from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.requeue import sooner
 
 START_SECONDS: Final = 600.0
 """How long a job may be in a member without a node for one of its pods."""
@@ -96,8 +97,7 @@ class Guide:
         if rules.bound:
             inside = [each.name for each in self._book.clusters() if each.name not in outside]
         guided_work = Work(work.group, guided(work.pods, inside, outside, rules.points))
-        again = [each for each in (rules.again, _LOOK_AGAIN if lacking else None) if each is not None]
-        return guided_work, min(again, default=None)
+        return guided_work, sooner(rules.again, _LOOK_AGAIN if lacking else None)
 
     def moves(self, kind: Kind[Any], job: Object, work: Work, placement: Placement) -> tuple[str, float | None]:
         """Why a job had better leave its member, and after how many seconds to look again."""

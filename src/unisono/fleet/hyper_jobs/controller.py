@@ -59,6 +59,7 @@ from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
+from unisono.kube.requeue import sooner
 
 OWNER_INDEX = "controller-uid"
 """Jobs and PodGroups by what made them."""
@@ -289,7 +290,7 @@ class GangController(Controller):
         now, members = self._clock.time(), self._state.views
         steps = decide_gang(view, members, now, trusted=is_trusted(members))
         await self._carry_out(hyper_job, live, steps)
-        return min((each for each in (steps.again, spread_again) if each is not None), default=None)
+        return sooner(steps.again, spread_again)
 
     async def _spread(self, hyper_job: HyperJob, live: Mapping[str, Job]) -> float | None:
         """Choose over which clusters, and in how many parts, what waits may spread; answers when to look again."""
