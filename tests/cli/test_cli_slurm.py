@@ -20,6 +20,7 @@ from unisono.cli.slurm.selecting import Selection, names_of, states_of
 from unisono.cli.slurm.tables import sinfo_lines, squeue_lines
 from unisono.sdk.node_capacity import NodeLine
 from unisono.sdk.overview import JobLine, Overview
+from unisono.sdk.queues import QueueView
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fit -p research
@@ -258,6 +259,25 @@ def test_jobs_are_selected_by_queue_user_name_and_state(asked: dict[str, Any], e
     waiting = [JobLine("job/b-3", "team", "cpu", 3700)]
     found = Overview([], [], [], [], [], [], [], waiting, running)
     assert [job.name for _, job in Selection(**asked).of(found)] == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "unseen", "told"),
+    [
+        ({"queue": "gpu", "names": frozenset({"a"})}, (), []),
+        ({"queue": "nope"}, (), ["There is no queue nope: 'unisono queue list' shows those that there are."]),
+        ({"queue": "nope"}, ("queues",), []),
+        (
+            {"names": frozenset({"a", "z"})},
+            (),
+            ["No job z runs or waits: 'unisono sacct -j z' tells whether it has ended."],
+        ),
+    ],
+)
+def test_what_does_not_exist_is_told(asked: dict[str, Any], unseen: tuple[str, ...], told: list[str]) -> None:
+    running = [JobLine("job/a", "default", "gpu", 65)]
+    found = Overview([], [], [], [], [], [], [QueueView("gpu")], [], running, unseen=unseen)
+    assert Selection(**asked).unknown(found) == told
 
 
 def test_a_state_that_does_not_exist_is_named() -> None:

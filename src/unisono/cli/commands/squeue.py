@@ -40,7 +40,7 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
         wanted = await selection(client, where, **asked)
         seen = await read_overview(client, namespace_of(where))
     found = wanted.of(seen)
-    for line in not_shown(seen, ("podgroups", "pods")):
+    for line in (*not_shown(seen, ("podgroups", "pods")), *wanted.unknown(seen)):
         click.echo(line, err=True)
     if output == "json":
         kinds = (("running", "R"), ("waiting", "PD"))

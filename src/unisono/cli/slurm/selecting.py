@@ -48,6 +48,17 @@ class Selection:
         both = [("R", job) for job in found.running] + [("PD", job) for job in found.waiting]
         return [(state, job) for state, job in both if self._has(state, job)]
 
+    def unknown(self, found: Overview) -> list[str]:
+        """What is asked for and is not there, for the user to be told of."""
+        told = []
+        if self.queue and "queues" not in found.unseen and all(each.name != self.queue for each in found.queues):
+            told.append(f"There is no queue {self.queue}: 'unisono queue list' shows those that there are.")
+        jobs = [job.name for job in (*found.running, *found.waiting)]
+        for name in sorted(self.names):
+            if not any(is_called(job, name) for job in jobs):
+                told.append(f"No job {name} runs or waits: 'unisono sacct -j {name}' tells whether it has ended.")
+        return told
+
     def _has(self, state: str, job: JobLine) -> bool:
         return (
             (not self.queue or job.queue == self.queue)
