@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from unisono.cli.cluster_state import objects_of
+from unisono.cli.commands import defrag
 from unisono.cli.commands.defrag import command
+from unisono.cli.options import Where
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.simulator.experiment import config_text
 
 NOW = "2026-11-20T12:00:00Z"
 
@@ -136,6 +143,23 @@ def test_a_gang_that_no_limit_holds_is_told_why_it_waits(dump: Path) -> None:
     answer = json.loads(_run("--dry-run", "-f", str(dump), "--now", NOW, "-o", "json").output)
     because = answer["notHelpedBecause"]["ns/large"]
     assert because["limits"] == [] and because["message"].startswith("no limit holds it: ")
+
+
+def test_the_limits_of_a_cluster_are_those_of_its_own_configuration(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = objects_of(Where(), (str(dump),))
+    asked = []
+
+    def of_cluster(where: Where, files: tuple[str, ...], config: Path | None) -> SchedulerConfig:
+        asked.append((files, config))
+        found = load_config(config_text(None), "of the cluster")
+        return replace(found, action_arguments={**found.action_arguments, "defragment": {"maxMoves": 1}})
+
+    monkeypatch.setattr(defrag, "objects_of", lambda *_: listed)
+    monkeypatch.setattr(defrag, "config_of", of_cluster)
+    assert "2 pods would have to move, and maxMoves is 1" in _run("--dry-run", "--now", NOW).output
+    assert asked == [((), None)]
 
 
 def test_fewer_moves_can_be_asked_for(dump: Path) -> None:

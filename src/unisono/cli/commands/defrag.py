@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from unisono.cli.cluster_state import moment_of, objects_of
+from unisono.cli.cluster_state import config_of, moment_of, objects_of
 from unisono.cli.options import Where, file_option, output_option, where_options
 
 
@@ -17,7 +17,7 @@ from unisono.cli.options import Where, file_option, output_option, where_options
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The scheduler's configuration.  [default: the built-in one]",
+    help="The scheduler's configuration.  [default: the cluster's]",
 )
 @click.option("--max-moves", type=click.IntRange(1, 10_000), help="Pods moved for one gang at most.")
 @click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
@@ -43,11 +43,9 @@ def command(
         )
     from unisono.cli.printing import print_json
     from unisono.cli.showing_plans import plan_lines, plans_as_json
-    from unisono.engine.config_file.reader import load_config
     from unisono.scheduler.defragmentation import plans_for
-    from unisono.simulator.experiment import config_text
 
-    used = load_config(config_text(config), "default configuration" if config is None else str(config))
+    used = config_of(where, files, config)
     moment = moment_of(now)
     objects = objects_of(where, files)
     answer = plans_for(objects.state().snapshot(), used, moment, max_moves)
