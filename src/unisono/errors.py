@@ -113,7 +113,7 @@ class Invalid(ApiError):
 class Replaced(Conflict, Invalid):
     """A patch names a ``metadata.uid`` that is not the object's: that one has gone, and another has its name.
 
-    Servers answer it as a change of an immutable field; to who names the uid as a precondition it is a conflict.
+    Servers answer it as a change of an immutable field; where the uid is a precondition it is a conflict.
     """
 
     code, reason = 422, "Invalid"

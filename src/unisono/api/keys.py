@@ -123,7 +123,7 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # annot
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"  # annotation of a pod or a node
 SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"  # annotation of a node
 MIRROR_POD: Final = "kubernetes.io/config.mirror"  # annotation of a pod that a kubelet makes by itself
-# Taints by which clouds, and who acts for them, announce that a machine goes.
+# Taints by which clouds, and programs that act for them, announce that a machine goes.
 AWS_SPOT_INTERRUPTION: Final = "aws-node-termination-handler/spot-itn"
 AWS_MAINTENANCE: Final = "aws-node-termination-handler/scheduled-maintenance"
 AWS_SCALE_IN: Final = "aws-node-termination-handler/asg-lifecycle-termination"

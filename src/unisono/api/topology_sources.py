@@ -1,8 +1,8 @@
 """What discovers the network of a cluster: the interface of sources, also of those that other packages bring.
 
-A source is asked from time to time and answers with switches; who asks makes HyperNodes of them. A package offers one
-as an entry point of group ``unisono.topology_sources``, under the name that users write as ``source``: a class without
-arguments, or a function that makes one.
+A source is asked from time to time and answers with switches, of which the controller makes HyperNodes. A package
+offers one as an entry point of group ``unisono.topology_sources``, under the name that users write as ``source``: a
+class without arguments, or a function that makes one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_BYTES: Final = 100 << 20
 
 
 class SourceFailed(UnisonoError):
-    """The network cannot be told now; the sentence says why, for who configured the source."""
+    """The network cannot be told now; the sentence says why, for the user who configured the source."""
 
 
 @dataclass(frozen=True, slots=True)

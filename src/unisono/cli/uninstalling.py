@@ -1,4 +1,4 @@
-"""Take an installation from a cluster: everything that ``unisono install`` made, and users' objects only on wish."""
+"""Take an installation from a cluster: what ``unisono install`` made, and users' objects only with --with-data."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class NodeTable:
         """Bytes of an image, 0 when no node has it: one size for all nodes, as kube-scheduler takes it.
 
         Nodes report the same image with different sizes (compressed or not, with or without shared layers). The first
-        node by name decides: a restart lists nodes in that order, and there kube-scheduler goes by who came first.
+        node by name decides: a restart lists nodes in that order, and there kube-scheduler takes the order of arrival.
         """
         size = self._image_sizes.get(name)
         if size is None:

@@ -33,7 +33,7 @@ class PhaseCounts(Collector):
             self._counts[new, values] += 1
 
     def forget(self, *values: str) -> None:
-        """Show nothing more of who has these labels."""
+        """Show nothing more of what has these labels."""
         for phase in self._names:
             self._counts.pop((phase, values), None)
 

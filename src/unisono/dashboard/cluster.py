@@ -20,7 +20,7 @@ def cluster_without_account(authority: Path, env: Mapping[str, str] = os.environ
     """The API server of the cluster that this pod runs in, without credentials.
 
     Args:
-        authority: PEM of who signs its certificate, as in the ConfigMap ``kube-root-ca.crt`` of each namespace.
+        authority: PEM of its certificate authority, as in the ConfigMap ``kube-root-ca.crt`` of each namespace.
         env: of the process; every pod's names the API server.
 
     Raises:

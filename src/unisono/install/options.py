@@ -32,7 +32,7 @@ class InstallOptions:
         kubelet_dir: where the kubelets of the cluster keep their state.
         kubelet_config: the file of their configuration, in that directory or elsewhere on the nodes.
         history_secret: Secret in the namespace whose key ``dsn`` names the database of the history; empty for none.
-        history_reader_secret: the same for who only reads it; empty where that is the same one.
+        history_reader_secret: the same for the dashboard, which only reads it; empty where that is the same one.
         history_prometheus: address of a Prometheus that the dashboard reads the history from; empty for none.
         history_days: jobs that ended are kept there one by one for so long.
 
@@ -61,7 +61,7 @@ class InstallOptions:
 
     @property
     def history_readers(self) -> str:
-        """The Secret for who only reads the history."""
+        """The Secret for components that only read the history."""
         return self.history_reader_secret or self.history_secret
 
     @property

@@ -358,7 +358,7 @@ def _least_wait(error: Exception) -> float:
 
 
 def _is_the_objects(error: Exception) -> bool:
-    """Whether the object is the cause: what the server or the network refuse is told by who asked, or passes."""
+    """Whether the object is the cause: what the server or the network refuses is told by the caller, or passes."""
     return isinstance(error, SetAside) or not isinstance(error, (UnisonoError, OSError, TimeoutError))
 
 

@@ -1,4 +1,4 @@
-"""What to tell who writes a ConfigMap that holds the scheduler's configuration (pure)."""
+"""What to tell the author of a ConfigMap that holds the scheduler's configuration (pure)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def concerns(name: str) -> bool:
 
 
 def advice(config_map: ConfigMap) -> list[str]:
-    """Sentences for who writes it: what is wrong, has no effect, or will not be read at all.
+    """Sentences for its author: what is wrong, has no effect, or will not be read at all.
 
     Plug-ins that are named as ``module:Class`` are not imported: only the scheduler has to have them.
     """

@@ -92,7 +92,7 @@ class Metrics:
         self.prebind, self.bind = stages.labels("PreBind"), stages.labels("Bind")
 
     def _add_counts(self, make: _Maker) -> None:
-        """What cycles came to, and who waits."""
+        """Results of cycles, and how many jobs wait."""
         self.cycles_run, self.cycles_idle, self.cycles_failed = make.outcomes(
             "unisono_scheduler_cycles", "Cycles by outcome.", "outcome", "run", "idle", "failed"
         )

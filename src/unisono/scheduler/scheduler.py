@@ -362,7 +362,7 @@ class Scheduler:
         return decisions, version
 
     async def _carry_out(self, decisions: Decisions) -> None:
-        """Hand the decisions to who writes them, with a moment for requests in this process between the steps."""
+        """Hand the decisions to the writers, with a moment for requests in this process between the steps."""
         for violation in decisions.violations:
             if violation.plugin:
                 _log.error("plugin.failed", plugin=violation.plugin, error=violation.message)

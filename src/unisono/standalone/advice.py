@@ -1,4 +1,4 @@
-"""What this machine's server tells who writes an object that it stores: what others make of it, or that nobody does."""
+"""Warnings to the author of an object that this machine stores: what controllers make of it, or that none does."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Route:
 
 
 async def _passed_on(request: web.Request, response: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Stream what a pod answers to who asked."""
+    """Stream a pod's answer to the client."""
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(response.close)
         answer = web.StreamResponse(status=response.status, reason=response.reason, headers=_kept(response.headers))

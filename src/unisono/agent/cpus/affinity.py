@@ -17,7 +17,7 @@ _ROUNDS = 5
 def move(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | None], proc: Path = PROC) -> int:
     """Move all threads of a pod's containers to the CPUs that are theirs; answers how many were moved.
 
-    Threads inherit the CPUs of who starts them, so that later ones follow.
+    Threads inherit the CPUs of the thread that starts them, so that later ones follow.
 
     Args:
         groups: where processes are listed.

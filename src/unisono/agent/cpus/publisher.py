@@ -19,7 +19,7 @@ _REFRESH_SECONDS = 60.0
 
 
 def cpus_of(book: CpuBook, pods: Callable[[str], Pod | None]) -> NodeCpus:
-    """What the machine's CPUs look like, which are free, and who has the others.
+    """What the machine's CPUs look like, which are free, and which containers have the others.
 
     Args:
         book: its CPUs.

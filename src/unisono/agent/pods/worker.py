@@ -93,7 +93,7 @@ class PodWorker:
     def remove(self) -> None:
         """The API does not have the pod any more: end what runs, at once."""
         self.gone = True
-        # As in a kubelet: for schedulers its room is free, and who comes next must not be refused for what is ending.
+        # As in a kubelet: for schedulers its room is free, and the next pod must not be refused for what is ending.
         self._host.ledger.release(self.uid)
         self.wake()
 

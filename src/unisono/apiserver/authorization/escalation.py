@@ -1,4 +1,4 @@
-"""Users grant no more than they have: roles and bindings are checked against the rights of who writes them."""
+"""Users grant no more than they have: roles and bindings are checked against the rights of their author."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def stored_bytes(obj: CustomObject) -> bytes:
 
 
 def in_version_of(kind: Kind[Any], data: bytes) -> Kind[Any]:
-    """A kind in the version of stored bytes: enough for who looks at metadata only, and needs no webhook."""
+    """A kind in the version of stored bytes: enough for code that reads metadata only, and needs no webhook."""
     if not isinstance(kind, CustomKind) or kind.definition.webhook is None:
         return kind
     return kind.definition.kinds.get(kind.definition.version_of(data), kind)

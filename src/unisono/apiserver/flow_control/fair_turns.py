@@ -106,7 +106,7 @@ class Shares:
         components: writes of clients in this process, a quarter to half a millisecond each.
         requests: writes that came by HTTP, about a millisecond each.
         reads: reads of clients by HTTP, from a quarter of a millisecond to some, where they are lists.
-        events: of watches in this process, decoded and handled by who watches, about a quarter of a millisecond each.
+        events: of watches in this process, decoded and handled by the watcher, about a quarter of a millisecond each.
         sent: events that are sent to watches by HTTP, or pieces of 32 KiB of them, up to a tenth of a millisecond each.
         frames: messages and frames of clients that have left HTTP, up to a fortieth of a millisecond each.
     """

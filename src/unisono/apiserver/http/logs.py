@@ -62,7 +62,7 @@ class LogHandler:
         """Stream the log as plain text.
 
         Beside Kubernetes' parameters, ``uid`` names the incarnation that is meant, with ``container``: a pod that was
-        deleted just now can still be read by who has seen it.
+        deleted just now can still be read by clients that have seen it.
         """
         query = exchange.query
         try:

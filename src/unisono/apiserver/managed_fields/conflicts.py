@@ -9,7 +9,7 @@ from unisono.apiserver.managed_fields.managers import Entry, Writer
 from unisono.apiserver.managed_fields.paths import Path, text
 from unisono.errors import Conflict
 
-# A field and the entry of who owns it.
+# A field and the entry of its owner.
 Clash = tuple[Entry, Path]
 
 

@@ -33,7 +33,7 @@ def inspect(path: Path, otherwise: str, *, alone: bool = False, thorough: bool =
 
     Args:
         path: a file that is there.
-        otherwise: the way out for who named a wrong file.
+        otherwise: what to do if the file is the wrong one.
         alone: it has no log, and nothing is to be made beside it.
         thorough: SQLite also checks what no row depends on, such as the list of free pages; without it, a file that was
             closed and of which every row is as it should be is taken as whole.

@@ -58,7 +58,7 @@ def check_identity(connection: sqlite3.Connection, path: Path | str, otherwise: 
     Args:
         connection: to the file.
         path: its name, for messages.
-        otherwise: the way out for who named a wrong file.
+        otherwise: what to do if the file is the wrong one.
 
     Raises:
         StoreError: it is foreign, or of a newer version.

@@ -53,7 +53,7 @@ class Change:
         expected: revision of the object that the change was prepared from; 0: there must be none.
         encode: gives the stored bytes for the revision that the change gets; for a deletion the last state.
         delete: remove the object.
-        obj: the object that ``encode`` encodes, for who looks at changes before they are queued.
+        obj: the object that ``encode`` encodes, for code that looks at changes before they are queued.
 
     """
 

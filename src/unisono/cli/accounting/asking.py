@@ -62,7 +62,7 @@ def window_of(since: str, until: str, now: float) -> tuple[float, float]:
 
 
 async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type[T], place: HistoryPlace) -> T:
-    """An answer of the API server, of a cluster's dashboard, or of a database, which shows all to who has its password.
+    """An answer of the API server, of a cluster's dashboard, or of a database, which shows everything to its users.
 
     Raises:
         NoHistory: there is none; says where one may be.

@@ -1,4 +1,4 @@
-"""Claims for devices that are made for pods, and who goes on using them: pure functions."""
+"""Claims for devices that are made for pods, and which pods go on using them: pure functions."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def ready(node: Node) -> NodeCondition | None:
 
 
 def out_of_service(node: Node) -> bool:
-    """An administrator, or who looks after machines, says that it is off; believed only while it is not ready."""
+    """An administrator, or a program for machines, says that it is off; believed only while it is not ready."""
     found = ready(node)
     off = any(each.key == NODE_OUT_OF_SERVICE for each in node.spec.taints or ())
     return off and found is not None and found.status != "True"

@@ -93,7 +93,7 @@ class Sessions:
     """All sessions of one dashboard.
 
     Args:
-        base: address and trust of the API server; its credentials are for whom a one-time code names alone.
+        base: address and trust of the API server; its credentials are only used for one-time codes.
         codes: folder of one-time codes for the credentials in ``base``; None for none.
         clock: of this process.
         client_of: makes the client for a viewer's configuration.
@@ -169,7 +169,7 @@ class Sessions:
 
     @asynccontextmanager
     async def asking(self, token: str) -> AsyncIterator[tuple[HttpClient, str]]:
-        """Client and name of who asks one question with a bearer token of the API server; there is no session.
+        """Client and name of a user who asks one question with a bearer token of the API server; there is no session.
 
         Raises:
             NotSignedIn: it is no token.
@@ -286,7 +286,7 @@ class Sessions:
 
 
 def without_credentials(config: ClusterConfig) -> ClusterConfig:
-    """Address and trust of a server, and nothing of who asks."""
+    """Address and trust of a server, without credentials."""
     return replace(
         config,
         client_certificate=None,

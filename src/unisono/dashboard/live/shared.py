@@ -27,7 +27,7 @@ class Shared(Generic[T]):
         self._made: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """The value as of now; who asks while it is made gets the same one."""
+        """The value as of now; callers that ask while it is made get the same one."""
         version = self._signal.version(self._topics)
         if self._made is None or (self._made.done() and (version != self._version or self._made.exception())):
             self._version = version

@@ -38,11 +38,11 @@ def scheduler_view(
     """What is known of the scheduler.
 
     Args:
-        leases: which tell who is alive.
+        leases: by which components tell that they are alive.
         metrics: in Prometheus' text format; empty where the viewer may not read them, or none are served.
         now: seconds since 1970.
         configuration: text of it, where the viewer may read it.
-        hidden: kinds that the viewer may not see; without leases nothing is known of who is alive.
+        hidden: kinds that the viewer may not see; without leases it is not known which components are alive.
         ready: everything was listed once.
 
     """

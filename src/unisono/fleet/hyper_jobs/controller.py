@@ -121,7 +121,7 @@ class GangController(Controller):
         hold: Callable[[str], None],
         room_changed: Callable[[str], None],
     ) -> None:
-        """Who knows the newest state of a part, who acts on it, who lets a gang wait, and who holds room in members."""
+        """Functions that answer the newest state of a part, look at it, let a gang wait, and hold room in members."""
         self._job, self._look_at_part, self._hold, self._room_changed = job, look_at_part, hold, room_changed
 
     def setup(self, context: Context) -> None:

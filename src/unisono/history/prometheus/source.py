@@ -88,7 +88,7 @@ class PrometheusHistory:
             queues: the user may see what queues use; there is nothing for others.
 
         Raises:
-            ApiError: 400 for what cannot be read or is not kept there, 403 for who may not list queues.
+            ApiError: 400 for what cannot be read or is not kept there, 403 for users who may not list queues.
 
         """
         window = window_of(query, self._clock.time())
@@ -230,7 +230,7 @@ class PrometheusHistory:
                 rows.setdefault(name, Row(name)).ended[outcome] = number
 
     async def _evictions(self, asked: _Asked, total: Row) -> None:
-        """Of all queues together, for who may see all namespaces."""
+        """Of all queues together, for users who may see all namespaces."""
         if asked.namespaces is not None or asked.queue:
             return
         end, seconds = _span(asked.window)
