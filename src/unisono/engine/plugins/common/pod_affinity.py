@@ -6,7 +6,7 @@ finds one, or a pod that stands there has an anti-affinity to it. Preferences co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -95,19 +95,17 @@ class InterPodFilter:
     def vetoes(self) -> list[Veto]:
         """Over all nodes; a node is refused for the first reason only."""
         size = len(self._table)
-        far = self._far(size)
-        close, unwanted = _any_positive(self._away, size), _any_positive(self._against, size)
-        found = []
+        found: list[Veto] = []
         if self._near:
-            found.append(Veto(far, NOT_NEAR))
+            found.append(Veto(self._far(size), NOT_NEAR))
         if self._away:
-            found.append(Veto(close & ~far, TOO_NEAR))
+            found.append(Veto(_without(found, _any_positive(self._away, size)), TOO_NEAR))
         if self._against:
-            found.append(Veto(unwanted & ~far & ~close, UNWANTED))
+            found.append(Veto(_without(found, _any_positive(self._against, size)), UNWANTED))
         if self._domains.unsettled:
-            refused = far | close | unwanted
-            found.append(Veto(self._far(size, now=True) & ~refused, NOT_NEAR, now=True))
-            found.append(Veto(_any_positive(self._evicted, size) & ~refused, TOO_NEAR, now=True))
+            for_good = tuple(found)
+            found.append(Veto(_without(for_good, self._far(size, now=True)), NOT_NEAR, now=True))
+            found.append(Veto(_without(for_good, _any_positive(self._evicted, size)), TOO_NEAR, now=True))
         return found
 
     def _far(self, size: int, *, now: bool = False) -> BoolArray:
@@ -128,12 +126,20 @@ class InterPodFilter:
 
 
 def _any_positive(tallies: Sequence[Tally], size: int) -> BoolArray:
-    found = np.zeros(size, dtype=np.bool_)
-    for tally in tallies:
-        positive = tally.sums > 0
-        if positive.any():
-            found |= positive[tally.codes]
+    """``[N]`` nodes of which a domain has any of the pods; the caller's own."""
+    if not tallies:
+        return np.zeros(size, dtype=np.bool_)
+    found: BoolArray = (tallies[0].sums > 0)[tallies[0].codes]
+    for tally in tallies[1:]:
+        found |= (tally.sums > 0)[tally.codes]
     return found
+
+
+def _without(earlier: Iterable[Veto], nodes: BoolArray) -> BoolArray:
+    """``nodes`` but for those that are refused already; changes them in place."""
+    for veto in earlier:
+        nodes &= ~veto.nodes
+    return nodes
 
 
 class InterPodScore:
