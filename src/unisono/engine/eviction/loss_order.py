@@ -28,15 +28,13 @@ class LossOrder:
         levels, level = np.unique(index.jobs.priority, return_inverse=True)
         self._level_of = {int(priority): at for at, priority in enumerate(levels)}
         self._level: FloatArray = level.astype(np.float64)[index.job]
-        self._members = np.argsort(index.job, kind="stable")
-        self._first = np.searchsorted(index.job[self._members], np.arange(len(index.jobs) + 1))
         self._step = 1.0
         self._bounds: FloatArray = np.zeros(self._nodes)
 
     def note(self, victim: Task) -> None:
         """A task was evicted or is back: what else its gang has to lose may differ now."""
         job = int(self.index.job[self.index.at(victim)])
-        self._lost[self._members[self._first[job] : self._first[job + 1]]] = np.nan
+        self._lost[self.index.of_job(job)] = np.nan
 
     def cheapest_first(self, points: FloatArray, lacking: BoolArray, mask: BoolArray) -> FloatArray:
         """``[N]`` points that put nodes where less is lost before others, and keep the order of those that are equal.

@@ -388,9 +388,8 @@ class Evictions:
 
     def tasks_of(self, job: JobState) -> list[Task]:
         """Those of a job that could be evicted and have not been."""
-        number = self.index.jobs.number.get(job.key)
-        found = np.flatnonzero((self.index.job == number) & self.index.alive) if number is not None else ()
-        return [self.index.tasks[int(at)] for at in found]
+        index, number = self.index, self.index.jobs.number.get(job.key)
+        return [] if number is None else [index.tasks[at] for at in index.of_job(number).tolist() if index.alive[at]]
 
     def _cost(self, victims: Sequence[Task]) -> Cost:
         """What kube-scheduler compares: highest priority, sum of priorities, number, and the start of the best victims.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,8 @@ class _Plan:
         return np.asarray(later.clip(min=0).sum(axis=1), dtype=np.int64)
 
     def _bundles(self) -> list[Bundle]:
-        bundles = in_order(bundles_of(self.session, self._candidates()), self._rank(), self.need)
+        rank = cache(self._rank())
+        bundles = in_order(bundles_of(self.session, self._candidates()), rank, self.need)
         flat = [task for bundle in bundles for task, _ in bundle.tasks]
         if not flat:
             return []
@@ -183,7 +185,7 @@ class _Plan:
             left = [(task, column) for task, column in bundle.tasks if task.key in allowed]
             if left and (bundle.safe or (self.rule.whole and len(left) == len(bundle.tasks))):
                 kept.append(Bundle(bundle.job, bundle.safe, left))
-        return in_order(kept, self._rank(), self.need)
+        return in_order(kept, rank, self.need)
 
     def _candidates(self) -> Iterator[tuple[Task, int, JobState]]:
         index = self.evictions.index
@@ -206,13 +208,14 @@ class _Plan:
     def _rank(self) -> Any:
         """Key of a victim's job: the last in job order loses first, or the queue that is to lose first."""
         orders, hooks = self.cycle.orders, self.cycle.hooks
+        weighed = hooks.has("lost_work")
 
         def loss(job: JobState) -> tuple[float, ...]:
-            lost = hooks.lost_work(self.evictions.tasks_of(job))
+            lost = hooks.lost_work(self.evictions.tasks_of(job)) if weighed else None
             return () if lost is None else (job.priority, lost)
 
         if self.rule.purpose is Purpose.GANG_PREEMPT:
-            return lambda job: (loss(job), _Reversed(hooks.keys("job_key", job)))
+            return lambda job: (loss(job), _Reversed(orders.plugins_keys(job)))
         asked = hooks.has("victim_queue_key")
         return lambda job: (
             hooks.keys("victim_queue_key", job.queue, self.job.queue) if asked else (),

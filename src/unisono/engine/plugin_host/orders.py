@@ -31,20 +31,20 @@ class Orders:
         return (*self.hooks.keys("queue_key", queue), queue.created, queue.name)
 
     def job_key(self, job: JobState) -> Key:
-        """Key of a job."""
-        return (*self._plugins_keys(job), job.created, job.key)
-
-    def _plugins_keys(self, job: JobState) -> Key:
-        """What the plug-ins say of a job; for one that nothing has happened to it stays, and is that of its shape."""
+        """Key of a job; what the plug-ins say of one that nothing has happened to stays, and is that of its shape."""
         if job.places:
-            return self.hooks.keys("job_key", job)
+            return (*self.hooks.keys("job_key", job), job.created, job.key)
         like = (job.shape or job.key, job.phase)
         known = self._unmoved.get(like)
         if known is None:
             known = self.hooks.keys("job_key", job)
             if self.hooks.by_shape("job_key") and LAST not in known:
                 self._unmoved[like] = known
-        return known
+        return (*known, job.created, job.key)
+
+    def plugins_keys(self, job: JobState) -> Key:
+        """What the plug-ins say of a job, without what tells jobs apart that they do not."""
+        return self.job_key(job)[:-2]
 
     def queues(self, queues: Iterable[QueueState]) -> Heap[QueueState]:
         """A heap of queues."""
@@ -89,7 +89,7 @@ class Orders:
         def key(at: int) -> Key:
             task, job = victims[at]
             if job.key not in job_keys:
-                job_keys[job.key] = self._plugins_keys(job)
+                job_keys[job.key] = self.plugins_keys(job)
             loss = (-job.priority, -(self.hooks.lost_work((task,)) or 0.0)) if asked else ()
             return queue_keys[job.queue.name], job.broken, loss, job_keys[job.key], task_keys[at]
 

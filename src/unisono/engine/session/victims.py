@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +87,17 @@ class VictimIndex:
     def on(self, column: int) -> range:
         """Positions of the tasks of a node."""
         return range(self._starts[column], self._starts[column + 1])
+
+    def of_job(self, number: int) -> Index:
+        """Positions of the tasks of a job, by its index into ``jobs.states``; ascending, read only."""
+        members, starts = self._by_job
+        return members[starts[number] : starts[number + 1]]
+
+    @cached_property
+    def _by_job(self) -> tuple[Index, Index]:
+        """Positions of all tasks, job by job, and where each job begins (one entry more at the end)."""
+        members = np.argsort(self.job, kind="stable")
+        return members, np.searchsorted(self.job[members], np.arange(len(self.jobs) + 1)).astype(np.intp)
 
     def at(self, task: Task) -> int:
         """Position of a task; KeyError when it is none that could be evicted."""
