@@ -41,6 +41,24 @@ def settings(
     return load_config(f'actions: "{actions}"\ntiers:{PLUGINS.format(gang=gang, drf=drf, quota=quota)}{more}')
 
 
+def with_guard(actions: str, arguments: str, first: Iterable[str], second: Iterable[str]) -> SchedulerConfig:
+    """Two tiers of these plug-ins, with eviction-guard at the end of the first.
+
+    Args:
+        actions: of each cycle.
+        arguments: of eviction-guard, as YAML: a mapping on one line, or lines that are indented by six spaces.
+        first: further plug-ins of the first tier.
+        second: plug-ins of the second tier.
+
+    """
+
+    def lines(names: Iterable[str]) -> str:
+        return "".join(f"\n  - name: {name}{OFF if name in ('gang', 'drf') else ''}" for name in names)
+
+    guard = f"\n  - name: eviction-guard\n    arguments: {arguments}"
+    return load_config(f'actions: "{actions}"\ntiers:\n- plugins:{lines(first)}{guard}\n- plugins:{lines(second)}\n')
+
+
 RECLAIM = settings("enqueue, allocate, reclaim, backfill", gang=OFF, drf=OFF)
 """The default configuration with reclaim."""
 PREEMPT = settings("enqueue, allocate, preempt, backfill", gang=OFF, drf=OFF)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from eviction_world import PREEMPT, Plane, job_of, running_pods
+from eviction_world import PREEMPT, Plane, job_of, running_pods, with_guard
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -39,25 +39,8 @@ def guarded(
         f"\n      eviction-guard.{key.replace('__', '.')}: {value}"
         for key, value in ({"window": "1h"} | arguments).items()
     )
-    plugins = "".join(f"\n  - name: {name}" for name in more)
-    return load_config(f"""
-actions: "{actions}"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-  - name: eviction-guard
-    arguments:{given}
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: proportion
-  - name: nodeorder{plugins}
-""")
+    second = ("overcommit", "drf", "predicates", "proportion", "nodeorder", *more)
+    return with_guard(actions, given, ("priority", "gang", "conformance"), second)
 
 
 def holder(name: str, where: list[str], *, minimum: int = 1, ago: float = 900.0, **options: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from eviction_world import Plane, job_of, running_pods
+from eviction_world import Plane, job_of, running_pods, with_guard
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -14,7 +14,6 @@ from support.build import bound_per_job, cluster, flatten, gang, group, nodes, p
 from support.examples import examples
 from unisono.api.base import Object
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
-from unisono.engine.config_file.reader import load_config
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.plugins.registry import create
 from unisono.engine.verdict import Cause
@@ -28,20 +27,7 @@ EIGHT = nodes(2, cpu=4)
 
 def keeping(arguments: str = QUARTER, actions: str = "enqueue, allocate, preempt") -> SchedulerConfig:
     """The configuration of `docs/eviction.md` with these arguments."""
-    return load_config(f"""
-actions: "{actions}"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: eviction-guard
-    arguments: {arguments}
-- plugins:
-  - name: predicates
-  - name: nodeorder
-  - name: binpack
-""")
+    return with_guard(actions, arguments, ("priority", "gang"), ("predicates", "nodeorder", "binpack"))
 
 
 def singles(number: int, rank: str, **options: Any) -> list[Any]:
