@@ -55,6 +55,8 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"quota/{change['quota']} hard"]
         case "RaiseDeserved":
             return [f"queue/{change['queue']} deserved"]
+        case "LowerGuarantee":
+            return [f"queue/{change['queue']} guarantee"]
         case "RaiseWeight":
             return [f"queue/{change['queue']} weight"]
         case "OpenQueue":
@@ -71,6 +73,10 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"node/{name} labels.{key}" for name in change["nodes"] for key in change["labels"]]
         case "AddToleration":
             return [f"{asked} tolerations.{change['key']}"]
+        case "UseRole":
+            return [f"{asked} minTaskMember.{change['instead']}"]
+        case "AddAnnotation":
+            return [f"{asked} annotations.{change['key']}"]
         case "RelaxRule":
             return [f"{asked} {change['rule']}"]
         case "AllowTier":

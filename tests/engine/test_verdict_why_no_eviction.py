@@ -39,7 +39,11 @@ GUARD = """
     ("gang_votes", "guard", "told"),
     [
         (True, "", "no preemption: ns/low has no pods beyond its minimum, 4"),
-        (False, GUARD, "have to go has run for less than their minimum (ns/low-w-0 for 100 s of 600 s)"),
+        (
+            False,
+            GUARD,
+            "2 of 2 pods that would have to go have run for less than their minimum (ns/low-w-0 for 100 s of 600 s)",
+        ),
         (True, GUARD, "no preemption: ns/low has no pods beyond its minimum, 4"),
         (False, "", ""),
     ],

@@ -170,6 +170,12 @@ class Objects:
         spec = self.all["Queue", change.queue].spec
         spec.deserved = self._raised(spec.deserved, change.amounts)
 
+    def _lower_guarantee(self, change: c.LowerGuarantee, job: str) -> None:
+        kept = self.all["Queue", change.queue].spec.guarantee
+        rest = resource_list(kept.resource)
+        lowered = {name: max(rest.get(name, 0) - amount, 0) for name, amount in change.amounts.items()}
+        kept.resource = dict(to_wire(rest | lowered))
+
     def _raise_weight(self, change: c.RaiseWeight, job: str) -> None:
         self.all["Queue", change.queue].spec.weight = change.weight
 
@@ -208,8 +214,16 @@ class Objects:
         for pod in self.waiting(job):
             pod.spec.tolerations = [*(pod.spec.tolerations or ()), more]
 
+    def _add_annotation(self, change: c.AddAnnotation, job: str) -> None:
+        for pod in self.waiting(job):
+            pod.metadata.annotations = {**(pod.metadata.annotations or {}), change.key: change.value}
+
     def _use_queue(self, change: c.UseQueue, job: str) -> None:
         self.group(job).spec.queue = change.queue
+
+    def _use_role(self, change: c.UseRole, job: str) -> None:
+        roles = self.group(job).spec.min_task_member
+        roles[change.instead] = roles.pop(change.name)
 
     def _use_priority(self, change: c.UsePriority, job: str) -> None:
         self.group(job).spec.priority_class_name = change.priority_class

@@ -36,9 +36,16 @@ class Named:
         return type("Listing", (), {"items": metas})()
 
 
+class NoPods:
+    """A server on which no pod is."""
+
+    async def list(self, kind: Any, namespace: str | None, *, field_selector: str = "") -> Any:
+        return type("Listing", (), {"items": []})()
+
+
 def offered(**told: Any) -> list[str]:
     explanation = Explanation("Job", "train", "job/train", "its phase is Pending", **told)
-    fixes = asyncio.run(offer_fixes(cast("HttpClient", None), explanation, dict(JOB)))
+    fixes = asyncio.run(offer_fixes(cast("HttpClient", NoPods()), explanation, dict(JOB)))
     return [fix.text for fix in fixes]
 
 

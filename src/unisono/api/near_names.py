@@ -10,11 +10,12 @@ _MOST_KNOWN = 5_000
 _LONGEST = 320
 """Longer than any name, label or ``namespace/name`` in Kubernetes."""
 _SHORTEST = 3
-_LONG = 12
-"""From this length on two edits still make a near miss."""
+_LONG, _LONG_WORD = 12, 7
+"""From this length of a name, or of its only word that differs, on two edits still make a near miss."""
 _OTHER_DOMAIN = 3
 """Farther than any edit."""
 _ALIKE = str.maketrans("01_.", "ol--")
+_SEPARATORS = re.compile(r"[-/]")
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -23,8 +24,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     Near are names that differ in case, separators or look-alikes (``a100`` and ``A100``, ``m1`` and ``ml``), that have
     another prefix before ``/`` (``zone`` and ``topology.kubernetes.io/zone``, ``amd.com/gpu`` and ``nvidia.com/gpu``),
-    or that are one edit away (two for 12 characters and more; optimal string alignment distance). Names that differ in
-    their numbers are siblings.
+    or that are one edit away (optimal string alignment distance). Two are near as well for names of 12 characters and
+    more, and where a single word between separators differs that has 7 or more. Names that differ in their numbers are
+    siblings.
     """
     if not name or len(name) > _LONGEST:
         return ""
@@ -53,10 +55,19 @@ def _distance(name: str, other: str) -> int | None:
     if one.rpartition("/")[2] == two.rpartition("/")[2] and ("/" in one) != ("/" in two):
         return 1
     elsewhere = _OTHER_DOMAIN if _in_other_domain(name, other) else None
-    limit = 2 if min(len(one), len(two)) >= _LONG else 1
+    limit = 2 if min(len(one), len(two)) >= _LONG or _in_long_word(one, two) else 1
     if abs(len(one) - len(two)) > limit or one[0] != two[0] or _NUMBERS.findall(name) != _NUMBERS.findall(other):
         return elsewhere
     return next((edits for edits in range(1, limit + 1) if _within(one, two, edits)), elsewhere)
+
+
+def _in_long_word(one: str, two: str) -> bool:
+    """Whether the names differ in one long word only: ``prepair`` and ``prepare``, not ``team-ml`` and ``team-qa``."""
+    words, others = _SEPARATORS.split(one), _SEPARATORS.split(two)
+    if len(words) != len(others):
+        return False
+    differ = [(word, other) for word, other in zip(words, others, strict=True) if word != other]
+    return len(differ) == 1 and min(map(len, differ[0])) >= _LONG_WORD and differ[0][0][0] == differ[0][1][0]
 
 
 def _in_other_domain(name: str, other: str) -> bool:

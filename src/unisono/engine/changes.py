@@ -83,6 +83,17 @@ class RaiseDeserved(msgspec.Struct, frozen=True):
         return f"raise what queue {self.queue} deserves: {_by(self.amounts)}"
 
 
+class LowerGuarantee(msgspec.Struct, frozen=True):
+    """Lower ``spec.guarantee.resource`` of a queue by ``amounts``: what it does not use is for others then."""
+
+    queue: str
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        return f"lower the guarantee of queue {self.queue}: {_by(self.amounts)}"
+
+
 class RaiseWeight(msgspec.Struct, frozen=True):
     """Give a queue another ``spec.weight``, and so a larger share of the cluster."""
 
@@ -225,6 +236,17 @@ class EvictPods(msgspec.Struct, frozen=True):
         return f"end {listed(self.pods)}"
 
 
+class AddAnnotation(msgspec.Struct, frozen=True):
+    """Give the job's pods an annotation that a plug-in asks for."""
+
+    key: str
+    value: str
+
+    def text(self) -> str:
+        """For people."""
+        return f'annotate its pods with {self.key}: "{self.value}"'
+
+
 class UseQueue(msgspec.Struct, frozen=True):
     """Name another queue, which exists and is open, in the job."""
 
@@ -233,6 +255,17 @@ class UseQueue(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """For people."""
         return f"name queue {self.queue} in spec.queue"
+
+
+class UseRole(msgspec.Struct, frozen=True):
+    """Name another role, which pods have, in minTaskMember."""
+
+    name: str
+    instead: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"name role {self.instead} in minTaskMember in place of {self.name}"
 
 
 class UseResource(msgspec.Struct, frozen=True):
@@ -401,6 +434,9 @@ Change = (
     | SetMinResources
     | PassOver
     | RaiseUserLimits
+    | LowerGuarantee
+    | AddAnnotation
+    | UseRole
     | AllowReclaim
     | Together
 )

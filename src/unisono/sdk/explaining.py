@@ -22,7 +22,14 @@ from unisono.sdk.failures import failed_pods, looping_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
-from unisono.sdk.group_verdicts import MISSING_PODS, gates_in_template, group_verdicts, verdicts_beside, verdicts_of
+from unisono.sdk.group_verdicts import (
+    MISSING_PODS,
+    gates_in_template,
+    gates_of_group,
+    group_verdicts,
+    verdicts_beside,
+    verdicts_of,
+)
 from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
@@ -40,6 +47,7 @@ from unisono.sdk.refusal_causes import meant_in, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
+from unisono.sdk.stray_pods import meant_for
 from unisono.sdk.unready import unready_text
 from unisono.sdk.waiting import (
     SERVED_NAMES,
@@ -119,8 +127,9 @@ async def explain_queue(client: HttpClient, meta: ObjectMeta, item: Mapping[str,
 async def explain_group(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
     """What is known of a PodGroup."""
     phase = (item.get("status") or {}).get("phase") or "Pending, the next cycle decides"
-    verdicts = await verdicts_of(client, POD_GROUPS.kind, meta)
-    told = Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts)
+    verdicts, wrong = await meant_for(client, meta, await verdicts_of(client, POD_GROUPS.kind, meta))
+    told = Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts, misnamed=wrong)
+    told.gates = await gates_of_group(client, meta.namespace, verdicts)
     return await _completed(client, told, None, {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version, **item})
 
 
@@ -151,7 +160,7 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     state = f"its phase is {pod.status.phase or 'Pending'}{place}"
     alone = [] if verdicts else await pods_with_groups(client, [pod])
     failures = await failed_pods(client, [pod])
-    gates = gates_text([pod])
+    gates = gates_text([pod]) or await gates_of_group(client, pod.metadata.namespace, verdicts)
     told = Explanation(
         "Pod",
         pod.metadata.name,

@@ -11,9 +11,10 @@ from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.verdict import Cause, Verdict, verdict_in
-from unisono.errors import NotFound
+from unisono.errors import ApiError, NotFound
 from unisono.sdk.dependents import Dependents, listed
 from unisono.sdk.refusal_causes import missing_parts, missing_pods, quota_verdict, refuses_parts
+from unisono.sdk.waiting import gates_text
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
@@ -108,6 +109,18 @@ def _in_order(verdict: Verdict, item: Mapping[str, Any]) -> Verdict:
 def telling(verdicts: list[Verdict], refused: list[Refusal]) -> list[Verdict]:
     """That pods are missing says nothing where it is known why they are not there."""
     return [one for one in verdicts if not (refused and one.cause in MISSING_PODS)]
+
+
+async def gates_of_group(client: Client, namespace: str | None, verdicts: list[Verdict]) -> str:
+    """Which pods of a PodGroup have which gates, where its verdict is that they have some; else empty."""
+    gated = next((each.job.partition("/")[2] for each in verdicts if each.cause == Cause.GATED), "")
+    if not gated:
+        return ""
+    try:
+        pods = await listed(client, PODS, namespace)
+    except ApiError:
+        return ""
+    return gates_text([pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == gated])
 
 
 def gates_in_template(verdicts: list[Verdict], pods: list[Pod], title: str) -> list[Verdict]:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.kinds import POD_GROUPS, QUEUES
 from unisono.api.messages import closed_queue_in
 from unisono.api.verdict import Verdict
+from unisono.sdk.closed_queues import closed_above
 from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.fixes.of_fields import for_fields
-from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
-from unisono.sdk.waiting import SCHEDULER
+from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, root_of
+from unisono.sdk.stray_pods import renamed
+from unisono.sdk.waiting import SCHEDULER, Misnamed
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -46,7 +48,24 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         return found
     if told.failed_step is not None:
         found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
-    return [*found, *_of_object(told, root), *await _of_closed_queue(client, told, root)]
+    return [
+        *found,
+        *_of_object(told, root),
+        *await _of_stray_pods(client, told, root),
+        *await _of_closed_queue(client, told, root),
+    ]
+
+
+def _misnamed(told: Explanation) -> Misnamed | None:
+    return told.pods[0].misnamed if told.pods else told.misnamed
+
+
+async def _of_stray_pods(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
+    """Of pods that name a PodGroup by a near miss of its name."""
+    wrong = _misnamed(told)
+    if wrong is None or wrong.kind != POD_GROUPS.kind or not wrong.near:
+        return []
+    return await renamed(client, root["metadata"].get("namespace", "default"), wrong)
 
 
 async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
@@ -55,9 +74,8 @@ async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> 
     closed = next(filter(None, map(closed_queue_in, texts)), "")
     if not closed:
         return []
-    queue = await read(client, QUEUES, closed, None) or {}
-    uid = (queue.get("metadata") or {}).get("uid", "")
-    return [of_objects.reopened(closed, uid, root["metadata"].get("namespace", "default"))]
+    name, uid = await closed_above(client, closed)
+    return [of_objects.reopened(name, uid, root["metadata"].get("namespace", "default"))]
 
 
 def _needs_owner(told: Explanation) -> bool:
@@ -85,12 +103,12 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
         yield from of_objects.allowed(root, refusal.message)
     messages = [*(refusal.message for refusal in told.refused[:1]), *(verdict.message for verdict in told.verdicts[:1])]
     yield from for_fields(root, told.empty, told.stalled, messages)
-    wrong = told.pods[0].misnamed if told.pods else told.misnamed
+    wrong = _misnamed(told)
     if wrong is None:
         return
     if wrong.kind == SCHEDULER:
         yield of_objects.scheduled_by(root, wrong.near)
     elif wrong.kind == QUEUES.kind:
         yield of_objects.in_queue(root, wrong.name, wrong.near)
-    elif wrong.kind == POD_GROUPS.kind:
-        yield of_objects.with_group(root, wrong.name, wrong.near)
+    elif wrong.kind == POD_GROUPS.kind and not wrong.near:
+        yield of_objects.with_group(root, wrong.name)

@@ -18,13 +18,14 @@ from unisono.api.kinds import (
     RESOURCE_CLAIM_TEMPLATES,
     SERVICE_ACCOUNTS,
 )
-from unisono.api.messages import MISSING_QUEUE
+from unisono.api.messages import MISSING_QUEUE, closed_queue_in
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, KUBEFLOW_KINDS, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
 from unisono.api.words import counted
 from unisono.errors import ApiError, UnisonoError
+from unisono.sdk.closed_queues import closed_above
 from unisono.sdk.refusals import Refusal
 from unisono.sdk.waiting import Misnamed
 
@@ -84,7 +85,8 @@ async def with_meant(client: HttpClient, message: str, namespace: str | None) ->
 async def meant_in(client: HttpClient, message: str, namespace: str | None) -> tuple[str, Misnamed | None]:
     """A message as of `with_meant`, and the name in it that nothing has.
 
-    Users who may not list these kinds get the message as it is.
+    A message on a closed queue says as well with which one above it that was closed. Users who may not
+    list these kinds get the message as it is.
     """
     for pattern, kind in _NAMES:
         found = pattern.search(message[:_LONGEST])
@@ -97,6 +99,9 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
         known = sorted(each.metadata.name for each in listing.items)
         text = f"{message[: found.end()]}{did_you_mean(found[1], known)}{message[found.end() :]}"
         return text, Misnamed(kind.kind, found[1], nearest(found[1], known))
+    if closed := closed_queue_in(message[:_LONGEST]):
+        above, _ = await closed_above(client, closed)
+        return message + (f"; it was closed with queue {above}" if above != closed else ""), None
     return message, None
 
 

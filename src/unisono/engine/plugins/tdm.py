@@ -103,8 +103,21 @@ class TdmPlugin(Plugin):
         """See which zones are within their window now."""
         self.session = session
         here = datetime.fromtimestamp(session.now, self.clock)
-        minute = here.hour * 60 + here.minute
-        self.active = {zone for zone, window in self.windows.items() if window.holds(minute)}
+        self.minute = here.hour * 60 + here.minute
+        self.active = {zone for zone, window in self.windows.items() if window.holds(self.minute)}
+
+    def minutes_until(self, window: Window) -> int:
+        """How long it is until a window opens."""
+        return (window.start - self.minute) % 1440
+
+    def beyond(self, zone: str) -> str:
+        """What is said of nodes of a zone that is outside its window, or has none."""
+        window = self.windows.get(zone)
+        return (
+            f"current time beyond revocable zone {zone}:{window.text}"
+            if window
+            else f"revocable zone {zone} not support"
+        )
 
     # ---- nodes
 
@@ -115,11 +128,7 @@ class TdmPlugin(Plugin):
         for code, zone in enumerate(nodes.table.label_values(REVOCABLE_ZONE)):
             if zone in self.active:
                 continue
-            window = self.windows.get(zone)
-            text = f"revocable zone {zone} not support"
-            if window is not None:
-                text = f"current time beyond revocable zone {zone}:{window.text}"
-            vetoes.append(Veto(codes == code, Reason(text, unresolvable=True)))
+            vetoes.append(Veto(codes == code, Reason(self.beyond(zone), unresolvable=True)))
         if not _has_right(pod_class.notes):
             vetoes.append(Veto(codes >= 0, NO_RIGHT))
         return vetoes

@@ -29,6 +29,7 @@ from unisono.engine.changes import (
     AllowTier,
     Change,
     CreatePods,
+    LowerGuarantee,
     LowerMinAvailable,
     OpenQueue,
     RaiseCapability,
@@ -53,7 +54,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.labels import enough, labelled, meant_labels, unselected
-from unisono.engine.verdicts.limits import binding_queue
+from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
 from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
@@ -66,6 +67,7 @@ _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
+_GUARANTEES_TRIED = 2
 _SHRUNK, _MOST_OF_IT = ("cpu", "memory"), 0.75
 """Resources of which a pod may do with slightly less, and how much of its request that is at least."""
 _MOST_NODES = 2_000
@@ -76,9 +78,19 @@ _FACTORS = (1, 2, 4, 8)
 """More than the job itself lacks, for jobs that come before it would take some."""
 
 
-def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -> Ladders:
-    """Against a closed queue, a limit or a share; ``rivals``: the jobs that raising a limit serves as well."""
+def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, pods: int = 0) -> Ladders:
+    """Against a closed queue, a limit or a share.
+
+    Args:
+        cycle: at its end.
+        job: is refused.
+        refusal: says by what.
+        rivals: the jobs that raising a limit serves as well.
+        pods: of how many pods the refusal speaks; 0: of the whole gang where it is not admitted, else of one.
+
+    """
     queue = job.queue
+    pods = pods or (max(job.min_member, 1) if job.phase == "Pending" else 1)
     if refusal.cause is Cause.QUEUE_CLOSED:
         return [[OpenQueue(queue.name)]]
     short = {
@@ -89,7 +101,7 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
     if refusal.user:
         steps = [short, {JOBS: 1, **short}] if short else [{JOBS: 1}]
         more: list[Change] = [RaiseUserLimits(queue.name, step) for step in steps]
-        return [_smaller_gang(job, refusal, short) if short else [], more]
+        return [_smaller_gang(job, refusal, short, pods) if short else [], more]
     if not short:
         return []
     if refusal.cause is not Cause.QUOTA and unoffered(
@@ -98,11 +110,11 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
         return []
     if refusal.cause is Cause.OVER_SHARE:
         return [_larger_share(job, short, rivals), _nodes_with(cycle, short)]
-    smaller = _smaller_gang(job, refusal, short)
+    smaller = _smaller_gang(job, refusal, short, pods)
     if refusal.cause is Cause.OVER_CAPABILITY:
-        steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=False)]
+        steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=pods > 1)]
         raised: list[Change] = [RaiseCapability(binding_queue(cycle.session, job, refusal), step) for step in steps]
-        return [smaller, raised, _nodes_with(cycle, short)]
+        return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
@@ -124,6 +136,17 @@ def _raised_for(job: JobState, ladder: list[Change], rivals: Rivals) -> list[Cha
     return [*(structs.replace(first, amounts=step) for step in rivals.steps(job, first.amounts)), *last]
 
 
+def _less_guaranteed(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> Ladders:
+    """Take what is short from guarantees that their queues do not use."""
+    registry, queues = cycle.session.registry, cycle.session.queues
+    found: list[tuple[int, str]] = []
+    for name, kept in guarantees_of_others(cycle.session, job, short):
+        unused = {each: kept.get(each, 0) - int(queues[name].allocated[registry.requested(each)]) for each in short}
+        if all(unused[each] >= amount for each, amount in short.items()):
+            found.append((-min(unused.values()), name))
+    return [[LowerGuarantee(name, short)] for _, name in sorted(found)[:_GUARANTEES_TRIED]]
+
+
 def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> list[Change]:
     record = job.queue.record
     if record.deserved is not None:
@@ -131,15 +154,13 @@ def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> li
     return [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in (2, 4, 16)]
 
 
-def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> list[Change]:
+def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int], pods: int) -> list[Change]:
     """The largest gang of equal tasks that would be admitted."""
     if job.min_member <= 1 or any(refusal.need[name] <= 0 for name in short):
         return []
     left = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
-    if job.phase == "Pending":  # admission looks at all that the gang needs
-        fits = min(job.min_member * left[name] // refusal.need[name] for name in short)
-    else:
-        fits = job.ready_count + min(left[name] // refusal.need[name] for name in short)
+    there = 0 if job.phase == "Pending" else job.ready_count  # admission looks at all that the gang needs
+    fits = there + min(pods * left[name] // refusal.need[name] for name in short)
     return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
 
 

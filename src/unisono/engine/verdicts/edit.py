@@ -59,6 +59,10 @@ class Edit:
         changed = self._quotas.setdefault(quota.namespace, dict(self.origin.quotas.get(quota.namespace, {})))
         changed[quota.name] = quota
 
+    def quotas(self, namespace: str) -> Mapping[str, Quota]:
+        """The ResourceQuotas of a namespace as they are now, by name."""
+        return self._quotas.get(namespace) or self.origin.quotas.get(namespace) or {}
+
     def claim(self, claim: PersistentVolumeClaim | ResourceClaim) -> None:
         """Put another claim in the place of the one of its name."""
         if self._catalogue is None:

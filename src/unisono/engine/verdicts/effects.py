@@ -109,6 +109,13 @@ def _raise_deserved(change: changes.RaiseDeserved, edit: Edit, job: str) -> None
     record.deserved = _raised(record.deserved, change.amounts)
 
 
+@apply.register
+def _lower_guarantee(change: changes.LowerGuarantee, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    kept = dict(record.guarantee or {})
+    record.guarantee = kept | {name: max(kept.get(name, 0) - amount, 0) for name, amount in change.amounts.items()}
+
+
 def _raised(limits: Mapping[str, int] | None, by: Mapping[str, int]) -> dict[str, int]:
     return dict(limits or {}) | {name: (limits or {}).get(name, 0) + amount for name, amount in by.items()}
 
@@ -275,6 +282,15 @@ def _tolerate(change: changes.AddToleration, edit: Edit, job: str) -> None:
 
 
 @apply.register
+def _annotate(change: changes.AddAnnotation, edit: Edit, job: str) -> None:
+    for old in _waiting(edit, job):
+        task, notes = edit.task(old.key), {change.key: change.value}
+        task.annotations = {**old.annotations, **notes}
+        task.pod_class = edit.pod_class(old.pod_class, f"has {change}", notes={**old.pod_class.notes, **notes})
+        edit.put(task)
+
+
+@apply.register
 def _relax(change: changes.RelaxRule, edit: Edit, job: str) -> None:
     """In the template of all its pods: those that run repel the others with a rule of their own."""
     for old in [task for task in edit.job(job).tasks.values() if task.status not in COMPLETED_STATES]:
@@ -336,6 +352,13 @@ def _end(change: changes.EvictPods | changes.ReleasePort, edit: Edit, job: str) 
 @apply.register
 def _use_queue(change: changes.UseQueue, edit: Edit, job: str) -> None:
     edit.move(job, change.queue)
+
+
+@apply.register
+def _use_role(change: changes.UseRole, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    known = record.min_task_member.items()
+    record.min_task_member = {change.instead if role == change.name else role: need for role, need in known}
 
 
 @apply.register

@@ -11,7 +11,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
-from unisono.engine.verdicts.limits import binding_queue
+from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.lines import place_in_line
 
 _MOST_HOLDERS = 3
@@ -26,9 +26,14 @@ def capability_message(cycle: Cycle, job: JobState, refusal: Refusal) -> tuple[s
     most = amounts_text({each: refusal.limit[each] for each in short})
     asked = amounts_text({each: refusal.need[each] for each in short})
     capability = (queue.record.capability or {}) if queue is not None else {}
-    limit = f"has capability {most}" if all(each in capability for each in short) else f"may hold {most}"
-    told = f"queue {name} {limit}, {_taken(taken)}; {asked} is asked for"
-    reserved = _guarantees(cycle, name, short) if not capability else ""
+    stated = all(each in capability for each in short)
+    whole = stated and all(capability[each] <= refusal.limit[each] for each in short)
+    told = f"queue {name} has capability {most}" if whole else f"queue {name} may hold {most}"
+    if stated and not whole:  # others have a guarantee of the rest
+        most_above = amounts_text({each: capability[each] for each in short})
+        told = f"queue {job.queue.name} may hold {most} of the {most_above} that are the capability of queue {name}"
+    told = f"{told}, {_taken(taken)}; {asked} is asked for"
+    reserved = "" if whole else _guarantees(cycle, job, short)
     text, holders, jobs = holders_text(cycle, job, short[0], name) if short else ("", (), [])
     kept = not_evicted(cycle, job, jobs, short[0]) if jobs else ""
     rest = [one for one in (text, kept, place_in_line(cycle, job)) if one]
@@ -39,11 +44,10 @@ def _taken(taken: Mapping[str, int]) -> str:
     return f"{amounts_text(taken)} of it is in use or promised" if any(taken.values()) else "none of it is in use"
 
 
-def _guarantees(cycle: Cycle, name: str, short: Iterable[str]) -> str:
+def _guarantees(cycle: Cycle, job: JobState, short: Iterable[str]) -> str:
     """Other queues' guarantees, which make the rest smaller."""
-    found = []
-    for other in cycle.session.queues.values():
-        kept = {each: amount for each in short if (amount := (other.record.guarantee or {}).get(each, 0))}
-        if kept and other.name != name:
-            found.append(f"{amounts_text(kept)} is the guarantee of queue {other.name}")
+    found = [
+        f"{amounts_text(kept)} is the guarantee of queue {name}"
+        for name, kept in guarantees_of_others(cycle.session, job, short)
+    ]
     return "".join(f"; {text}" for text in found[:_MOST_HOLDERS])

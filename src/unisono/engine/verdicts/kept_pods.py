@@ -167,8 +167,23 @@ def _spared(case: _Case) -> str:
     setback = case.cycle.session.snapshot.setbacks.get(case.job.key)
     if setback is not None:
         return "its binds were refused lately"
-    found: str | None = case.cycle.hooks.first("spared", case.tasks[:1])
+    found: str | None = case.cycle.hooks.first("spared", _enough(case))
     return found or ""
+
+
+def _enough(case: _Case) -> list[Task]:
+    """As many of its pods as hold what the job that waits lacks of the resource, at least one."""
+    session, record = case.cycle.session, case.job.record
+    row, chosen = session.registry.requested(case.name), list[Task]()
+    asked = sum(task.pod_class.requests.get(case.name, 0) for task in record.pending.values())
+    lacking = asked or (record.min_amounts or {}).get(case.name, 0)
+    lacking -= int(session.nodes.idle[row].clip(min=0).sum())
+    for task in case.tasks:
+        if chosen and lacking <= 0:
+            break
+        chosen.append(task)
+        lacking -= task.pod_class.requests.get(case.name, 0)
+    return chosen
 
 
 _PREEMPTING: tuple[_Reason, ...] = (_priority, _never, _action, _marked, _plugins, _spared)

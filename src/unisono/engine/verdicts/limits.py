@@ -33,14 +33,40 @@ def left(refusal: Refusal) -> dict[str, int]:
 
 
 def binding_queue(session: Session, job: JobState, refusal: Refusal) -> str:
-    """The queue whose own capability is the limit: a queue without one has that of the queues above it."""
+    """The queue whose own capability is the limit: a queue without one has that of the queues above it.
+
+    What is guaranteed to other queues below it is not for this one.
+    """
     first = refusal.owner or job.queue.name
-    short = shortened(refusal)
+    short, below = shortened(refusal), ""
     for name in chain(session, first):
         capability = session.queues[name].record.capability or {}
-        if short and all(each in capability and capability[each] <= refusal.limit[each] for each in short):
+        kept = _guaranteed(session, name, below) if below else {}
+        rest = {each: capability[each] - kept.get(each, 0) for each in short if each in capability}
+        if short and len(rest) == len(short) and all(rest[each] <= refusal.limit[each] for each in short):
             return name
+        below = name
     return first
+
+
+def _guaranteed(session: Session, parent: str, but: str) -> dict[str, int]:
+    """What is guaranteed to the queues right below one, without ``but``."""
+    kept: dict[str, int] = {}
+    for queue in session.queues.values():
+        if queue.record.parent == parent and queue.name != but:
+            for name, amount in (queue.record.guarantee or {}).items():
+                kept[name] = kept.get(name, 0) + amount
+    return kept
+
+
+def guarantees_of_others(session: Session, job: JobState, names: Iterable[str]) -> list[tuple[str, dict[str, int]]]:
+    """Queues beside the job's own and those above it, with what is guaranteed to them of these resources."""
+    names, own, found = list(names), set(chain(session, job.queue.name)), []
+    for queue in session.queues.values():
+        kept = {each: amount for each in names if (amount := (queue.record.guarantee or {}).get(each, 0))}
+        if kept and queue.name not in own and job.queue.name not in chain(session, queue.name):
+            found.append((queue.name, kept))
+    return found
 
 
 def chain(session: Session, name: str) -> Iterable[str]:

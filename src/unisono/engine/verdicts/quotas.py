@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,10 @@ from unisono.engine.changes import RaiseQuota, amounts_text
 from unisono.engine.plugins.resourcequota.quotas import amount_of, asked, concerns, counted, plain, present
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
+from unisono.engine.verdict import Holder
+from unisono.engine.verdicts.job_holders import holder_of
+
+_MOST_HOLDERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,30 @@ class QuotaRoom:
         held = present(job, self.session.registry)
         whole = {name: need[name] + amount_of(held, name) for name in short}
         return Shortage(quota.name, need, used, hard, whole, {name: max(others[name], 0) for name in short})
+
+    def holders(self, job: JobState, names: Iterable[str]) -> tuple[Holder, ...]:
+        """Other jobs of the namespace that take most of the first of these entries of a quota, the largest first."""
+        name = next(iter(names), "")
+        found: list[tuple[int, str, Holder]] = []
+        known = not name.startswith(("limits.", "count/"))
+        for key in self._holding.get(job.namespace, ()) if name and known else ():
+            other = self.session.job(key) if key != job.key else None
+            if other is None:
+                continue
+            held = amount_of({**present(other, self.session.registry), "pods": other.valid_count}, name)
+            if held > 0:
+                holder = holder_of(other.record)
+                found.append((-held, key, Holder(holder.kind, holder.name, {name: held})))
+        return tuple(holder for _, _, holder in sorted(found, key=lambda one: one[:2])[:_MOST_HOLDERS])
+
+    @cached_property
+    def _holding(self) -> dict[str, list[str]]:
+        """Keys of jobs with pods by namespace, of namespaces with quotas."""
+        found: dict[str, list[str]] = {namespace: [] for namespace in self.session.snapshot.quotas}
+        for key, record in self.session.snapshot.jobs.items():
+            if record.tasks and record.namespace in found:
+                found[record.namespace].append(key)
+        return found
 
     def _lacked(self, namespace: str, quota: Quota) -> Counter[str]:
         """What the pods ask for that all jobs of the namespace lack, and that may be created once there is room."""

@@ -334,11 +334,14 @@ def contradiction(
     if size >= max(job.min_member, 1):
         rows = {name: row for name in stated if (row := registry.find(name)) is not None}
         asked = {name: int(record.request[row]) for name, row in rows.items() if row < len(record.request)}
+        asked |= {"pods": size} if "pods" in stated else {}
     else:
         size = sum(kind.count for kind in kinds)
         if size < max(job.min_member, 1) or any(kind.pod_class is None for kind in kinds):
             return None
-        asked = {name: sum(kind.requests.get(name, 0) * kind.count for kind in kinds) for name in stated}
+        asked = {
+            name: sum(kind.requests.get(name, int(name == "pods")) * kind.count for kind in kinds) for name in stated
+        }
     over = [name for name in asked if record.min_amounts[name] > asked[name]]
     if not over:
         return None

@@ -6,6 +6,7 @@ wait and that may take the room first, and with every plug-in that is configured
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -20,10 +21,11 @@ from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, U
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
+from unisono.engine.plugins.resourcequota.quotas import counted
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
 from unisono.engine.verdicts.unmade_parts import unmade_pods
-from unisono.engine.verdicts.unmade_pods import add_unmade_pods
+from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
@@ -139,6 +141,9 @@ class Trials:
             return True
         unmade += self._pods_ahead(edit, job, most - unmade)
         make(edit)
+        state = self.cycle.session.job(job)
+        if state is not None:
+            drop_refused_pods(edit, state, self._held)
         self.left -= self._costs[job] + ADDED_COST * unmade
         return self._starts(edit, job)
 
@@ -192,6 +197,11 @@ class Trials:
         """Whether the gang has its minimum already, and only the rest of its pods waits."""
         record = self._next[0].jobs.get(key)
         return record is not None and count(record.counts, READY_STATES) >= max(record.min_member, 1)
+
+    @cached_property
+    def _held(self) -> dict[str, Counter[str]]:
+        """What the pods of each namespace with quotas hold."""
+        return counted(self.cycle.session)
 
     @cached_property
     def _next(self) -> tuple[Snapshot, list[Move]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from unisono.api.core import Container, PodSpec, ResourceRequirements, Toleration
 from unisono.api.resources import to_wire
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
+from unisono.engine.plugins.resourcequota.quotas import amount_of, concerns, plain
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.demand import one_of_many
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.unmade_parts import Unmade, imagined
@@ -32,6 +36,33 @@ def add_unmade_pods(edit: Edit, key: str, unmade: list[Unmade], most: int) -> in
         task.pod_class = edit.pod_class(task.pod_class, "unmade")
         edit.put(task)
     return number
+
+
+def drop_refused_pods(edit: Edit, job: JobState, counted: Mapping[str, Mapping[str, int]]) -> None:
+    """Take away those of the pods that were put in for which the namespace's ResourceQuotas have no room.
+
+    ``counted`` has what the pods of each namespace hold, for quotas whose status does not say it.
+    """
+    quotas = [quota for quota in edit.quotas(job.namespace).values() if concerns(quota, job)]
+    if not quotas or job.key not in edit.origin.jobs:
+        return
+    taken = [dict(quota.used if quota.used is not None else counted[job.namespace]) for quota in quotas]
+    used = [{name: amount_of(held, name) for name in quota.hard} for quota, held in zip(quotas, taken, strict=True)]
+    for task in list(edit.job(job.key).tasks.values()):
+        if task.key in edit.origin.tasks:
+            continue
+        asked = {**task.pod_class.requests, "pods": 1}
+        needs = [{name: amount_of(asked, name) for name in quota.hard} for quota in quotas]
+        after = [{name: have[name] + need[name] for name in have} for have, need in zip(used, needs, strict=True)]
+        if any(
+            need[name] > 0 and have[name] > quota.hard[name]
+            for quota, need, have in zip(quotas, needs, after, strict=True)
+            for name in have
+            if not plain(name).startswith(("limits.", "count/"))
+        ):
+            edit.drop(task.key)
+        else:
+            used = after
 
 
 def _equal_parts(edit: Edit, record: Job) -> list[Unmade]:

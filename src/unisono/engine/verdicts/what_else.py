@@ -22,13 +22,14 @@ _TAKING = frozenset(("reclaim", "gangreclaim"))
 
 
 def what_else(waiting: Waiting) -> Ladders:
-    """Gates, capabilities, bounds of the network topology, and what nodes lack."""
+    """Gates, capabilities, quotas, bounds of the network topology, and what nodes lack."""
     cycle, job = waiting.cycle, waiting.job
     gated = pending_pods(job.record).gated
     ladders = [
         *(candidates.for_gates(job) if gated else ()),
         [PassOver(job.queue.name)] if _is_behind(waiting) else [],
         capabilities(waiting),
+        _quotas(waiting),
         wider_domains(cycle, job),
         *candidates.for_kinds(waiting),
     ]
@@ -38,6 +39,15 @@ def what_else(waiting: Waiting) -> Ladders:
 def _is_behind(waiting: Waiting) -> bool:
     head = waiting.cycle.heads.get(waiting.job.queue.name)
     return head is not None and head is not waiting.job
+
+
+def _quotas(waiting: Waiting) -> list[Change]:
+    """Raise the ResourceQuotas that would refuse pods which are made once the job is admitted."""
+    missing = waiting.job.min_member - waiting.job.valid_count
+    changes = tuple(one.change for one in waiting.tools.quotas.shortages(waiting.job, missing))
+    if not changes:
+        return []
+    return [changes[0] if len(changes) == 1 else Together(changes)]
 
 
 def _asked(waiting: Waiting) -> Mapping[str, int]:

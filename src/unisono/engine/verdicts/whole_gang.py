@@ -1,4 +1,7 @@
-"""A refusal that came while a gang was placed counts the pods that had a place by then, and speaks of the next one."""
+"""Refusals that tell only a part: of one pod instead of the gang, of the job's own queue instead of the one that binds.
+
+One that came while a gang was placed counts the pods that had a place by then, and speaks of the next one.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,29 @@ def of_whole_gang(waiting: Waiting, refusal: Refusal) -> Refusal:
     have = {each: int(held[row]) for each in refusal.limit if (row := session.registry.find(each)) is not None}
     need = {each: _asked(waiting, each) for each in refusal.limit}
     counted = any(have.get(each) != amount for each, amount in refusal.have.items())
-    if not counted and (refusal.cause is not Cause.OVER_CAPABILITY or need == refusal.need):
+    if not counted and need == refusal.need:
         return refusal
     if not any(have.get(each, 0) + need[each] > most for each, most in refusal.limit.items()):
         return refusal
     told = [amounts_text({each: amounts.get(each, 0) for each in need}) for amounts in (refusal.limit, have, need)]
     message = f"queue {name} may hold {told[0]} and holds {told[1]}; {told[2]} more is asked for"
     return replace(refusal, message=message, need=need, have=have)
+
+
+def of_binding_queue(waiting: Waiting, refusal: Refusal) -> Refusal:
+    """The same refusal with what is held below the queue whose capability the job's own queue inherits."""
+    if refusal.user or refusal.cause is not Cause.OVER_CAPABILITY or not refusal.limit:
+        return refusal
+    session, job = waiting.cycle.session, waiting.job
+    name = binding_queue(session, job, refusal)
+    limit = next((one for one in job.queue.limits if one.name == name), None)
+    if limit is None or name == (refusal.owner or job.queue.name):
+        return refusal
+    rows = {each: row for each in refusal.limit if (row := session.registry.find(each)) is not None}
+    if any(limit.most.get(row) != refusal.limit[each] for each, row in rows.items()):  # others' guarantees are less
+        return refusal
+    held = {each: max(int(limit.held[row]), refusal.have.get(each, 0)) for each, row in rows.items()}
+    return replace(refusal, owner=name, have=held)
 
 
 def _asked(waiting: Waiting, name: str) -> int:

@@ -42,6 +42,8 @@ def edit_of(change: Mapping[str, Any]) -> Edit | None:
             return lambda body: gang_sizes.lower(body, change["to"])
         case "SetMinResources":
             return lambda body: gang_sizes.set_min_resources(body, to_wire(change["amounts"]))
+        case "UseRole":
+            return lambda body: gang_sizes.use_role(body, change["name"], change["instead"])
         case "CreatePods":
             return lambda body: gang_sizes.grow(body, change["count"])
         case "SetField":
@@ -78,6 +80,8 @@ def _pod_edit(change: Mapping[str, Any]) -> Edit | None:
             return lambda spec: pod_specs.use_label(spec, change)
         case "AddToleration":
             return lambda spec: pod_specs.tolerate(spec, change)
+        case "AddAnnotation":
+            return lambda body: pod_specs.annotate(body, change["key"], change["value"])
         case "RelaxRule":
             return lambda spec: pod_specs.relax(spec, change["rule"])
         case "UseClaim":

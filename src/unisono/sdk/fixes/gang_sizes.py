@@ -82,6 +82,20 @@ def grow(manifest: Manifest, by: int) -> None:
         raise NoSuchField(f"let the {manifest['kind']} have more pods of the role that lacks them")
 
 
+def use_role(manifest: Manifest, name: str, instead: str) -> None:
+    """Name another role in minTaskMember.
+
+    Raises:
+        NoSuchField: the kind states none.
+
+    """
+    if not _is_of(manifest, POD_GROUPS):
+        raise NoSuchField(f"a {manifest['kind']} states no minTaskMember: change that of its PodGroup")
+    roles = manifest["spec"].get("minTaskMember") or {}
+    if name in roles:
+        roles[instead] = roles.pop(name)
+
+
 def set_min_resources(manifest: Manifest, amounts: dict[str, str]) -> None:
     """State other minResources.
 
@@ -117,7 +131,7 @@ def allow_tier(manifest: Manifest, tier: int) -> None:
             one["networkTopology"] = dict(wide)
         if (one.get("partitionPolicy") or {}).get("networkTopology"):
             one["partitionPolicy"]["networkTopology"] = dict(wide)
-    for notes in _all_annotations(manifest):
+    for notes in all_annotations(manifest):
         for key in (NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED):
             if key in notes:
                 notes[key] = str(tier)
@@ -136,7 +150,7 @@ def use_queue(manifest: Manifest, queue: str) -> None:
         policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
         if policy.get("queue"):
             policy["queue"] = queue
-    for place in (*_all_annotations(manifest), manifest["metadata"].get("labels") or {}):
+    for place in (*all_annotations(manifest), manifest["metadata"].get("labels") or {}):
         for key in (POD_QUEUE, QUEUE_NAME):
             if key in place:
                 place[key] = queue
@@ -158,7 +172,8 @@ def _is_of(manifest: Manifest, *kinds: Kind[Any]) -> bool:
     return any(kind.matches(manifest["apiVersion"], manifest["kind"]) for kind in kinds)
 
 
-def _all_annotations(manifest: Manifest) -> list[dict[str, Any]]:
+def all_annotations(manifest: Manifest) -> list[dict[str, Any]]:
+    """Those of the object and of its pod template; may be changed in place."""
     found = [manifest["metadata"].get("annotations") or {}]
     spec = manifest.get("spec") or {}
     template = (spec.get("template") or {}).get("metadata") or {}

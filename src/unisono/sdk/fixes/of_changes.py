@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 # Changes of a PodGroup itself; others are changes of its pods.
-_OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "AllowTier", "UseQueue", "UsePriority"})
+_OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "UseRole", "AllowTier", "UseQueue", "UsePriority"})
 # Of these, those that a PodGroup of scheduling.k8s.io states.
 _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 # Changes that may be of another object than the job.
@@ -77,6 +77,8 @@ class FixMaker:
             case "RaiseCapability" | "RaiseDeserved":
                 part = "capability" if change["kind"] == "RaiseCapability" else "deserved"
                 return await self._raised(QUEUES, change["queue"], part, change["amounts"])
+            case "LowerGuarantee":
+                return await self._lowered(change["queue"], change["amounts"])
             case "RaiseQuota":
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
             case "RaiseWeight":
@@ -215,6 +217,13 @@ class FixMaker:
                 plain = key.removeprefix("requests.")
                 wire[key] = to_wire({plain: to_units(plain, limits.get(key, "0")) + amount})[plain]
         return [patch(kind, name, {"spec": {part: wire}}, namespace)]
+
+    async def _lowered(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
+        """The new guarantee, by what stands there now."""
+        found = await read(self._client, QUEUES, name, "")
+        kept = (((found or {}).get("spec") or {}).get("guarantee") or {}).get("resource") or {}
+        rest = {key: max(to_units(key, kept[key]) - amount, 0) for key, amount in amounts.items() if key in kept}
+        return [patch(QUEUES, name, {"spec": {"guarantee": {"resource": to_wire(rest)}}})] if rest else []
 
     async def _user_limits(self, name: str, amounts: Mapping[str, int]) -> list[Operation]:
         found = await read(self._client, QUEUES, name, "")

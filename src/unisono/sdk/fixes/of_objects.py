@@ -69,18 +69,9 @@ def in_queue(owner: Raw, name: str, near: str) -> Fix:
     return Fix(f"name queue {near}", False, change, tuple(edited))
 
 
-def with_group(owner: Raw, name: str, near: str) -> Fix:
-    """Of pods that name a PodGroup that does not exist; ``near``: one that does and was probably meant."""
+def with_group(owner: Raw, name: str) -> Fix:
+    """Of pods that name a PodGroup that does not exist, where none was meant that does."""
     meta = owner["metadata"]
-    if near:
-
-        def edit(body: Raw) -> None:
-            notes = body["metadata"].get("annotations") or {}
-            for key in [key for key, value in notes.items() if value == name]:
-                notes[key] = near
-
-        change = {"kind": "UsePodGroup", "name": name, "instead": near}
-        return Fix(f"name PodGroup {near} in the pod", False, change, tuple(changed(owner, edit)))
     if named_in(owner) == name:
         pods = max(missing_pods(owner, 0), 1)
         spec = {"schedulingPolicy": {"gang": {"minCount": pods}}}

@@ -28,6 +28,28 @@ def _below(value: Any) -> Iterator[Manifest]:
             yield from _below(child)
 
 
+def annotate(manifest: Manifest, key: str, value: str) -> None:
+    """Give every pod of a manifest an annotation."""
+    for pod in _templates(manifest):
+        meta = pod.setdefault("metadata", {})
+        meta["annotations"] = (meta.get("annotations") or {}) | {key: value}
+
+
+def _templates(value: Any) -> Iterator[Manifest]:
+    """Everything with a pod spec: pod templates, or a pod."""
+    if isinstance(value, dict):
+        if isinstance((value.get("spec") or {}), dict) and isinstance(
+            (value.get("spec") or {}).get("containers"), list
+        ):
+            yield value
+            return
+        for child in value.values():
+            yield from _templates(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _templates(child)
+
+
 def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
     """An edit of a manifest that changes all its pod specs."""
 

@@ -30,6 +30,7 @@ from unisono.engine.verdicts.node_group_causes import node_groups
 from unisono.engine.verdicts.other_roles import other_roles
 from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.pod_too_large import too_large
+from unisono.engine.verdicts.revocable_causes import agreeing, opening, revocable_zones
 from unisono.engine.verdicts.room import Room
 from unisono.engine.verdicts.shortage import Lack as Shortage
 from unisono.engine.verdicts.taint_causes import recovery
@@ -91,12 +92,12 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         holders=holders,
         task=task.key if task.key in job.record.tasks else "",
     )
-    last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere)
+    last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere) or opening(cycle, fit.counts)
     lacks = [*claim_lacks(cycle, task.pod_class, fit.counts), *card_lacks(cycle, task.pod_class, fit.counts)]
     fallback = _in_words(cycle, task, cause, lacks)
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
-    ladders += [*of_claims, *(giving_back(cycle, job) if full else ())]
+    ladders += [*agreeing(fit.counts), *of_claims, *(giving_back(cycle, job) if full else ())]
     return Draft(
         verdict,
         ladders,
@@ -143,6 +144,7 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     """Sentences with the objects that filters look at."""
     yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
+    yield revocable_zones(waiting.cycle, fit.counts)
 
 
 def _besides(waiting: Waiting, task: Task, cause: Cause, missing: int, others: bool) -> Ladders:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
+from unisono.api.near_names import nearest
+from unisono.cluster.status import COMPLETED_STATES
+from unisono.engine.changes import UseRole, counted
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.draft import Draft, later
+from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
+
+_ROLES_NAMED = 3
 
 
 def no_pods_text(number: int) -> str:
@@ -28,11 +35,40 @@ def too_few(waiting: Waiting) -> Draft | None:
         return waiting.simple(Cause.NO_PODS, no_pods_text(job.min_member), "create pods that name this PodGroup")
     assert refusal is not None
     have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
+    unnamed = _unnamed_roles(job)
     verdict = waiting.verdict(
         refusal.cause,
-        refusal.message,
+        f"{refusal.message}{_roles_text(unnamed)}",
         need=dict(refusal.need),
         have=dict(refusal.have),
         tasks_placeable=job.valid_count,
     )
-    return Draft(verdict, candidates.for_too_few(job, have, need), besides=later(partial(what_else, waiting)))
+    ladders = [*_meant_role(job, unnamed), *candidates.for_too_few(job, have, need)]
+    return Draft(verdict, ladders, besides=later(partial(what_else, waiting)))
+
+
+def _unnamed_roles(job: JobState) -> Counter[str]:
+    """Pods by role, of roles that minTaskMember does not name although it names some."""
+    tasks = job.record.tasks.values() if job.min_task_member else ()
+    found = Counter(task.role for task in tasks if task.status not in COMPLETED_STATES)
+    return Counter({role: number for role, number in found.items() if role not in job.min_task_member})
+
+
+def _roles_text(roles: Counter[str]) -> str:
+    """``; 2 pods are of role workers, which minTaskMember does not name``; empty where there are none."""
+    told = [
+        f"{counted(number, 'pod')} {'is' if number == 1 else 'are'} of {f'role {role}' if role else 'no role'}"
+        for role, number in roles.most_common(_ROLES_NAMED)
+    ]
+    return f"; {' and '.join(told)}, which minTaskMember does not name" if told else ""
+
+
+def _meant_role(job: JobState, unnamed: Counter[str]) -> Ladders:
+    """The role that pods have in place of one that none has: near in name, or the only one that is left over."""
+    there = {task.role for task in job.record.tasks.values()}
+    empty = [role for role, need in job.min_task_member.items() if need and role not in there]
+    roles = [role for role in unnamed if role]
+    meant = {role: nearest(role, roles) for role in empty}
+    if len(empty) == len(roles) == 1:
+        meant[empty[0]] = roles[0]
+    return [[UseRole(role, instead)] for role, instead in meant.items() if instead]

@@ -14,26 +14,30 @@ from unisono.engine.verdicts.limits import left
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import capabilities, what_else
-from unisono.engine.verdicts.whole_gang import of_whole_gang
+from unisono.engine.verdicts.whole_gang import of_binding_queue, of_whole_gang
 
 
 def refused_admission(waiting: Waiting) -> Draft | None:
     """Enqueue refuses the whole gang."""
-    return _refused(waiting, waiting.report.gate)
+    refusal = waiting.report.gate
+    return _refused(waiting, of_binding_queue(waiting, refusal) if refusal is not None else None)
 
 
 def refused_tasks(waiting: Waiting) -> Draft | None:
     """Allocate refuses one of its tasks."""
     refusal = waiting.report.quota
-    return _refused(waiting, of_whole_gang(waiting, refusal) if refusal is not None else None)
+    if refusal is None:
+        return None
+    whole, missing = of_whole_gang(waiting, refusal), waiting.job.min_member - waiting.job.ready_count
+    return _refused(waiting, whole, max(missing, 1) if whole is not refusal else 1)
 
 
-def _refused(waiting: Waiting, refusal: Refusal | None) -> Draft | None:
+def _refused(waiting: Waiting, refusal: Refusal | None, pods: int = 0) -> Draft | None:
     if refusal is None:
         return None
     cycle, job, free = waiting.cycle, waiting.job, left(refusal)
     message, holders = refusal.message, waiting.tools.holders(refusal.need)
-    ladders = candidates.for_refusal(cycle, job, refusal, waiting.tools.rivals)
+    ladders = candidates.for_refusal(cycle, job, refusal, waiting.tools.rivals, pods)
     if waiting.report.gate is None:
         ladders = [_whole(waiting, ladder) for ladder in ladders]
     named = refusal.user or refusal.cause is Cause.QUOTA  # by names that need not be those of resources

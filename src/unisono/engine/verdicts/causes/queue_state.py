@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from unisono.engine.changes import OpenQueue, PassOver
+from unisono.engine.changes import OpenQueue, PassOver, UseQueue
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.draft import Draft, later
+from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.job_holders import holder_of, named
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
 
+_MOST_LEAVES = 3
 _WAYS_OUT = {
     Cause.QUEUE_CLOSED: "submit to another one",
     Cause.QUEUE_INVALID: "submit to another queue, or correct this one's place in the tree",
@@ -27,7 +28,7 @@ def closed(waiting: Waiting) -> Draft | None:
         message += f"; it was closed with queue {above}"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
     if refusal.cause is not Cause.QUEUE_CLOSED:
-        return Draft(verdict, last=_WAYS_OUT[refusal.cause])
+        return Draft(verdict, _leaves(waiting), last=_WAYS_OUT[refusal.cause])
     return Draft(
         verdict, [[OpenQueue(above)]], last=_WAYS_OUT[refusal.cause], besides=later(partial(what_else, waiting))
     )
@@ -45,6 +46,18 @@ def behind(waiting: Waiting) -> Draft | None:
         message = f"{who} comes first in queue {queue}, whose dequeueStrategy is fifo, and cannot start yet"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
     return Draft(verdict, [[PassOver(queue)]], last="wait for that job", besides=later(partial(what_else, waiting)))
+
+
+def _leaves(waiting: Waiting) -> Ladders:
+    """Open queues below the job's own that take jobs, where that one takes none because of them."""
+    queues, name = waiting.cycle.session.queues, waiting.job.queue.name
+    parents = {queue.record.parent for queue in queues.values()}
+    below = sorted(
+        queue.name
+        for queue in queues.values()
+        if queue.record.parent == name and queue.name not in parents and queue.record.known and not queue.closed
+    )
+    return [[UseQueue(each)] for each in below[:_MOST_LEAVES]]
 
 
 def _uppermost(waiting: Waiting) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from unisono.engine.changes import Change, Together
+from unisono.engine.changes import Change, Together, amounts_text
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.own_pods import no_pods_text
 from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.job_holders import named
 from unisono.engine.verdicts.quotas import Shortage
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import what_else
@@ -37,12 +38,15 @@ def over_quota(waiting: Waiting) -> Draft | None:
 
 def _draft(waiting: Waiting, message: str, short: list[Shortage], ladders: Ladders) -> Draft:
     first, changes = short[0], tuple(one.change for one in short)
+    holders = waiting.tools.quotas.holders(waiting.job, first.need)
+    held = ", ".join(f"{named(one)} holds {amounts_text(one.amounts)}" for one in holders)
     verdict = waiting.verdict(
         Cause.QUOTA,
-        "; ".join([message, *(one.text() for one in short)]),
+        "; ".join(filter(None, [message, *(one.text() for one in short), held])),
         need=dict(first.need),
         have=first.left,
         tasks_placeable=waiting.job.valid_count,
+        holders=holders,
     )
     raised: Change = changes[0] if len(changes) == 1 else Together(changes)
     if not waiting.job.size and not waiting.unmade:  # what its pods will ask for is not known

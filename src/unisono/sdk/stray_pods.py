@@ -1,0 +1,86 @@
+"""Pods that name a PodGroup nearly right: they wait for a group that does not exist, and the one that does for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.kinds import POD_GROUPS, PODS
+from unisono.api.membership import pod_group_name
+from unisono.api.near_names import nearest
+from unisono.api.verdict import Cause, Verdict
+from unisono.errors import ApiError
+from unisono.sdk.dependents import listed
+from unisono.sdk.fixes.fix import Fix, Operation
+from unisono.sdk.fixes.gang_sizes import all_annotations
+from unisono.sdk.fixes.operations import changed
+from unisono.sdk.fixes.owners import Raw, owner_of_pod
+from unisono.sdk.waiting import Misnamed
+
+if TYPE_CHECKING:
+    from unisono.api.base import ObjectMeta
+    from unisono.api.core import Pod
+    from unisono.kube.http import HttpClient
+
+_MOST_PODS = 50
+_NAMED = 3
+_LACKING = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
+
+
+async def meant_for(
+    client: HttpClient, meta: ObjectMeta, verdicts: list[Verdict]
+) -> tuple[list[Verdict], Misnamed | None]:
+    """The verdicts of a PodGroup that lacks pods, with those that name it wrongly, and the name that these have."""
+    namespace = meta.namespace or ""
+    if not any(verdict.cause in _LACKING for verdict in verdicts):
+        return verdicts, None
+    try:
+        groups = {each.metadata.name for each in await listed(client, POD_GROUPS, namespace)}
+        pods = [pod for pod in await listed(client, PODS, namespace) if not pod.spec.node_name]
+    except ApiError:
+        return verdicts, None
+    named = [(pod, pod_group_name(pod.metadata.annotations, pod.spec)) for pod in pods]
+    stray = [(pod, name) for pod, name in named if name and name not in groups and nearest(name, groups) == meta.name]
+    if not stray:
+        return verdicts, None
+    wrong = stray[0][1]
+    text = f"{_told([pod for pod, name in stray if name == wrong])} PodGroup {wrong}, which does not exist"
+    told = [msgspec.structs.replace(each, message=f"{each.message}; {text}", suggestion="") for each in verdicts]
+    return told, Misnamed(POD_GROUPS.kind, wrong, meta.name)
+
+
+def _told(pods: list[Pod]) -> str:
+    names = sorted(pod.metadata.name for pod in pods)
+    if len(names) > _NAMED:
+        return f"{len(names)} pods such as {names[0]} name"
+    return f"pod {names[0]} names" if len(names) == 1 else f"pods {', '.join(names[:-1])} and {names[-1]} name"
+
+
+async def renamed(client: HttpClient, namespace: str, wrong: Misnamed) -> list[Fix]:
+    """Let all pods that name a PodGroup wrongly name the one that was meant: a gang needs all of them."""
+    try:
+        pods = await listed(client, PODS, namespace)
+    except ApiError:
+        return []
+    keys = [
+        f"{namespace}/{pod.metadata.name}"
+        for pod in pods
+        if not pod.spec.node_name and pod_group_name(pod.metadata.annotations, pod.spec) == wrong.name
+    ]
+    owners: dict[str, Raw] = {}
+    for key in keys[:_MOST_PODS]:
+        owner = await owner_of_pod(client, key)
+        if owner is not None:
+            owners.setdefault(owner["metadata"].get("uid", key), owner)
+
+    def edit(body: dict[str, Any]) -> None:
+        for notes in all_annotations(body):
+            for key in [key for key, value in notes.items() if value == wrong.name]:
+                notes[key] = wrong.near
+
+    operations: list[Operation] = [one for owner in owners.values() for one in changed(owner, edit)]
+    names = [f"{owner['kind'].lower()}/{owner['metadata']['name']}" for owner in owners.values()]
+    where = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "the pods"
+    change = {"kind": "UsePodGroup", "name": wrong.name, "instead": wrong.near}
+    return [Fix(f"name PodGroup {wrong.near} in {where}", False, change, tuple(operations))]
