@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 from aiohttp import WSMessage, WSMsgType
 
+from unisono.apiserver.access.user import User
 from unisono.apiserver.flow_control.fair_turns import Turns
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http import spdy
+from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.port_forward import SpdyForwarder
 from unisono.apiserver.http.spdy import Encoder, Frame
 from unisono.apiserver.http.spdy_session import SpdySession
@@ -85,13 +87,30 @@ async def test_others_run_between_messages_that_have_come_already() -> None:
     async def receive() -> WSMessage:
         return messages.pop(0)
 
-    turns = Turns(EACH)
-    transport = SimpleNamespace(abort=lambda: None)
-    exchange = SimpleNamespace(request=SimpleNamespace(transport=transport), limits=Limits(), turn=turns.take)
-    wire = WebSocketWire(cast("Any", exchange), cast("Any", SimpleNamespace(receive=receive)))
+    wire = WebSocketWire(exchange(), cast("Any", SimpleNamespace(receive=receive)))
     async with Others() as others:
         assert await wire.receive() == b""
     assert others.ran >= count // EACH
+
+
+def exchange() -> Exchange:
+    request = SimpleNamespace(transport=SimpleNamespace(abort=lambda: None, get_extra_info=lambda _: "tls"))
+    user = User("joe")
+    return Exchange(cast("Any", request), user, "audit", Limits(), Turns(EACH))
+
+
+async def test_others_run_between_pieces_of_output_that_a_session_sends_without_a_pause() -> None:
+    sent: list[bytes] = []
+
+    async def send_bytes(data: bytes) -> None:
+        sent.append(data)
+
+    wire = WebSocketWire(exchange(), cast("Any", SimpleNamespace(send_bytes=send_bytes)))
+    async with Others() as others:
+        for _ in range(1_000):
+            await wire.send(b"x" * 65_536)
+    assert len(sent) == 1_000
+    assert others.ran >= 4 * 1_000 // EACH
 
 
 class NoPorts:

@@ -30,6 +30,8 @@ _GZIP_FROM = 128 * 1024
 _GZIPPED = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 _PIECE = 64 * 1024
 _LINES = 32
+# Encrypting and sending this many bytes of output costs about as much as the frames below.
+_PART, _FRAMES_OF_A_PART = 32 * 1024, 4
 _WARNINGS_TOTAL = 4096
 _WARNING_LENGTH = 256
 
@@ -83,6 +85,10 @@ class Exchange:
     async def turn(self, weight: int = 1) -> None:
         """Wait until a message or frame of this client may be worked on, which counts as ``weight`` of them."""
         await self.take(self.frames, weight)
+
+    async def turn_to_send(self, size: int) -> None:
+        """Wait until ``size`` bytes of output may be sent to this client: logs and sessions give without a pause."""
+        await self.turn(_FRAMES_OF_A_PART * (1 + size // _PART))
 
     async def take(self, turns: Turns, weight: int = 1) -> None:
         """Wait for this request's turn."""

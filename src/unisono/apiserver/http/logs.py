@@ -176,6 +176,7 @@ async def _relay(exchange: Exchange, chunks: AsyncIterator[bytes]) -> web.Stream
             response = await exchange.stream("text/plain")
             piece = await first
             while piece is not None:
+                await exchange.turn_to_send(len(piece))
                 await exchange.write(response, piece)
                 piece = await _next(chunks)
         except UnisonoError as error:

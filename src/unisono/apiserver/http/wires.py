@@ -50,6 +50,7 @@ class _Idle:
             raise ConnectionResetError("the client is gone")
         self._transport = transport
         self._seconds, self.turn = exchange.limits.session_idle_seconds, exchange.turn
+        self._turn_to_send = exchange.turn_to_send
         self._loop = asyncio.get_running_loop()
         self._moved = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -97,6 +98,7 @@ class WebSocketWire(_Idle):
 
     async def send(self, data: bytes) -> None:
         """Send a message."""
+        await self._turn_to_send(len(data))
         await self._socket.send_bytes(data)
         self._move()
 
@@ -147,6 +149,7 @@ class RawWire(_Idle):
         if self._ended or self._transport.is_closing():
             raise ConnectionResetError("the client is gone")
         for start in range(0, len(data), _PIECE):
+            await self._turn_to_send(min(len(data) - start, _PIECE))
             await self._response.write(data[start : start + _PIECE])
             self._move()
 
