@@ -18,7 +18,8 @@ from unisono.sdk.fixes.applying import apply_fix
 from unisono.sdk.fixes.fix import Fix
 
 Change = dict[str, Any]
-_PARTS = ("containers", "initContainers")
+_OF_CARDS = frozenset(("volcano.sh/node-vgpu-register",))
+"""Annotations in which device plug-ins tell the cards of their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"resourceclaim/{change['claim']} deviceClassName={change['instead']}"]
         case "SetPodField":
             return [f"{asked} {change['field']}={change['value']}"]
+        case "UsePodGroup":
+            return [f"{asked} group={change['instead']}"]
         case "CreateServiceAccount" | "CreatePriorityClass" | "CreatePodGroup":
             return [f"+{change['kind'].removeprefix('Create')} {change['name']}"]
         case "SetField":
@@ -161,3 +164,7 @@ async def _add_nodes(plane: Plane, like: str, count: int) -> None:
         ],
     }
     await plane.add_nodes([spec])
+    notes = {key: value for key, value in (node["metadata"].get("annotations") or {}).items() if key in _OF_CARDS}
+    for number in range(count) if notes else ():  # as the device plug-in of the new node says it
+        name = spec["name"] if count == 1 else f"{spec['name']}-{number}"
+        await plane.patch(f"node/{name}", {"metadata": {"annotations": notes}})

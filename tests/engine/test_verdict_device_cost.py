@@ -16,7 +16,7 @@ from unisono.engine.verdicts import claim_causes, explain, trial
 
 def test_equal_devices_of_many_nodes_are_asked_about_once_for_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"all": 0, "explaining": 0}
-    real_matcher, real_drafts = claim_allocator._matcher, explain.Drafts.of
+    real_matcher, real_drafts = claim_allocator.matcher_of, explain.Drafts.of
 
     def counting(*given: Any) -> Any:
         matches = real_matcher(*given)
@@ -34,7 +34,7 @@ def test_equal_devices_of_many_nodes_are_asked_about_once_for_each_way(monkeypat
         finally:
             asked["explaining"] += asked["all"] - before
 
-    monkeypatch.setattr(claim_allocator, "_matcher", counting)
+    monkeypatch.setattr(claim_allocator, "matcher_of", counting)
     monkeypatch.setattr(explain.Drafts, "of", drafts)
     ways = [{"name": f"s{n}", "deviceClassName": "gpu", "count": 1 + n % 2} for n in range(8)]
     requests = [{"name": f"r{n}", "firstAvailable": ways} for n in range(8)]

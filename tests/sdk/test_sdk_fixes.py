@@ -149,10 +149,40 @@ def test_the_gang_may_be_patched_and_the_template_may_not() -> None:
     assert "--dry-run=client -o json | kubectl replace --force -f -" in other.kubectl()
 
 
-def test_requests_shrink_container_by_container() -> None:
-    spec = {"containers": [{"resources": {"requests": {"cpu": amount}}} for amount in ("1", "6", "3")]}
-    pod_specs.request_at_most(spec, {"cpu": 5000})
-    assert [one["resources"]["requests"]["cpu"] for one in spec["containers"]] == ["1", "1", "3"]
+def container(amount: str, name: str = "cpu", **more: str) -> dict[str, Any]:
+    return {"resources": {"requests": {name: amount}}, **more}
+
+
+SIDECAR = {"restartPolicy": "Always"}
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "most", "left"),
+    [
+        ({"containers": [container("1"), container("6"), container("3")]}, "cpu", 5000, ["1", "2", "2"]),
+        ({"containers": [container("1"), container("6")]}, "cpu", 5000, ["1", "4"]),
+        ({"containers": [container("4", GPU), container("4", GPU)]}, GPU, 4000, ["2", "2"]),
+        ({"containers": [container("4", GPU), container("4", GPU)]}, GPU, 5000, ["2", "2"]),
+        ({"containers": [container("2", GPU), container("2", GPU)]}, GPU, 1000, ["2", "2"]),  # none goes without
+        ({"containers": [container("8")], "initContainers": [container("1", **SIDECAR)]}, "cpu", 8000, ["7", "1"]),
+        ({"containers": [container("2")], "initContainers": [container("16")]}, "cpu", 8000, ["2", "8"]),
+        (
+            {"containers": [container("2")], "initContainers": [container("3", **SIDECAR), container("6")]},
+            "cpu",
+            8000,
+            ["2", "3", "5"],
+        ),
+        ({"containers": [container("8")], "overhead": {"cpu": "250m"}}, "cpu", 8000, ["7750m"]),
+        ({"containers": [container("8")], "overhead": {"cpu": "9"}}, "cpu", 8000, ["8"]),
+    ],
+)
+def test_requests_shrink_to_what_the_whole_pod_may_ask_for(
+    spec: dict[str, Any], name: str, most: int, left: list[str]
+) -> None:
+    pod_specs.request_at_most(spec, {name: most})
+    every = [*spec["containers"], *spec.get("initContainers", [])]
+    assert [one["resources"]["requests"][name] for one in every] == left
 
 
 def test_labels_and_resources_are_replaced_where_they_stand() -> None:

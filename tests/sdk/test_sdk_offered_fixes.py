@@ -12,8 +12,9 @@ from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.offered_fixes import offer_fixes
-from unisono.sdk.refusal_causes import meant_in
+from unisono.sdk.refusal_causes import meant_in, with_meant_names
 from unisono.sdk.waiting import SCHEDULER, Misnamed, UnboundPod
+from unisono.sdk.waiting_containers import WaitingContainer
 
 JOB = {
     "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -82,3 +83,36 @@ def test_the_missing_queue_of_a_refusal_is_known_with_the_one_that_was_meant(tex
 def test_a_closed_queue_is_found_in_its_refusal() -> None:
     assert closed_queue_in(f"denied: {queue_not_open('night', 'Closed')}.") == "night"
     assert closed_queue_in(queue_not_found("night")) == ""
+
+
+FILES = {
+    "volumes": [{"name": "c", "configMap": {"name": "confg"}}, {"name": "s", "secret": {"secretName": "creds"}}],
+    "containers": [
+        {
+            "name": "main",
+            "image": "train:1",
+            "envFrom": [{"configMapRef": {"name": "confg"}}, {"secretRef": {"name": "creds"}}],
+            "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "confg", "key": "a"}}}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(("word", "name", "places"), [("configmap", "confg", 3), ("secret", "creds", 2)])
+def test_a_configmap_or_secret_is_named_as_it_was_meant(word: str, name: str, places: int) -> None:
+    client = cast("HttpClient", Named("config", "credz"))
+    waits = [WaitingContainer("train-w-0", "main", "CreateContainerConfigError", f'{word} "{name}" not found')]
+    (told,) = asyncio.run(with_meant_names(client, waits, "ns"))
+    near = {"confg": "config", "creds": "credz"}[name]
+    assert told.message == f'{word} "{name}" not found (did you mean {near}?)'
+    job = {**JOB, "spec": {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": FILES}}]}}
+    explanation = Explanation("Job", "train", "job/train", "its phase is Pending", containers=[told])
+    (fix,) = asyncio.run(offer_fixes(client, explanation, job))
+    (operation,) = fix.operations
+    assert [one["value"] for one in operation.body] == [near] * places
+
+
+def test_names_without_a_near_one_stay_as_they_are() -> None:
+    waits = [WaitingContainer("train-w-0", "main", "CreateContainerConfigError", 'secret "other" not found')]
+    assert asyncio.run(with_meant_names(cast("HttpClient", Named("creds")), waits, "ns")) == waits
+    assert asyncio.run(with_meant_names(cast("HttpClient", Named(None)), waits, "ns")) == waits

@@ -13,6 +13,8 @@ from unisono.api.kinds import PODS
 from unisono.kube.http import HttpClient
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.failures import looping
+from unisono.sdk.log_selection import LogSelection
+from unisono.sdk.running_state import RunningNote
 from unisono.sdk.waiting_containers import waiting_containers, with_warnings
 
 MISSING = {"reason": "CreateContainerConfigError", "message": 'secret "creds" not found'}
@@ -116,3 +118,40 @@ def test_a_container_that_fails_again_and_again_says_how_it_ended() -> None:
         "its phase is Running."
     )
     assert looping(pod("a", waits(**MISSING))) is None
+
+
+def ended(name: str, code: int) -> dict[str, Any]:
+    """A container that is started again and again."""
+    end = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    return {"name": name, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 2}
+
+
+@pytest.mark.parametrize(
+    ("code", "about", "text", "expected"),
+    [
+        (
+            143,
+            "pod/a",
+            "last warning, 3 s ago Unhealthy: Liveness probe failed: refused",
+            "Liveness probe failed: refused",
+        ),
+        (137, "pod/a", "last warning, 3 s ago Unhealthy: Startup probe failed", "Startup probe failed"),
+        (1, "pod/a", "last warning, 3 s ago Unhealthy: Liveness probe failed: refused", "exit code 1"),
+        (143, "pod/b", "last warning, 3 s ago Unhealthy: Liveness probe failed: refused", "exit code 143"),
+        (143, "pod/a", "last warning, 3 s ago Unhealthy: Readiness probe failed: refused", "exit code 143"),
+    ],
+)
+def test_a_container_that_its_node_ends_for_a_probe(code: int, about: str, text: str, expected: str) -> None:
+    found = looping(pod("a", ended("main", code)))
+    assert found is not None
+    notes = [RunningNote(about, text, "Warning")]
+    told = Explanation("Job", "train", "job/train", "its phase is Running", loops=[found], running=notes)
+    assert told.headline.startswith(f"job/train fails again and again: {expected}")
+
+
+def test_the_log_of_an_init_container_is_read_while_its_pod_is_pending() -> None:
+    one = pod("a", waits(**INITIALIZING), inits=(ended("fetch", 1), waits("later", **INITIALIZING)))
+    assert LogSelection(container="fetch").is_ready(one)
+    assert not LogSelection(container="later").is_ready(one)
+    assert not LogSelection(container="main").is_ready(one)
+    assert not LogSelection().is_ready(one)

@@ -16,6 +16,10 @@ _OTHER_DOMAIN = 3
 """Farther than any edit."""
 _ALIKE = str.maketrans("01_.", "ol--")
 _SEPARATORS = re.compile(r"[-/]")
+_KINDS = frozenset(
+    ("claim", "class", "gang", "group", "job", "pg", "podgroup", "pvc", "queue", "sc", "storageclass", "template")
+)
+"""Words in names that tell what kind of object it is."""
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -24,9 +28,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     Near are names that differ in case, separators or look-alikes (``a100`` and ``A100``, ``m1`` and ``ml``), that have
     another prefix before ``/`` (``zone`` and ``topology.kubernetes.io/zone``, ``amd.com/gpu`` and ``nvidia.com/gpu``),
-    or that are one edit away (optimal string alignment distance). Two are near as well for names of 12 characters and
-    more, and where a single word between separators differs that has 7 or more. Names that differ in their numbers are
-    siblings.
+    that have the same parts in another order (``fast-ssd`` and ``ssd-fast``) or one more that only tells a kind
+    (``ring-pg`` and ``ring``), or that are one edit away (optimal string alignment distance). Two are near as well for
+    names of 12 characters and more, and where a single word between separators differs that has 7 or more. Names that
+    differ in their numbers are siblings.
     """
     if not name or len(name) > _LONGEST:
         return ""
@@ -54,6 +59,8 @@ def _distance(name: str, other: str) -> int | None:
         return None
     if one.rpartition("/")[2] == two.rpartition("/")[2] and ("/" in one) != ("/" in two):
         return 1
+    if _same_parts(one, two):
+        return 1
     elsewhere = _OTHER_DOMAIN if _in_other_domain(name, other) else None
     limit = 2 if min(len(one), len(two)) >= _LONG or _in_long_word(one, two) else 1
     if abs(len(one) - len(two)) > limit or one[0] != two[0] or _NUMBERS.findall(name) != _NUMBERS.findall(other):
@@ -68,6 +75,15 @@ def _in_long_word(one: str, two: str) -> bool:
         return False
     differ = [(word, other) for word, other in zip(words, others, strict=True) if word != other]
     return len(differ) == 1 and min(map(len, differ[0])) >= _LONG_WORD and differ[0][0][0] == differ[0][1][0]
+
+
+def _same_parts(one: str, other: str) -> bool:
+    """Whether the parts between hyphens are the same, but for their order and words for kinds of objects."""
+    parts, others = (sorted(text.split("-")) for text in (one, other))
+    if parts == others:
+        return len(parts) > 1
+    plain = [[part for part in each if part not in _KINDS] for each in (parts, others)]
+    return bool(plain[0]) and plain[0] == plain[1]
 
 
 def _in_other_domain(name: str, other: str) -> bool:

@@ -68,6 +68,7 @@ class PodRelations(NamedTuple):
     matched: Match = frozenset()
     volumes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    templates: tuple[tuple[str, str], ...] = ()
 
 
 UNTIED = PodRelations()
@@ -100,6 +101,7 @@ class PodClass:
         matched: ids of the selectors (of all terms) that select the pod.
         volumes: keys of the PersistentVolumeClaims that it mounts.
         devices: keys of its ResourceClaims; one that does not exist yet has no name (``namespace/``).
+        templates: of those that were made for the pod, the key and the ResourceClaimTemplate.
         uses: pods of the class, and classes of which it is the base.
         weight: number of terms, values, tolerations and ports that filters and scores look at for each node.
 
@@ -126,6 +128,7 @@ class PodClass:
         "notes",
         "requests",
         "rows",
+        "templates",
         "terms",
         "tolerations",
         "uses",
@@ -166,6 +169,7 @@ class PodClass:
         self.matched: Match = frozenset()
         self.volumes: tuple[str, ...] = ()
         self.devices: tuple[str, ...] = ()
+        self.templates: tuple[tuple[str, str], ...] = ()
         self.uses = 0
 
     def lay_out(self, registry: ResourceRegistry) -> None:
@@ -189,7 +193,7 @@ class PodClass:
         """A class of the same spec whose pods are tied to others as ``ties`` says."""
         fresh = copy(self)
         fresh.id, fresh.uses = number, 0
-        fresh.terms, fresh.matched, fresh.volumes, fresh.devices = ties
+        fresh.terms, fresh.matched, fresh.volumes, fresh.devices, fresh.templates = ties
         return fresh
 
     @property
@@ -200,7 +204,7 @@ class PodClass:
     @property
     def ties(self) -> PodRelations:
         """What it has beyond its base."""
-        return PodRelations(self.terms, self.matched, self.volumes, self.devices)
+        return PodRelations(self.terms, self.matched, self.volumes, self.devices, self.templates)
 
     def widen(self, size: int) -> None:
         """Pad ``vector`` to ``size`` rows."""

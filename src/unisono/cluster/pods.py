@@ -60,7 +60,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.ordinal = _ordinal(meta.name)
     task.node = spec.node_name or ""
     task.status = _status(status.phase or "Pending", task.node, deleting=meta.deletion_timestamp is not None)
-    task.gated = bool(spec.scheduling_gates)
+    if spec.scheduling_gates:
+        task.gated, task.gates = True, tuple(intern(gate.name) for gate in spec.scheduling_gates)
     if meta.owner_references:
         task.remade = any(owner.controller for owner in meta.owner_references)
     preemptable = notes.get(PREEMPTABLE) if PREEMPTABLE in notes else labels.get(PREEMPTABLE)
@@ -156,7 +157,8 @@ def class_of(pod: Pod, classes: PodClasses) -> PodClass:
     if not selectors.all and not spec.volumes and not spec.resource_claims and limit_claim(pod) is None:
         return base
     matched = selectors.matching(namespace, labels)
-    return classes.refine(base, PodRelations(terms, matched, _volume_claims(pod), _device_claims(pod)))
+    ties = PodRelations(terms, matched, _volume_claims(pod), _device_claims(pod), _claim_templates(pod))
+    return classes.refine(base, ties)
 
 
 def _volume_claims(pod: Pod) -> tuple[str, ...]:
@@ -187,6 +189,16 @@ def _device_claims(pod: Pod) -> tuple[str, ...]:
     if (name := limit_claim(pod)) is not None:
         found[f"{pod.metadata.namespace}/{name}"] = None
     return tuple(found)
+
+
+def _claim_templates(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Keys of the resource claims that were made for the pod, each with its ResourceClaimTemplate."""
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses or ()}
+    return tuple(
+        (f"{pod.metadata.namespace}/{made[claim.name]}", claim.resource_claim_template_name)
+        for claim in pod.spec.resource_claims or ()
+        if claim.resource_claim_template_name and made.get(claim.name)
+    )
 
 
 def same_task(one: Task, other: Task) -> bool:

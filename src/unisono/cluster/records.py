@@ -51,6 +51,7 @@ class Task:
         status: as the last event said (or BINDING while a bind is assumed).
         node: name of the node it is bound to, ``""`` while pending.
         gated: it has scheduling gates and must not be placed.
+        gates: their names.
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
         never_preempts: ``spec.preemptionPolicy`` is Never: no pod is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
@@ -70,6 +71,7 @@ class Task:
         "created",
         "failure",
         "gated",
+        "gates",
         "job",
         "key",
         "labels",
@@ -112,6 +114,7 @@ class Task:
         self.node = ""
         self.named_node = ""
         self.gated = False
+        self.gates: tuple[str, ...] = ()
         self.preemptable = True
         self.never_preempts = False
         self.nominated_node = ""

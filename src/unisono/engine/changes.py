@@ -336,15 +336,17 @@ class UseStorageClass(msgspec.Struct, frozen=True):
 
 
 class UseDeviceClass(msgspec.Struct, frozen=True):
-    """Let a ResourceClaim name a device class that exists."""
+    """Let a ResourceClaim name a device class that exists; with ``template`` that, and all claims made from it."""
 
     claim: str
     name: str
     instead: str
+    template: str = ""
 
     def text(self) -> str:
         """For people."""
-        return f"name device class {self.instead} in resource claim {self.claim}"
+        where = f"template {self.template}" if self.template else self.claim
+        return f"name device class {self.instead} in resource claim {where}"
 
 
 class SetMinResources(msgspec.Struct, frozen=True):

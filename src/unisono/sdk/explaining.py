@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ from unisono.sdk.owner_state import (
     state_text,
     unseen_by,
 )
-from unisono.sdk.refusal_causes import meant_in, with_names, with_template
+from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
@@ -58,7 +58,7 @@ from unisono.sdk.waiting import (
     unserved,
     without_group,
 )
-from unisono.sdk.waiting_containers import waiting_containers, with_warnings
+from unisono.sdk.waiting_containers import WaitingContainer, waiting_containers, with_warnings
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
@@ -152,10 +152,17 @@ async def explain_workload_group(
     return await _completed(client, told, None, live)
 
 
+async def _on_nodes(
+    client: HttpClient, namespace: str, containers: Sequence[WaitingContainer]
+) -> list[WaitingContainer]:
+    """Containers that wait on their nodes, with what the nodes say, and the names that were meant."""
+    return await with_meant_names(client, await with_warnings(client, namespace, containers), namespace)
+
+
 async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     """What is known of a pod."""
     verdicts = [] if pod.spec.node_name else await verdicts_of(client, PODS.kind, pod.metadata)
-    containers = await with_warnings(client, pod.metadata.namespace or "", waiting_containers(pod))
+    containers = await _on_nodes(client, pod.metadata.namespace or "", waiting_containers(pod))
     place = f" on node {pod.spec.node_name}" if pod.spec.node_name else ", not bound yet"
     state = f"its phase is {pod.status.phase or 'Pending'}{place}"
     alone = [] if verdicts else await pods_with_groups(client, [pod])
@@ -173,7 +180,8 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
         gates=gates,
         loops=await looping_pods(client, [pod]),
     )
-    item = await read(client, PODS, pod.metadata.name, pod.metadata.namespace) if told.waits else None
+    named = told.waits or told.containers
+    item = await read(client, PODS, pod.metadata.name, pod.metadata.namespace) if named else None
     if pod.status.phase == "Running":
         told.unready = await unready_text(client, pod.metadata.namespace or "", {}, [pod])
         told.running = await running_notes(client, [], [pod], await server_time(client))
@@ -219,7 +227,7 @@ async def explain_owner(
         # Whatever stands on the PodGroup of an object that has ended: it waits for nothing.
         [] if is_over(item) else gates_in_template(verdicts_beside(refused, item, owner, found), found.pods, title),
         pods=await pods_with_groups(client, alone),
-        containers=await with_warnings(client, owner.metadata.namespace or "", bound),
+        containers=await _on_nodes(client, owner.metadata.namespace or "", bound),
         suspended=suspended_by(item),
         failures=await failed_pods(client, found.pods),
         refused=refused,

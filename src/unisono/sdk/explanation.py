@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from unisono.sdk.running_state import RunningNote
     from unisono.sdk.waiting import Misnamed, UnboundPod
     from unisono.sdk.waiting_containers import WaitingContainer
+
+_PROBE = re.compile(r"((?:Liveness|Startup) probe failed(?:: .*)?)")
+_BY_SIGNAL = (137, 143)
+"""Exit codes of containers that their node ends."""
+_LONGEST = 4000
 
 
 class NothingToExplain(UnisonoError):
@@ -97,7 +103,16 @@ class Explanation:
     def _first_loop(self) -> str:
         first = self.loops[0]
         pod = "" if self.kind == "Pod" else f" of pod {first.name}"
-        return f"{first.cause}, in container {first.container}{pod}"
+        return f"{self._failed_probe()}{first.cause}, in container {first.container}{pod}"
+
+    def _failed_probe(self) -> str:
+        """``Liveness probe failed: exit code 1: ``, where its node ends the container for that."""
+        first = self.loops[0]
+        if first.exit_code not in _BY_SIGNAL:
+            return ""
+        texts = (note.text for note in self.running if note.about == f"pod/{first.name}")
+        found = next((match for text in texts if (match := _PROBE.search(text[:_LONGEST]))), None)
+        return f"{found[1]}: " if found is not None else ""
 
     @property
     def headline(self) -> str:

@@ -30,8 +30,8 @@ class LogSelection:
     params: Mapping[str, str] = field(default_factory=dict)
 
     def is_ready(self, pod: Pod) -> bool:
-        """Whether the pod is selected and has started."""
-        return pod.status.phase in STARTED_PHASES and self._selects(pod)
+        """Whether the pod is selected and has started, or the init container that is wanted has."""
+        return self._selects(pod) and (pod.status.phase in STARTED_PHASES or self._has_begun(pod))
 
     def may_start(self, pod: Pod) -> bool:
         """Whether the pod is selected and may still start."""
@@ -48,6 +48,16 @@ class LogSelection:
         """Parameters of the log subresource; the UID keeps the log of a deleted pod readable for a while."""
         named = {"container": container} if container else {}
         return {**named, **self.params, "uid": pod.metadata.uid or ""}
+
+    def _has_begun(self, pod: Pod) -> bool:
+        """Init containers run, and may fail again and again, while their pod is still pending."""
+        states = (
+            state
+            for each in pod.status.init_container_statuses or ()
+            if each.name == self.container
+            for state in (each.state, each.last_state)
+        )
+        return any(state is not None and (state.running or state.terminated) for state in states)
 
     def _selects(self, pod: Pod) -> bool:
         of_task = self.task is None or task_of(pod).lower() == self.task.lower()

@@ -80,7 +80,14 @@ async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> 
 
 def _needs_owner(told: Explanation) -> bool:
     return bool(
-        told.verdicts or told.suspended or told.refused or told.pods or told.unseen or told.stalled or told.empty
+        told.verdicts
+        or told.suspended
+        or told.refused
+        or told.pods
+        or told.containers
+        or told.unseen
+        or told.stalled
+        or told.empty
     )
 
 
@@ -102,6 +109,7 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
     for refusal in told.refused[:1]:
         yield from of_objects.allowed(root, refusal.message)
     messages = [*(refusal.message for refusal in told.refused[:1]), *(verdict.message for verdict in told.verdicts[:1])]
+    messages += dict.fromkeys(container.message for container in told.containers)
     yield from for_fields(root, told.empty, told.stalled, messages)
     wrong = _misnamed(told)
     if wrong is None:

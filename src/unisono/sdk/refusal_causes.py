@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,13 @@ import msgspec
 
 from unisono.api.flow_kinds import JOB_TEMPLATES
 from unisono.api.kinds import (
+    CONFIG_MAPS,
     LIMIT_RANGES,
     PERSISTENT_VOLUME_CLAIMS,
     PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
+    SECRETS,
     SERVICE_ACCOUNTS,
 )
 from unisono.api.messages import MISSING_QUEUE, closed_queue_in
@@ -32,12 +34,15 @@ from unisono.sdk.waiting import Misnamed
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
+    from unisono.sdk.waiting_containers import WaitingContainer
 
 _QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)")
 _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
     (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
     (MISSING_QUEUE, QUEUES),
+    (re.compile(r'configmap "([^"]+)" not found'), CONFIG_MAPS),
+    (re.compile(r'secret "([^"]+)" not found'), SECRETS),
     (re.compile(r"pvc (\S+) is not found"), PERSISTENT_VOLUME_CLAIMS),
     (re.compile(r"ClusterTrainingRuntime (\S+) does not exist"), CLUSTER_TRAINING_RUNTIMES),
     (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
@@ -50,6 +55,7 @@ _COUNTED = ("count/jobs.batch",)
 _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _KIND = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
 _LONGEST = 4000
+_MOST_MESSAGES = 4
 _KUBEFLOW = frozenset(kind.kind for kind in KUBEFLOW_KINDS)
 
 
@@ -103,6 +109,16 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
         above, _ = await closed_above(client, closed)
         return message + (f"; it was closed with queue {above}" if above != closed else ""), None
     return message, None
+
+
+async def with_meant_names(
+    client: HttpClient, containers: Sequence[WaitingContainer], namespace: str
+) -> list[WaitingContainer]:
+    """The same; those for which their node misses a ConfigMap or Secret with the name that was probably meant."""
+    told = {each.message: each.message for each in containers if "not found" in each.message}
+    for message in list(told)[:_MOST_MESSAGES]:
+        told[message] = await with_meant(client, message, namespace)
+    return [replace(each, message=told.get(each.message, each.message)) for each in containers]
 
 
 async def with_template(client: HttpClient, verdict: Verdict) -> Verdict:

@@ -68,8 +68,8 @@ _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
 _GUARANTEES_TRIED = 2
-_SHRUNK, _MOST_OF_IT = ("cpu", "memory"), 0.75
-"""Resources of which a pod may do with slightly less, and how much of its request that is at least."""
+_SHRUNK, _MOST_OF_IT, _HALF = ("cpu", "memory"), 0.75, 0.5
+"""Resources of which a pod may do with less, and how much of its request that is at least; of devices half."""
 _MOST_NODES = 2_000
 """Nodes up to which kinds of nodes are told apart."""
 _LEADING = frozenset(("master", "launcher", "chief", "head", "headgroup", "driver", "leader", "coordinator"))
@@ -377,16 +377,20 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
 
 
 def slightly_less(cycle: Cycle, task: Task, missing: int) -> list[Change]:
-    """What is free on enough nodes where that is most of what the pod asks for: small agents run on every node."""
+    """What is free on enough nodes where that is most of what the pod asks for: small agents run on every node.
+
+    Of devices whole ones, where that is the half or more: other jobs leave holes of 4 GPUs for pods of 6.
+    """
     nodes, registry, requests = cycle.session.nodes, cycle.session.registry, task.pod_class.requests
     usable = nodes.table.ready & ~nodes.table.unschedulable
     if int(usable.sum()) < missing:
         return []
     found: dict[str, int] = {}
-    for name in _SHRUNK:
-        amount = requests.get(name, 0)
-        free = int(np.sort(np.maximum(nodes.idle[registry.requested(name)], 0) * usable)[-missing]) if amount else 0
-        if amount > free >= _MOST_OF_IT * amount:
+    for name in [one for one in requests if one in _SHRUNK or "/" in one]:
+        amount = requests[name]
+        free = int(np.sort(np.maximum(nodes.idle[registry.requested(name)], 0) * usable)[-missing])
+        free, least = (free // 1000 * 1000, _HALF) if "/" in name else (free, _MOST_OF_IT)
+        if amount > free >= least * amount:
             found[name] = free
     return [RequestAtMost(found)] if found else []
 
@@ -432,6 +436,8 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
         room = _room(cycle, pod_class, nodes.allocatable)
     facts = nodes.table.facts
     cordoned = enough(nodes.table.unschedulable, room, missing)
+    if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
+        cordoned = np.flatnonzero(nodes.table.unschedulable & (room > 0)).tolist()[:missing]
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
     tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
     taints: Counter[tuple[str, str, str]] = Counter()

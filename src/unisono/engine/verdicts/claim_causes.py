@@ -6,22 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import Change, CreateClaim, RelaxRule, UseLabel, UseStorageClass, listed
+from unisono.engine.answers import BoolArray
+from unisono.engine.changes import Change, CreateClaim, EvictPods, RelaxRule, UseLabel, UseStorageClass, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import match_pod, match_selector, required_of
-from unisono.engine.plugins.predicates.volume_match import is_bound, waits
+from unisono.engine.plugins.predicates.volume_match import VolumeMap, is_bound, waits
 from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUME, NO_ZONE, OUT_OF_REACH, UNBOUND
 from unisono.engine.verdicts.device_causes import device_lacks
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.lack import Lack, absent_devices, absent_volume
-from unisono.engine.verdicts.volume_misfits import made_elsewhere, misfits
+from unisono.engine.verdicts.volume_misfits import made_elsewhere, misfits, most_free
 
 _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
-
+_MOST_SHOWN = 3
 
 MOST_LACKS: Final = 16
 """Volume claims of one pod that are told of: finding out what each of hundreds lacks takes milliseconds each time."""
@@ -71,8 +74,10 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
             yield absent_volume(key, catalogue.volume_claims)
             continue
         name = claim.metadata.name
-        if IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
-            yield _of_one_pod(name, listed(_users(cycle, key)))
+        if claim.metadata.deletion_timestamp is not None:
+            yield _deleted(name, _users(cycle, key))
+        elif IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
+            yield _of_one_pod(key, _users(cycle, key))
         elif is_bound(claim):
             yield from _far(cycle, claim, pod_class, counts)
         elif UNBOUND.text in counts and not waits(claim, catalogue):
@@ -80,14 +85,29 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
         elif NO_VOLUME.text in counts:
             yield _none_free(cycle, claim)
         elif NO_SPACE.text in counts:
-            yield Lack(f"{_wanted(claim)} finds no node with so much free storage", f"make claim {name} smaller")
+            most = most_free(cycle, claim)
+            least = f", at most {most} for one volume" if most else ""
+            yield Lack(f"{_wanted(claim)} finds no node with so much free storage{least}", f"make claim {name} smaller")
 
 
-def _of_one_pod(name: str, users: str) -> Lack:
+def _of_one_pod(key: str, users: tuple[str, ...]) -> Lack:
+    namespace, _, name = key.partition("/")
     one = f"claim {name} allows one pod (ReadWriteOncePod)"
-    if users == "nothing":  # the first pod of the gang would have it
+    if not users:  # the first pod of the gang would have it
         return Lack(f"{one}, and several pods of the gang name it", "give each pod a claim of its own")
-    return Lack(f"{one}, and {users} has it", f"wait until {users} has ended, or use another claim")
+    end = EvictPods((f"{namespace}/{users[0].removeprefix('pod ')}",)) if len(users) == 1 else None
+    return Lack(f"{one}, and {listed(users)} has it", f"wait until {_ended(users)}, or use another claim", end)
+
+
+def _deleted(name: str, users: tuple[str, ...]) -> Lack:
+    """A claim that goes when its last pod has ended."""
+    by = f", and {listed(users)} still {'use' if len(users) > 1 else 'uses'} it" if users else ""
+    then = f"once {_ended(users)}" if users else "once it is gone"
+    return Lack(f"claim {name} is being deleted{by}", f"create claim {name} again {then}, or use another claim")
+
+
+def _ended(users: tuple[str, ...]) -> str:
+    return f"{listed(users)} {'have' if len(users) > 1 else 'has'} ended"
 
 
 def _none_free(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
@@ -117,7 +137,10 @@ def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
     catalogue = cycle.session.snapshot.catalogue
     spec, name = claim.spec, claim.metadata.name
     if spec.volume_name and spec.volume_name not in catalogue.volumes:
+        known = sorted(islice(catalogue.volumes, MOST_LACKS))
         meant = did_you_mean(spec.volume_name, catalogue.volumes)
+        if not meant and 0 < len(known) <= _MOST_SHOWN:
+            meant = f" (there is {listed(tuple(known))})"
         what = f"claim {name} names volume {spec.volume_name}, which does not exist{meant}"
         return Lack(what, f"name a volume that exists in claim {name}")
     class_name = spec.storage_class_name or ""
@@ -164,7 +187,31 @@ def _far(cycle: Cycle, claim: PersistentVolumeClaim, pod_class: PodClass, counts
         if elsewhere is not None:
             yield Lack(what, f"select nodes with {where}, or use another claim", elsewhere)
             return
-        yield Lack(what, f"add a node with {where} or free one, or use another claim")
+        if not _reached(cycle, volume).any():
+            yield Lack(
+                f"{what}, and no node is there", f"use another claim than {claim.metadata.name}, or add such a node"
+            )
+        elif _apart(cycle, pod_class):
+            yield Lack(what, "use claims whose volumes one node can reach")
+        else:
+            yield Lack(what, f"add a node with {where} or free one, or use another claim")
+
+
+def _reached(cycle: Cycle, volume: PersistentVolume) -> BoolArray:
+    """``[N]`` the nodes that can use a volume, by its node affinity and zones."""
+    affinity, nodes = volume.spec.node_affinity, cycle.session.nodes
+    if affinity is not None and affinity.required is not None:
+        return match_selector(affinity.required, nodes)
+    return VolumeMap(cycle.session.snapshot.catalogue, nodes).in_zone(volume)
+
+
+def _apart(cycle: Cycle, pod_class: PodClass) -> bool:
+    """Whether each bound volume of a pod is on some node, and no node can use all of them."""
+    catalogue = cycle.session.snapshot.catalogue
+    claims = [catalogue.volume_claims.get(key) for key in pod_class.volumes]
+    names = [claim.spec.volume_name or "" for claim in claims if claim is not None]
+    reached = [_reached(cycle, catalogue.volumes[name]) for name in names if name in catalogue.volumes]
+    return len(reached) > 1 and all(one.any() for one in reached) and not np.logical_and.reduce(reached).any()
 
 
 def _selecting_others(cycle: Cycle, volume: PersistentVolume, pod_class: PodClass) -> Change | None:
@@ -173,7 +220,7 @@ def _selecting_others(cycle: Cycle, volume: PersistentVolume, pod_class: PodClas
     required = affinity.required if affinity is not None else None
     if required is None:
         return None
-    reached = match_selector(required, nodes)
+    reached = _reached(cycle, volume)
     if not reached.any() or (reached & match_pod(pod_class, nodes)).any():
         return None
     for term in required.node_selector_terms or ():

@@ -39,11 +39,17 @@ def use_storage_class(change: changes.UseStorageClass, edit: Edit, job: str) -> 
 
 
 def use_device_class(change: changes.UseDeviceClass, edit: Edit, job: str) -> None:
-    """The claim asks for devices of another class."""
-    old = edit.origin.catalogue.device_claims[f"{job.partition('/')[0]}/{change.claim}"]
-    requests = [_of_class(request, change) for request in old.spec.devices.requests or ()]
-    devices = msgspec.structs.replace(old.spec.devices, requests=requests)
-    edit.claim(msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices)))
+    """The claim asks for devices of another class, and with it those that the job's pods have from its template."""
+    keys = {f"{job.partition('/')[0]}/{change.claim}"}
+    for task in edit.job(job).tasks.values() if change.template else ():
+        keys |= {key for key, template in task.pod_class.templates if template == change.template}
+    claims = edit.origin.catalogue.device_claims
+    for old in [claims[key] for key in sorted(keys & claims.keys())]:
+        if old.status.allocation is not None:
+            continue
+        requests = [_of_class(request, change) for request in old.spec.devices.requests or ()]
+        devices = msgspec.structs.replace(old.spec.devices, requests=requests)
+        edit.claim(msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices)))
 
 
 def _of_class(request: DeviceRequest, change: changes.UseDeviceClass) -> DeviceRequest:

@@ -84,6 +84,9 @@ def _no_company(cycle: Cycle, selector: int, pairs: Mapping[str, str], namespace
         if near or near_key:
             meant = f" (did you mean {near_key or key}={near or value}?)"
             break
+        if values:
+            shown = listed(tuple(f"{key}={one}" for one in values[:_MOST_DOMAINS]))
+            meant = f" (pods have {shown}{' and others' if len(values) > _MOST_DOMAINS else ''})"
     text = f"pod affinity asks for a pod with {_pairs(pairs)}, and no pod on a node has it{meant}"
     elsewhere = {task.namespace for task in placed if pairs and pairs.items() <= task.labels.items()} - seen
     if meant or not elsewhere:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from unisono.api.core import ResourceClaim
 from unisono.api.near_names import nearest
+from unisono.api.resource_claims import device_classes
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import UseDeviceClass, counted, listed
 from unisono.engine.cycle.context import Cycle
@@ -17,6 +19,7 @@ from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, 
 from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
 from unisono.engine.session.session import Session
+from unisono.engine.verdicts.device_facts import constrained, facts_asked, of_class, taints_of
 from unisono.engine.verdicts.lack import Lack, absent_devices
 
 _LONGEST_SELECTOR = 120
@@ -92,9 +95,11 @@ def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -
         return
     for key in pod_class.devices:
         name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
+        template = dict(pod_class.templates).get(key, "")
         if claim is None:
             if name.endswith("/"):
-                yield Lack(f"no claim has been made yet from ResourceClaimTemplate {name[:-1]}", "")
+                what = f"no claim has been made yet from ResourceClaimTemplate {name[:-1]}"
+                yield Lack(what, f"see whether ResourceClaimTemplate {name[:-1]} exists")
             elif name:
                 yield absent_devices(key, catalogue.device_claims)
             continue
@@ -102,8 +107,8 @@ def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -
             if NOT_HERE.text in counts:
                 yield from _of_allocated(cycle, claim)
             continue
-        lacks = list(_of_classes(cycle, claim))
-        yield from lacks or (_of_devices(cycle, claim) if NO_DEVICES.text in counts else ())
+        lacks = list(_of_classes(cycle, claim, template))
+        yield from lacks or (_of_devices(cycle, claim, template) if NO_DEVICES.text in counts else ())
 
 
 def _of_allocated(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
@@ -119,7 +124,7 @@ def _of_allocated(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
 def _apart(cycle: Cycle, pod_class: PodClass) -> str:
     """That each claim of a pod finds devices on some nodes, and all of them together on none; else empty."""
     catalogue, names = cycle.session.snapshot.catalogue, cycle.session.snapshot.nodes.names
-    found: list[tuple[str, set[int]]] = []
+    found: list[tuple[ResourceClaim, set[int]]] = []
     for key in pod_class.devices:
         claim = catalogue.device_claims.get(key)
         if claim is None or claim.status.allocation is not None:
@@ -129,26 +134,28 @@ def _apart(cycle: Cycle, pod_class: PodClass) -> str:
             columns = {at for at in range(len(names)) if _serves(cycle, requests, at)}
         except ClaimError:
             return ""
-        found.append((claim.metadata.name, columns))
+        found.append((claim, columns))
     if len(found) < 2 or not all(columns for _, columns in found) or set.intersection(*(one for _, one in found)):
         return ""
+    templates = dict(pod_class.templates)
     told = [
-        f"{_named(catalogue.device_claims, name)} on {listed(tuple(names[at] for at in sorted(columns)))}"
-        for name, columns in found
+        f"{_asked(claim, templates.get(claim.key, ''))} on {listed(tuple(names[at] for at in sorted(columns)))}"
+        for claim, columns in found
     ]
     return f"no node has devices for all its claims: there are free ones for {', for '.join(told)}"
 
 
-def _named(claims: Mapping[str, ResourceClaim], name: str) -> str:
-    """``resource claim p-g (class gpu.example.com)``."""
-    return _asked(next(one for one in claims.values() if one.metadata.name == name))
+def _asked(claim: ResourceClaim, template: str) -> str:
+    """``resource claim p-g (template g, class gpu.example.com)``."""
+    classes = device_classes(claim)
+    parts = [f"template {template}" if template else "", f"class {', '.join(classes)}" if classes else ""]
+    told = ", ".join(filter(None, parts))
+    return f"resource claim {claim.metadata.name}" + (f" ({told})" if told else "")
 
 
-def _asked(claim: ResourceClaim) -> str:
-    """``resource claim p-g (class gpu.example.com)``."""
-    given = [request.exactly for request in claim.spec.devices.requests or () if request.exactly is not None]
-    classes = dict.fromkeys(one.device_class_name for one in given)
-    return f"resource claim {claim.metadata.name}" + (f" (class {', '.join(classes)})" if classes else "")
+def _title(claim: ResourceClaim, template: str) -> str:
+    """``resource claim p-g`` with the template that users wrote."""
+    return f"resource claim {claim.metadata.name}{f' (template {template})' if template else ''}"
 
 
 def _serves(cycle: Cycle, requests: Sequence[Sequence[Want]], column: int) -> bool:
@@ -157,107 +164,142 @@ def _serves(cycle: Cycle, requests: Sequence[Sequence[Want]], column: int) -> bo
     return all(any(devices.serves(want, column) for want in ways) for ways in requests)
 
 
-def _of_classes(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
+def _of_classes(cycle: Cycle, claim: ResourceClaim, template: str) -> Iterator[Lack]:
     """Device classes that a claim names and that do not exist."""
     classes, name = cycle.session.snapshot.catalogue.device_classes, claim.metadata.name
     drivers = {piece.spec.driver for piece in cycle.session.snapshot.catalogue.device_slices.values()}
-    for request in claim.spec.devices.requests or ():
-        given = [request.exactly] if request.exactly is not None else list(request.first_available or ())
-        for wanted in dict.fromkeys(one.device_class_name for one in given):
-            if wanted in classes:
-                continue
-            near = nearest(wanted, sorted({*classes, *drivers}))
-            meant = f" (did you mean {near}?)" if near else ""
-            what = f"resource claim {name} names device class {wanted}, which does not exist{meant}"
-            change = UseDeviceClass(name, wanted, near) if near in classes else None
-            yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
+    for wanted in device_classes(claim):
+        if wanted in classes:
+            continue
+        near = nearest(wanted, sorted({*classes, *drivers}))
+        meant = f" (did you mean {near}?)" if near else ""
+        what = f"{_title(claim, template)} names device class {wanted}, which does not exist{meant}"
+        change = UseDeviceClass(name, wanted, near, template) if near in classes else None
+        yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
 
 
-def _of_devices(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
+def _of_devices(cycle: Cycle, claim: ResourceClaim, template: str) -> Iterator[Lack]:
     """Requests that no node can serve, by what exists, what one node has, and what is free."""
+    asked = _asked(claim, template)
     try:
         requests = plan(claim, cycle.session.snapshot.catalogue.device_classes).requests
         for given, alternatives in zip(claim.spec.devices.requests or (), requests, strict=True):
             ways = [given.exactly] if given.exactly is not None else list(given.first_available or ())
-            texts = [_of_request(cycle, claim, way, want) for way, want in zip(ways, alternatives, strict=True)]
-            if all(texts):  # a request with one way that can be served is not what the claim lacks
-                yield Lack(
-                    "; ".join(dict.fromkeys(texts)), f"change what {_asked(claim)} asks for, or add a node that has it"
-                )
+            found = [
+                _of_request(cycle, _title(claim, template), way, want)
+                for way, want in zip(ways, alternatives, strict=True)
+            ]
+            if all(one.text for one in found):  # a request with one way that can be served is not what the claim lacks
+                waiting = next((_waiting_for(one.holders) for one in found if one.holders), "")
+                text = "; ".join(dict.fromkeys(one.text for one in found))
+                yield Lack(text, waiting or f"change what {asked} asks for, or add a node that has it")
                 return
     except ClaimError as error:
-        yield Lack(f"resource claim {claim.metadata.name}: {error}", "")
+        yield Lack(f"{_title(claim, template)}: {error}", f"change what {asked} asks for")
         return
-    yield Lack(_together(cycle, claim, requests), "")
+    apart = constrained(_inventory(cycle.session), claim, requests, cycle.session.snapshot.nodes.names)
+    if apart:
+        yield Lack(f"{_title(claim, template)}: {apart}", f"change the constraints of {asked}, or what it asks for")
+        return
+    yield _together(cycle, claim, template, requests)
 
 
-def _together(cycle: Cycle, claim: ResourceClaim, requests: Sequence[Sequence[Want]]) -> str:
+def _together(cycle: Cycle, claim: ResourceClaim, template: str, requests: Sequence[Sequence[Want]]) -> Lack:
     """Each request finds devices by itself: they are not free together, or what they share out is used up."""
-    name, inventory = claim.metadata.name, _inventory(cycle.session)
+    inventory = _inventory(cycle.session)
     units = {unit.name: unit for one in inventory.by_node for unit in one}
     wants = [want for ways in requests for want in ways]
     sharing = {key for key, unit in units.items() if not unit.plain and any(want.matches(unit) for want in wants)}
     there = [at for at in range(cycle.session.nodes.size) if _serves(cycle, requests, at)] if not sharing else []
     if there:
         which = listed(tuple(cycle.session.snapshot.nodes.names[at] for at in there))
-        told = f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim)}"
-        if claim.spec.devices.constraints or len(wants) != 1 or not wants[0].count:
-            return told
+        told = f"only {which} {'has' if len(there) == 1 else 'have'} free devices for {_asked(claim, template)}"
+        if len(wants) != 1 or not wants[0].count:
+            return Lack(told, "")
         number = sum(_number(wants[0], _devices(cycle.session).free[at]) // wants[0].count for at in there)
         used = {unit.name for unit in units.values() if wants[0].matches(unit) and inventory.book.in_use(unit.name)}
-        holders = listed(_users(cycle, used))
-        by = f"; others are in use by {holders}" if holders != "nothing" else ""
-        return f"{told}, enough for {counted(number, 'such claim')}{by}"
+        holders = _users(cycle, used)
+        by = f"; others are in use by {listed(holders)}" if holders else ""
+        return Lack(f"{told}, enough for {counted(number, 'such claim')}{by}", _waiting_for(holders))
     if not sharing:
-        return f"no node has all devices of resource claim {name} free together"
+        names = cycle.session.snapshot.nodes.names
+        places = []
+        for given, ways in zip(claim.spec.devices.requests or (), requests, strict=True):
+            on = tuple(names[at] for at in range(len(names)) if _serves(cycle, (ways,), at))
+            places.append(f"request {given.name} on {listed(on)}" if on else f"request {given.name} on no node")
+        classes = _asked(claim, template)
+        what = f"no node has all devices of {classes} free together: there are free ones for {', for '.join(places)}"
+        return Lack(what, f"change what {classes} asks for, or add a node with all of them")
     counters = {counter for key in sharing for counter in units[key].draws}
     users = {key for key, unit in units.items() if inventory.book.in_use(key) and not counters.isdisjoint(unit.draws)}
-    holders = listed(_users(cycle, users | {key for key in sharing if inventory.book.in_use(key)}))
-    by = f"; in use by {holders}" if holders != "nothing" else ""
-    return f"the devices for resource claim {name} share counters or capacity, of which too little is left{by}"
+    holders = _users(cycle, users | {key for key in sharing if inventory.book.in_use(key)})
+    by = f"; in use by {listed(holders)}" if holders else ""
+    what = f"the devices for {_title(claim, template)} share counters or capacity, of which too little is left{by}"
+    return Lack(what, _waiting_for(holders))
 
 
-def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -> str:
-    """What one way to meet a request lacks; ``""`` where some node has as many free devices as it asks for."""
-    inventory, name = _inventory(cycle.session), claim.metadata.name
+def _waiting_for(holders: tuple[str, ...]) -> str:
+    have = "have" if len(holders) > 1 else "has"
+    return f"wait until {listed(holders)} {have} ended, or add a node with such devices" if holders else ""
+
+
+class _Short(NamedTuple):
+    """What a request lacks, and who uses the devices; both empty where it lacks none."""
+
+    text: str = ""
+    holders: tuple[str, ...] = ()
+
+
+def _of_request(cycle: Cycle, title: str, given: object, want: Want) -> _Short:
+    """What one way to meet a request lacks; nothing where some node has as many free devices as it asks for."""
+    inventory = _inventory(cycle.session)
     device_class, count = getattr(given, "device_class_name", ""), max(want.count, 1)
     if not want.count:
-        return _of_all(cycle, name, device_class, want)
+        return _of_all(cycle, title, device_class, want)
     if any(_number(want, kinds) >= count for kinds in _devices(cycle.session).untaken):
-        return ""
+        return _Short()
     matching = [[unit for unit in units if want.matches(unit)] for units in inventory.by_node]
     most = max(map(len, matching), default=0)
-    asks = f"resource claim {name} asks for {counted(count, 'device')} of class {device_class}"
+    asks = f"{title} asks for {counted(count, 'device')} of class {device_class}"
     if not most:
         rules = [one.cel.expression for one in getattr(given, "selectors", None) or () if one.cel is not None]
-        if rules:
-            return f"{asks} with {' and '.join(rules)[:_LONGEST_SELECTOR]}, and no device of any node is so"
-        return f"{asks}, and no node has any"
+        tainted = taints_of(want, inventory)
+        if tainted:
+            return _Short(f"{asks}, and the devices have taints that it does not tolerate ({tainted})")
+        if not rules:
+            return _Short(f"{asks}, and no node has any")
+        drivers = cycle.session.snapshot.catalogue.device_classes[device_class]
+        there = facts_asked(rules, of_class(drivers, inventory))
+        has = f" (devices have {there})" if there else ""
+        return _Short(f"{asks} with {' and '.join(rules)[:_LONGEST_SELECTOR]}, and no device of any node is so{has}")
     names = cycle.session.snapshot.nodes.names
     if most < count:
         richest = names[max(range(len(matching)), key=lambda at: len(matching[at]))]
-        return f"{asks} on one node, and the most that one has is {most} ({richest})"
+        return _Short(f"{asks} on one node, and the most that one has is {most} ({richest})")
     free = [sum(unit.name not in inventory.book.taken for unit in units) for units in matching]
     taken = {unit.name for units in matching for unit in units if inventory.book.in_use(unit.name)}
     total = len({unit.name for units in matching for unit in units})
-    holders = listed(_users(cycle, taken))
-    by = f", by {holders}" if holders != "nothing" else ""
-    return f"{asks}, and {len(taken)} of {total} are in use{by}; at most {max(free)} on one node {_is(max(free))} free"
+    holders = _users(cycle, taken)
+    by = f", by {listed(holders)}" if holders else ""
+    return _Short(
+        f"{asks}, and {len(taken)} of {total} are in use{by}; at most {max(free)} on one node {_is(max(free))} free",
+        holders,
+    )
 
 
-def _of_all(cycle: Cycle, name: str, device_class: str, want: Want) -> str:
-    """What a request for all devices of one node lacks; ``""`` where some node has them all free."""
+def _of_all(cycle: Cycle, title: str, device_class: str, want: Want) -> _Short:
+    """What a request for all devices of one node lacks; nothing where some node has them all free."""
     devices = _devices(cycle.session)
     units = [unit for of_node in devices.inventory.by_node for unit in of_node if want.matches(unit)]
     if any(devices.serves(want, column) for column in range(cycle.session.nodes.size)):
-        return ""
-    asks = f"resource claim {name} asks for all devices of class {device_class} of one node"
+        return _Short()
+    asks = f"{title} asks for all devices of class {device_class} of one node"
     if not units:
-        return f"{asks}, and no node has any"
+        return _Short(f"{asks}, and no node has any")
     taken = {unit.name for unit in units if devices.inventory.book.in_use(unit.name)}
-    holders = listed(_users(cycle, taken))
-    by = f", by {holders}" if holders != "nothing" else ""
-    return f"{asks}, and on every node some are in use{by}"
+    holders = _users(cycle, taken)
+    by = f", by {listed(holders)}" if holders else ""
+    return _Short(f"{asks}, and on every node some are in use{by}", holders)
 
 
 def _is(number: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from unisono.cluster.status import HOLDS
 from unisono.engine.changes import amounts_text, by_importance, listed
 from unisono.engine.cycle.context import Cycle
@@ -25,8 +27,8 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
             if "fit" in advice.message
             else ""
         ), ()
-    name = min(advice.task.pod_class.requests, key=by_importance, default="pods")
     registry, snapshot = cycle.session.registry, cycle.session.snapshot
+    name = _scarcest(cycle, advice)
     row = registry.find(name)
     held: Counter[tuple[str, str]] = Counter()
     for column in advice.nodes:
@@ -43,6 +45,18 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
     text = ", ".join(f"{named(Holder(*who))} uses {amounts_text({name: amount})}" for who, amount in largest)
     holders = tuple(Holder(*who, {name: amount}) for who, amount in largest)
     return f"HyperNode {advice.domain} would hold it, but {text} there", holders
+
+
+def _scarcest(cycle: Cycle, advice: Advice) -> str:
+    """The resource of which the nodes that have to be empty have least for a pod."""
+    nodes, pod_class = cycle.session.nodes, advice.task.pod_class
+    names = sorted(pod_class.requests, key=by_importance)
+    if not names or not advice.nodes:
+        return names[0] if names else "pods"
+    rows = [cycle.session.registry.requested(name) for name in names]
+    idle = np.maximum(nodes.idle[rows][:, list(advice.nodes)], 0)
+    parts = (idle / np.array([[pod_class.requests[name]] for name in names])).min(axis=1)
+    return names[int(parts.argmin())]
 
 
 def _away(cycle: Cycle, columns: tuple[int, ...]) -> str:

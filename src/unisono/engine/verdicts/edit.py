@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unisono.api.core import PersistentVolumeClaim, ResourceClaim
+from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
@@ -188,6 +189,7 @@ class Edit:
             hyper_nodes=tree,
             quotas={**origin.quotas, **self._quotas},
             catalogue=self._catalogue or origin.catalogue,
+            affinity_index=self._affinity_index(),
             waiting=None,
         )
 
@@ -225,6 +227,20 @@ class Edit:
             setattr(record, name, getattr(counted, name))
         for name in ("allocated", "request", "gated_request"):
             setattr(record, name, getattr(counted, name))
+
+    def _affinity_index(self) -> AffinityIndex:
+        """With the users of volume claims as they are now; the rest follows by `moves`."""
+        index = self.origin.affinity_index
+        moved = [(one, node, sign) for one, node, sign in self.moves if one.volumes]
+        if not moved:
+            return index
+        index = copy(index)
+        index.volume_users = {node: dict(claims) for node, claims in index.volume_users.items()}
+        for pod_class, node, sign in moved:
+            for claim in pod_class.volumes:
+                users = index.volume_users.setdefault(node, {})
+                users[claim] = users.get(claim, 0) + sign
+        return index
 
     def _places(self) -> tuple[Mapping[str, Mapping[str, Task]], Mapping[str, Mapping[str, PodClass]]]:
         """Pods, and holders of host ports, by node."""

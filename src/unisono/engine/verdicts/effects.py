@@ -261,7 +261,7 @@ def _shrunk(
         for name, value in (given or {}).items():
             new = names.get(name, name)
             most = requests.get(new)
-            over = "/" in new and most is not None and to_units(new, value) > most
+            over = ("/" in new or new == "cpu") and most is not None and to_units(new, value) > most
             changed[new] = to_wire({new: most})[new] if over and most is not None else value
         return changed or None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -24,6 +24,8 @@ from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
+from unisono.engine.verdicts.lack import Lack
+from unisono.engine.verdicts.numa_causes import numa_lacks
 from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 from unisono.engine.verdicts.taint_causes import untolerated
@@ -68,7 +70,7 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
         (("Insufficient pods", TOO_MANY_PODS), lambda: _pod_limit(cycle)),
     )
     made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
-    lacks = chain(claim_lacks(cycle, pod_class, fit.counts), card_lacks(cycle, pod_class, fit.counts))
+    lacks = lacks_of(cycle, pod_class, fit.counts)
     made.append(lack.text_after(fit.counts) for lack in lacks)
     found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
     text = "; ".join(dict.fromkeys(found))
@@ -80,6 +82,13 @@ class _Nowhere:
     """What `allowed_nowhere` has answered in this session, by the class."""
 
     by_class: dict[int, FitErrors | None] = field(default_factory=dict)
+
+
+def lacks_of(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
+    """What claims, cards and NUMA nodes lack for a class; ``counts``: nodes by the reason that refuses them."""
+    yield from claim_lacks(cycle, pod_class, counts)
+    yield from card_lacks(cycle, pod_class, counts)
+    yield from numa_lacks(cycle, pod_class, counts)
 
 
 def allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:

@@ -9,6 +9,9 @@ from unisono.api.messages import resource_claim_not_found, volume_claim_not_foun
 from unisono.api.near_names import nearest
 from unisono.engine.changes import Change, CreateClaim, UseClaim
 
+_MOST_SHOWN = 3
+"""Claims of a namespace up to which they are named."""
+
 
 class Lack(NamedTuple):
     """What a claim lacks, and what would help.
@@ -67,9 +70,13 @@ def absent_devices(key: str, known: Iterable[str]) -> Lack:
 
 
 def _elsewhere(key: str, known: Iterable[str]) -> str:
-    """That a claim of the same name is in another namespace, where no pod of this one can use it."""
+    """That a claim of the same name is in another namespace, where no pod of this one can use it; else what is here."""
     namespace, _, name = key.partition("/")
+    known = list(known)
     others = sorted(space for space, _, other in (one.partition("/") for one in known) if other == name)
+    own = sorted(one.removeprefix(f"{namespace}/") for one in known if one.startswith(f"{namespace}/"))
+    if not others and 0 < len(own) <= _MOST_SHOWN:
+        return f"there is {' and '.join(own)}"
     return f"it has to be in namespace {namespace} of the pods, and one of its name is in {others[0]}" if others else ""
 
 

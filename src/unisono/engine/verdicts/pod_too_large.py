@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unisono.api.resources import is_bytes, to_units
+from unisono.api.resources import effective_requests, is_bytes, readable, to_units
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import amounts_text, by_importance
@@ -40,11 +40,33 @@ def _too_large(cycle: Cycle, kind: Kind, mask: BoolArray) -> tuple[str, dict[str
     asked = {name: kind.requests.get(name, 1) for name in over}
     at = int(np.flatnonzero(mask)[int(sizes[names.index(over[0])].argmax())])
     most = amounts_text({name: largest[name] for name in over}, "down")
-    text = f"{kind.who} asks for {amounts_text(asked)}, and the largest node ({nodes.table.names[at]}) has {most}"
+    whose = _beside_containers(kind, over)
+    there = f"the largest node ({nodes.table.names[at]}) has {most}"
+    text = f"{kind.who} asks for {amounts_text(asked)}{whose}, and {there}"
     meant = {name: found for name in over if (found := _meant(name, asked[name], largest[name]))}
     hints = [f"did you mean {right} instead of {wrong}?" for right, wrong in meant.values()]
     least = {name: to_units(name, meant[name][0]) if name in meant else largest[name] for name in over}
     return "; ".join([text, *hints]), least
+
+
+def _beside_containers(kind: Kind, names: list[str]) -> str:
+    """`` (an init container asks for cpu 16)``: where it is not its containers that ask for all of it."""
+    one = kind.pod_class
+    for name in names if one is not None else ():
+        assert one is not None
+        asked = kind.requests.get(name, 0)
+        mains, inits = (
+            [effective_requests(each).get(name, 0) for each in part] for part in (one.containers, one.init_containers)
+        )
+        if not 0 <= sum(mains) < asked:
+            continue
+        rest = asked - sum(mains)
+        if inits and max(inits) > sum(mains):
+            return f" (an init container asks for {amounts_text({name: max(inits)})})"
+        who = "its sidecars" if rest <= sum(inits) else "its overhead" if not any(inits) else "sidecars and overhead"
+        told = readable({name: sum(mains)})[name], readable({name: rest})[name]
+        return f" ({told[0]} for its containers and {told[1]} for {who})" if mains else ""
+    return ""
 
 
 def _never_together(kind: Kind, names: list[str], fits: BoolArray, sizes: Matrix) -> tuple[str, dict[str, int]]:

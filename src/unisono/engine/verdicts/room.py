@@ -14,6 +14,9 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.session.amounts import tasks_fitting
 
+_MOST_NAMED = 3
+"""Nodes that are named where labels choose them."""
+
 
 class Room:
     """For pods of one class.
@@ -43,9 +46,13 @@ class Room:
                 return fitting or sorted(found)
         return [name for name in pod_class.requests if name in fit.lacking] or list(fit.lacking)
 
-    def only(self) -> str:
-        """``; only gpu-0 could hold such a pod``, where other nodes could not hold a pod even if they were empty."""
-        if not (self._able and self._others):
+    def only(self, *, alone: bool = False) -> str:
+        """``; only gpu-0 could hold such a pod``, where other nodes could not hold a pod even if they were empty.
+
+        ``alone``: nothing else that is said tells why pods cannot use the others, such as labels.
+        """
+        others = self._others or (alone and 0 < self.allowed.sum() < min(self.nodes.size, _MOST_NAMED + 1))
+        if not (self._able and others):
             return ""
         names = tuple(self.nodes.table.names[at] for at in np.flatnonzero(self.allowed).tolist())
         return f"; only {listed(names)} could hold such a pod"

@@ -107,8 +107,26 @@ def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
     parts = list(dict.fromkeys(islice((text for text in _unmet(pod_class, nodes) if text), _MOST_PARTS)))
     if parts:
         return "; ".join(parts)
-    affinity = "what the node affinity requires" if required_of(pod_class) is not None else ""
+    affinity = _affinity_text(pod_class)
     return f"no node has {' together with '.join(filter(None, (', '.join(selected), affinity)))}"
+
+
+def _affinity_text(pod_class: PodClass) -> str:
+    """``zone in (a), disktype in (ssd)``, the terms with ``or`` between them; empty without a required affinity."""
+    required = required_of(pod_class)
+    if required is None:
+        return ""
+    terms = [_term_text(term) for term in (required.node_selector_terms or ())[:_MOST_PARTS]]
+    if not all(terms):
+        return "what the node affinity requires"
+    return f"what the node affinity requires ({' or '.join(terms)})"
+
+
+def _term_text(term: NodeSelectorTerm) -> str:
+    """As users write it; empty where it is too long for a sentence."""
+    parts = [*(term.match_expressions or ()), *(term.match_fields or ())]
+    told = [f"{one.key} {one.operator} {', '.join((one.values or [])[:_MOST_VALUES])}".strip() for one in parts]
+    return " and ".join(told) if len(parts) <= _MOST_PARTS else ""
 
 
 def unmatched(pod_class: PodClass, nodes: NodeView) -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ from unisono.engine.verdicts.holes import asked_text, free_text, has_text, large
 from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.kept_pods import not_evicted
 from unisono.engine.verdicts.lines import place_in_line
+from unisono.engine.verdicts.out_of_sight import out_of_sight
 from unisono.engine.verdicts.pod_too_large import too_large
 
 _MOST_COUNTED = 256
@@ -306,20 +307,6 @@ def _sums(names: list[str], amounts: Matrix) -> dict[str, int]:
 
 def _of(amounts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
     return {name: int(amounts[name]) for name in names}
-
-
-def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
-    """``2 of 3 nodes are cordoned (a and b)``, of nodes that have what is asked for."""
-    nodes = cycle.session.nodes
-    table, has = nodes.table, (nodes.allocatable[rows] > 0).all(axis=0)
-    parts = []
-    for mask, word in ((~table.ready, "not ready"), (table.ready & table.unschedulable, "cordoned")):
-        away = np.flatnonzero(mask & has)
-        if away.size:
-            are = "is" if away.size == 1 else "are"
-            which = listed(tuple(table.names[index] for index in away.tolist()))
-            parts.append(f"{away.size} of {int(has.sum())} nodes {are} {word} ({which})")
-    return parts
 
 
 def contradiction(

@@ -7,6 +7,7 @@ from itertools import islice
 
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import NO_PROVISIONER
+from unisono.api.quantity import to_int
 from unisono.api.selecting import selector_text
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
@@ -75,3 +76,15 @@ def _places(storage_class: StorageClass) -> str:
         for term in storage_class.allowed_topologies or ()
     ]
     return ", or ".join(filter(None, terms))
+
+
+def most_free(cycle: Cycle, claim: PersistentVolumeClaim) -> str:
+    """The largest volume that the driver of the claim's class says it can still make on a node, as it writes it."""
+    name = claim.spec.storage_class_name or ""
+    found = [
+        stated
+        for one in islice(cycle.session.snapshot.catalogue.storage_capacities.values(), _LOOKED_AT)
+        if one.storage_class_name == name
+        and (stated := one.capacity if one.maximum_volume_size is None else one.maximum_volume_size) is not None
+    ]
+    return str(max(found, key=to_int, default=""))

@@ -19,6 +19,7 @@ from unisono.api.kinds import (
     RESOURCE_QUOTAS,
 )
 from unisono.api.membership import pod_group_name
+from unisono.api.resource_claims import device_classes
 from unisono.api.resources import to_units, to_wire
 from unisono.api.user_limits import raised
 from unisono.sdk.fixes import pod_specs
@@ -109,6 +110,8 @@ class FixMaker:
                 return [new_claim(change["name"], self._namespace)]
             case "UseStorageClass" if self._makes_claim(change["claim"]):
                 return await self._of_owner(change)
+            case "UseStorageClass" if self._claim_template(change["claim"]) is not None:
+                return await self._storage_class_of_set(change)
             case "UseStorageClass":
                 return await self._other(PERSISTENT_VOLUME_CLAIMS, change["claim"], other_storage_class(change))
             case "UseDeviceClass":
@@ -157,6 +160,9 @@ class FixMaker:
             )
         if self._owner["kind"] != "PodGroup":
             at_once = any(one.get("rule") == "podAntiAffinity" or one["kind"] == "SetField" for one in changes)
+            smaller = any(one["kind"] == "RequestAtMost" for one in changes)
+            # What is promised to pods that can never start keeps smaller ones from being admitted beside them.
+            at_once = at_once or (smaller and not (self._owner.get("status") or {}).get("readyReplicas"))
             return changed(self._owner, all_of(changes), at_once=at_once)
         of_pods = [one for one in changes if one["kind"] not in _OF_GROUPS]
         pods = await self._bare_pods() if of_pods else []
@@ -202,6 +208,38 @@ class FixMaker:
         volumes = [volume for spec in pod_specs.pod_specs(owner) for volume in spec.get("volumes") or ()]
         return any(volume.get("ephemeral") and name.endswith(f"-{volume['name']}") for volume in volumes)
 
+    def _claim_template(self, name: str) -> Raw | None:
+        """The template of a StatefulSet from which a claim is made: ``TEMPLATE-SET-NUMBER``."""
+        owner = self._owner
+        if owner is None or owner["kind"] != "StatefulSet":
+            return None
+        stem, _, number = name.rpartition("-")
+        templates = owner["spec"].get("volumeClaimTemplates") or ()
+        ends = f"-{owner['metadata']['name']}"
+        return next((one for one in templates if number.isdecimal() and stem == one["metadata"]["name"] + ends), None)
+
+    async def _storage_class_of_set(self, change: Mapping[str, Any]) -> list[Operation]:
+        """The set's template, which later pods need as well, and the claims that it has made so far."""
+        owner, template = self._owner, self._claim_template(change["claim"])
+        assert owner is not None and template is not None
+        wrong, name = template["spec"].get("storageClassName"), template["metadata"]["name"]
+
+        def edit(body: Raw) -> None:
+            for one in body["spec"]["volumeClaimTemplates"]:
+                if one["metadata"]["name"] == name:
+                    one["spec"]["storageClassName"] = change["storage_class"]
+
+        claims = (await self._client.list(PERSISTENT_VOLUME_CLAIMS, self._namespace)).items
+        made = [
+            one for one in claims if self._claim_template(one.metadata.name) == template and not one.spec.volume_name
+        ]
+        again = [
+            await self._other(PERSISTENT_VOLUME_CLAIMS, one.metadata.name, other_storage_class(change))
+            for one in sorted(made, key=lambda one: one.metadata.name)[:_MOST_PODS]
+            if one.spec.storage_class_name == wrong
+        ]
+        return [*changed(owner, edit, at_once=True), *(each for one in again for each in one)]
+
     # ---- other objects
 
     async def _raised(self, kind: Kind[Any], name: str, part: str, amounts: Mapping[str, int]) -> list[Operation]:
@@ -238,22 +276,21 @@ class FixMaker:
         return [] if found is None else changed(found, edit)
 
     async def _device_class(self, change: Mapping[str, Any]) -> list[Operation]:
-        """Of a claim; of one that is made from a template the template, and the claim is made again."""
-        edit, name = other_device_class(change), change["claim"]
-        claim = await read(self._client, RESOURCE_CLAIMS, name, self._namespace)
-        entry = ((claim or {}).get("metadata", {}).get("annotations") or {}).get(POD_CLAIM_NAME)
-        specs = list(pod_specs.pod_specs(self._owner)) if self._owner is not None and entry else []
-        templates = {
-            one.get("resourceClaimTemplateName")
-            for spec in specs
-            for one in spec.get("resourceClaims") or ()
-            if one["name"] == entry
-        } - {None}
-        if claim is None or not templates:
-            return [] if claim is None else changed(claim, edit)
-        found = [await read(self._client, RESOURCE_CLAIM_TEMPLATES, one, self._namespace) for one in sorted(templates)]
-        made = [operation for one in found if one is not None for operation in changed(one, edit)]
-        return [*made, Operation("delete", RESOURCE_CLAIMS, name, self._namespace)]
+        """Of a claim; where they are made from a template, that, and the claims are made again."""
+        edit, template = other_device_class(change), change.get("template", "")
+        if not template:
+            return await self._other(RESOURCE_CLAIMS, change["claim"], edit)
+        found = await read(self._client, RESOURCE_CLAIM_TEMPLATES, template, self._namespace)
+        claims = (await self._client.list(RESOURCE_CLAIMS, self._namespace)).items
+        made = [
+            claim.metadata.name
+            for claim in claims
+            if claim.status.allocation is None
+            and POD_CLAIM_NAME in (claim.metadata.annotations or {})
+            and change["name"] in device_classes(claim)
+        ]
+        again = [Operation("delete", RESOURCE_CLAIMS, name, self._namespace) for name in sorted(made)[:_MOST_PODS]]
+        return [*changed(found, edit), *again] if found is not None else []
 
     async def _open(self, queue: str) -> Operation:
         """A Command, as ``unisono queue operate --action open`` sends it."""

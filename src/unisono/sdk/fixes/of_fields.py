@@ -18,6 +18,12 @@ _RUNTIME = re.compile(r"TrainingRuntime (\S+) does not exist.*?did you mean ([^?
 _JOB_TEMPLATE = re.compile(r"job template \S+/(\S+) is not there.*?did you mean ([^?\s]+)\?", re.DOTALL)
 _CLAIM = re.compile(r"pvc (\S+)(?: \(did you mean [^)]*\))? is not found" + r"(?: \(did you mean ([^?\s]+)\?\))?")
 _CLAIM_TEMPLATE = re.compile(r"ResourceClaimTemplate (\S+), which does not exist \(did you mean ([^?\s]+)\?")
+_FILES = re.compile(r'(configmap|secret) "([^"]+)" not found \(did you mean ([^?\s]+)\?')
+_REFERENCES = {
+    "configmap": ("ConfigMap", ("configMap", "configMapRef", "configMapKeyRef")),
+    "secret": ("Secret", ("secret", "secretRef", "secretKeyRef")),
+}
+"""Kind, and the fields of pods that name an object of it, by the word of nodes."""
 _LONGEST = 4000
 
 
@@ -51,6 +57,8 @@ def named(root: Raw, text: str) -> Iterator[Fix]:
         yield _edited(root, text, "spec.flows", found[2], _flows(*found.groups()))
     elif found := _CLAIM.search(text):
         yield _claim(root, found[1], found[2] or "")
+    elif found := _FILES.search(text):
+        yield _files(root, *found.groups())
     elif found := _CLAIM_TEMPLATE.search(text):
         yield claim_template(root, *found.groups())
 
@@ -81,6 +89,32 @@ def claim_template(root: Raw, name: str, instead: str) -> Fix:
 
     text = f"name ResourceClaimTemplate {instead} in its pods"
     return _edited(root, text, "resourceClaimTemplateName", instead, edit)
+
+
+def _files(root: Raw, word: str, name: str, instead: str) -> Fix:
+    """Take the volumes and variables of the pods from another ConfigMap or Secret."""
+    kind, fields = _REFERENCES[word]
+
+    def edit(body: Raw) -> None:
+        for spec in pod_specs(body):
+            for one in _named_by(spec, fields):
+                for key in ("name", "secretName"):
+                    if one.get(key) == name:
+                        one[key] = instead
+
+    return _edited(root, f"name {kind} {instead} in its pods", fields[0], instead, edit)
+
+
+def _named_by(value: Any, fields: tuple[str, ...]) -> Iterator[Raw]:
+    """The references below ``value`` that stand in these fields."""
+    if isinstance(value, list):
+        for child in value:
+            yield from _named_by(child, fields)
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            if key in fields and isinstance(child, dict):
+                yield child
+            yield from _named_by(child, fields)
 
 
 def _flows(name: str, instead: str) -> Callable[[Raw], None]:

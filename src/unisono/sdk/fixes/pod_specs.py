@@ -9,6 +9,8 @@ from unisono.api.resources import to_units, to_wire
 
 Manifest = dict[str, Any]
 _RULES = ("podAffinity", "podAntiAffinity")
+_WHOLE = 1000
+"""One device in engine units."""
 
 
 def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
@@ -61,22 +63,42 @@ def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
 
 
 def request_at_most(spec: Manifest, most: Mapping[str, int]) -> None:
-    """Let the pod request no more than ``most`` (engine units): the largest of its containers gives way first."""
+    """Let the pod request no more than ``most`` (engine units), with its sidecars and its overhead.
+
+    The largest containers give way first, and none loses a request: where that cannot be, nothing is changed.
+    """
     for name, limit in most.items():
-        if _asked(spec, name) > limit:  # of the pod as a whole
-            _set(spec, name, limit)
+        left = limit - to_units(name, (spec.get("overhead") or {}).get(name, "0"))
+        if left <= 0:
+            continue
+        if _asked(spec, name) > left:  # of the pod as a whole
+            _set(spec, name, left)
+        before: list[Manifest] = []  # sidecars, which run beside all that come after them
         for container in spec.get("initContainers") or ():
-            if _asked(container, name) > limit:
-                _set(container, name, limit)
-        asking = [one for one in spec["containers"] if _asked(one, name)]
-        over = sum(_asked(one, name) for one in asking) - limit
-        for container in sorted(asking, key=lambda one: -_asked(one, name)):
-            if over <= 0:
-                break
-            amount = _asked(container, name)
-            less = max(amount - over, 0)
-            over -= amount - less
-            _set(container, name, less)
+            if container.get("restartPolicy") == "Always":
+                before.append(container)
+                _level([one for one in before if _asked(one, name)], name, left)
+            elif _asked(container, name):
+                beside = [one for one in before if _asked(one, name)]
+                _level([container, *beside], name, left)
+        _level([one for one in (*spec["containers"], *before) if _asked(one, name)], name, left)
+
+
+def _level(containers: list[Manifest], name: str, limit: int) -> None:
+    """Cap what containers ask for at one level, so that their sum is at most ``limit``; devices stay whole."""
+    step = _WHOLE if "/" in name else 1
+    asked = [_asked(one, name) for one in containers]
+    if sum(asked) <= limit or limit < step * len(asked):
+        return
+    level, left = 0, limit
+    for number, amount in zip(range(len(asked), 0, -1), sorted(asked), strict=True):
+        level = left // number // step * step
+        if amount > level:
+            break
+        left -= amount
+    for container, amount in zip(containers, asked, strict=True):
+        if amount > level:
+            _set(container, name, max(level, step))
 
 
 def _asked(container: Manifest, name: str) -> int:
@@ -92,10 +114,7 @@ def _set(container: Manifest, name: str, amount: int) -> None:
     for part in ("requests", "limits"):
         amounts = container["resources"].get(part) or {}
         if name in amounts and to_units(name, amounts[name]) > amount:
-            if amount:
-                amounts[name] = to_wire({name: amount})[name]
-            else:
-                del amounts[name]
+            amounts[name] = to_wire({name: amount})[name]
 
 
 def use_resource(spec: Manifest, name: str, instead: str) -> None:

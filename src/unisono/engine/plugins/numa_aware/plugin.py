@@ -61,7 +61,7 @@ class NumaAwarePlugin(Plugin):
         """Whole CPUs per container; 0 where it asks for none, or for a fraction."""
         found = self._wanted.get(pod_class.id)
         if found is None:
-            found = self._wanted[pod_class.id] = tuple(_whole_cpus(each) for each in pod_class.containers)
+            found = self._wanted[pod_class.id] = tuple(whole_cpus(each) for each in pod_class.containers)
         return found
 
     def concerns(self, pod_class: PodClass) -> bool:
@@ -159,7 +159,8 @@ def _lacking(node: NumaNode | None, policy: str) -> Reason | None:
     return None if node.reported else NO_CPUS
 
 
-def _whole_cpus(resources: ResourceRequirements | None) -> int:
+def whole_cpus(resources: ResourceRequirements | None) -> int:
+    """CPUs that a container of a Guaranteed pod gets for itself: 0 where it asks for none, or for a fraction."""
     if resources is None:
         return 0
     milli = {**resource_list(resources.limits), **resource_list(resources.requests)}.get("cpu", 0)

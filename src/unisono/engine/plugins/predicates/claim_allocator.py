@@ -105,12 +105,18 @@ def _want(
     count = 0 if given.allocation_mode == "All" else given.count or 1
     tolerations = given.tolerations or ()
     amounts = (given.capacity.requests if given.capacity is not None else None) or {}
-    return Want(name, parent, count, admin, _matcher(name, selectors, tolerations), tolerations, amounts)
+    return Want(name, parent, count, admin, matcher_of(name, selectors, tolerations), tolerations, amounts)
 
 
-def _matcher(
-    name: str, selectors: Sequence[DeviceSelector], tolerations: Sequence[DeviceToleration]
+def matcher_of(
+    name: str, selectors: Sequence[DeviceSelector], tolerations: Sequence[DeviceToleration] = ()
 ) -> Callable[[Unit], bool]:
+    """Whether selectors choose a device, and its taints are tolerated; ``name``: of the request, for errors.
+
+    Raises:
+        ClaimError: a selector cannot be compiled; also when it has no answer for a device.
+
+    """
     tests: list[Selector] = []
     for selector in selectors:
         if selector.cel is not None:

@@ -24,7 +24,9 @@ def gated(waiting: Waiting) -> Draft | None:
         text = f"{number} {who} in spec.nodeName: {named[0]} does not exist or has no room for {it}"
     else:
         names = tuple(sorted(task.name for task in job.record.pending.values() if task.gated))
-        text = f"{plural(number, 'pod')} {listed(names)} {'has' if number == 1 else 'have'} scheduling gates"
+        gates = tuple(sorted({gate for task in job.record.pending.values() for gate in task.gates}))
+        which = f"the scheduling {plural(len(gates), 'gate')} {listed(gates)}" if gates else "scheduling gates"
+        text = f"{plural(number, 'pod')} {listed(names)} {'has' if number == 1 else 'have'} {which}"
     lacks = [lack for task in waiting.samples for lack in absent_claims(waiting.cycle, task.pod_class)]
     claims = f". Besides, {lacks[0].text}" if lacks else ""
     tried, _ = ways_out(waiting.cycle, lacks)

@@ -17,10 +17,10 @@ from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.card_causes import card_lacks
-from unisono.engine.verdicts.claim_causes import claim_lacks, ways_out
+from unisono.engine.verdicts.claim_causes import ways_out
 from unisono.engine.verdicts.demand import Kind
 from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.filter_causes import lacks_of
 from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
@@ -28,6 +28,7 @@ from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.node_group_causes import node_groups
 from unisono.engine.verdicts.other_roles import other_roles
+from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.pod_too_large import too_large
 from unisono.engine.verdicts.revocable_causes import agreeing, opening, revocable_zones
@@ -71,7 +72,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
     elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
         lack, short = _short(waiting, task, room, need or dict.fromkeys(lacking, missing))
-        message = f"{spare(job, placeable)}{short}{room.only()}{_filtered(fit)}"
+        message = f"{spare(job, placeable)}{short}{room.only(alone=not _filtered(fit))}{_filtered(fit)}"
         holders = lack.holders or holders
         ladders = candidates.asking_less(ladders, lack.at_most)
         have |= {name: amount for name, amount in lack.at_most.items() if name in have}
@@ -93,8 +94,8 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         task=task.key if task.key in job.record.tasks else "",
     )
     last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere) or opening(cycle, fit.counts)
-    lacks = [*claim_lacks(cycle, task.pod_class, fit.counts), *card_lacks(cycle, task.pod_class, fit.counts)]
-    fallback = _in_words(cycle, task, cause, lacks)
+    lacks = list(lacks_of(cycle, task.pod_class, fit.counts))
+    fallback = _in_words(cycle, task, cause, lacks, lacking)
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     ladders += [*agreeing(fit.counts), *of_claims, *(giving_back(cycle, job) if full else ())]
@@ -179,14 +180,15 @@ def _rivals(waiting: Waiting, task: Task, room: Room) -> list[Kind]:
     ]
 
 
-def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack]) -> str:
+def _in_words(cycle: Cycle, task: Task, cause: Cause, lacks: Sequence[Lack], lacking: Sequence[str]) -> str:
     """What would help where no change is known to: with labels, claims, or the state of nodes."""
     selected = selected_nowhere(task.pod_class, cycle.session.nodes) if cause is Cause.FILTERS else ""
     if cause is Cause.PORT_TAKEN:
         ports = listed(tuple(sorted({str(port) for _, _, port in task.pod_class.host_ports})))
         return f"let its pods use other host ports than {ports}"
     of_claims = next(filter(None, (lack.remedy for lack in lacks)), "")
-    return selected or of_claims or recovery(cycle, task.pod_class)
+    back = bringing_back(cycle, lacking) if lacking else ""
+    return selected or of_claims or recovery(cycle, task.pod_class) or back
 
 
 def _largest(waiting: Waiting, task: Task) -> str:
@@ -232,7 +234,9 @@ def _progress(job: JobState, placeable: int) -> str:
 def _which(waiting: Waiting, task: Task) -> str:
     """The pod that found no node, where the gang has pods of several roles."""
     if not task.role or len({kind.role for kind in waiting.kinds}) < 2:
-        return ""
+        every = [other.pod_class.base for other in waiting.job.record.tasks.values()]
+        alone = len(every) > 1 and every.count(task.pod_class.base) == 1
+        return f"; none takes pod {task.name}" if alone else ""
     same = sum(1 for other in waiting.job.record.pending.values() if other.role == task.role)
     return f"; none takes {'pods' if same > 1 else 'the pod'} of role {task.role}"
 

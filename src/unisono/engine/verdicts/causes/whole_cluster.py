@@ -13,6 +13,7 @@ from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted
 from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import giving_back, what_else
 
@@ -49,6 +50,7 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     return Draft(
         verdict,
         [*candidates.uncordoned(cycle, job), *less, *ladders, *([] if lack.too_large else giving_back(cycle, job))],
+        fallback=bringing_back(cycle, refusal.need),
         evictions=not lack.too_large,
         besides=besides,
     )
