@@ -17,6 +17,7 @@ from unisono.api.kinds import (
     PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
+    RUNTIME_CLASSES,
     SECRETS,
     SERVICE_ACCOUNTS,
 )
@@ -40,6 +41,7 @@ _QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), 
 _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
     (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
+    (re.compile(r'RuntimeClass "([^"]+)" not found'), RUNTIME_CLASSES),
     (MISSING_QUEUE, QUEUES),
     (re.compile(r'configmap "([^"]+)" not found'), CONFIG_MAPS),
     (re.compile(r'secret "([^"]+)" not found'), SECRETS),

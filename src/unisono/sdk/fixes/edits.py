@@ -73,7 +73,7 @@ def _pod_edit(change: Mapping[str, Any]) -> Edit | None:
     """What a change does to the spec of each pod; None for changes of anything else."""
     match change["kind"]:
         case "RequestAtMost":
-            return lambda spec: pod_specs.request_at_most(spec, change["amounts"])
+            return lambda spec: pod_specs.request_at_most(spec, change["amounts"], change.get("overheads"))
         case "UseResource":
             return lambda spec: pod_specs.use_resource(spec, change["name"], change["instead"])
         case "UseLabel":

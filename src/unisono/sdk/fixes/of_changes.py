@@ -17,6 +17,7 @@ from unisono.api.kinds import (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
+    RUNTIME_CLASSES,
 )
 from unisono.api.membership import pod_group_name
 from unisono.api.resource_claims import device_classes
@@ -39,7 +40,7 @@ _OF_GROUPS = frozenset({"LowerMinAvailable", "SetMinResources", "UseRole", "Allo
 _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 # Changes that may be of another object than the job.
 _APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass"})
-_MOST_PODS = 200
+_MOST_PODS, _MOST_CLASSES = 200, 8
 _WITHOUT_GATES = pod_specs.each_pod(lambda spec: pod_specs.set_field(spec, "schedulingGates", None))
 _NOT_HERE = "the API cannot add nodes: create them where your cluster gets its nodes"
 
@@ -158,6 +159,8 @@ class FixMaker:
             raise NoSuchField(
                 f"{above['kind']} {above['name']} makes it: change it there, or in the template that it names"
             )
+        if any(one["kind"] == "RequestAtMost" for one in changes):
+            changes = [{**one, "overheads": await self._overheads()} for one in changes]
         if self._owner["kind"] != "PodGroup":
             at_once = any(one.get("rule") == "podAntiAffinity" or one["kind"] == "SetField" for one in changes)
             smaller = any(one["kind"] == "RequestAtMost" for one in changes)
@@ -168,6 +171,13 @@ class FixMaker:
         pods = await self._bare_pods() if of_pods else []
         own = changed(self._owner, all_of([one for one in changes if one not in of_pods]))
         return [*own, *(each for pod in pods for each in changed(pod, all_of(of_pods)))]
+
+    async def _overheads(self) -> dict[str, Mapping[str, Any]]:
+        """What the RuntimeClasses add that the pods name, by class and resource."""
+        specs = pod_specs.pod_specs(self._owner) if self._owner is not None else ()
+        names = sorted({name for spec in specs if (name := spec.get("runtimeClassName"))})
+        found = {name: await read(self._client, RUNTIME_CLASSES, name, None) for name in names[:_MOST_CLASSES]}
+        return {name: ((one or {}).get("overhead") or {}).get("podFixed") or {} for name, one in found.items()}
 
     async def _bare_pods(self) -> list[Raw]:
         """The pods without a node that a user made for the PodGroup."""

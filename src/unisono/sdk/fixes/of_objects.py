@@ -19,6 +19,7 @@ from unisono.sdk.fixes.workload_groups import named_in
 from unisono.sdk.refusal_causes import ABOVE_LIMIT, missing_pods
 
 _ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
+_RUNTIME_CLASS = re.compile(r'RuntimeClass "[^"]+" not found')
 _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
 _MEANT = re.compile(r"did you mean ([^?\s]+)\?")
 _MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)")
@@ -99,6 +100,8 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
         )
     elif found := _PRIORITY.search(text):
         yield _named(owner, found[1], meant, "priorityClassName", PRIORITY_CLASSES, "priority class")
+    elif meant and _RUNTIME_CLASS.search(text):
+        yield _template(owner, f"name RuntimeClass {meant} in its pods", "runtimeClassName", meant)
     elif most := list(_MOST.finditer(text)):
         amounts = {one[1]: one[3] for one in most}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())

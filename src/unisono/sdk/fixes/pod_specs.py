@@ -62,13 +62,17 @@ def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
     return change
 
 
-def request_at_most(spec: Manifest, most: Mapping[str, int]) -> None:
+def request_at_most(
+    spec: Manifest, most: Mapping[str, int], overheads: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
     """Let the pod request no more than ``most`` (engine units), with its sidecars and its overhead.
 
+    ``overheads`` are those of RuntimeClasses by name, which admission adds to pods that state none.
     The largest containers give way first, and none loses a request: where that cannot be, nothing is changed.
     """
+    overhead = spec.get("overhead") or (overheads or {}).get(spec.get("runtimeClassName") or "") or {}
     for name, limit in most.items():
-        left = limit - to_units(name, (spec.get("overhead") or {}).get(name, "0"))
+        left = limit - to_units(name, overhead.get(name, "0"))
         if left <= 0:
             continue
         if _asked(spec, name) > left:  # of the pod as a whole
