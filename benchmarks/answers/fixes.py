@@ -104,8 +104,6 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"resourceclaim/{change['claim']} deviceClassName={change['instead']}"]
         case "SetPodField":
             return [f"{asked} {change['field']}={change['value']}"]
-        case "UsePodGroup":
-            return [f"{asked} group={change['instead']}"]
         case "CreateServiceAccount" | "CreatePriorityClass" | "CreatePodGroup":
             return [f"+{change['kind'].removeprefix('Create')} {change['name']}"]
         case "SetField":
