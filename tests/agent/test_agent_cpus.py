@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from agent_node import Node, eventually, manifest
@@ -16,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.memory import MemoryClient
+from support.virtual_clock import VirtualClock
+from unisono.agent.cpus.affinity_keeper import AffinityKeeper
 from unisono.agent.cpus.book import CpuBook, CpuPolicies, NotAligned
 from unisono.agent.cpus.sysfs import read_cpus
 from unisono.api.core import Pod
@@ -244,6 +248,38 @@ async def test_a_container_has_its_cpus_and_others_make_room(tmp_path: Path) -> 
         assert node.agent._book.exclusive == 1 << mine
     finally:
         await node.stop()
+
+
+class OneContainer:
+    """Processes of one container, in the place of a control group."""
+
+    def __init__(self, *pids: int) -> None:
+        self.pids = pids
+
+    def processes(self, uid: str) -> dict[str, tuple[int, ...]]:
+        return {"main.0": self.pids} if uid == "sharing" else {}
+
+
+@many
+async def test_a_container_that_took_its_cpus_too_late_leaves_those_of_others() -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    book = CpuBook({cpu: (0, 0, cpu) for cpu in cpus}, CpuPolicies("static", reserved=1))
+    late, modest = (subprocess.Popen(["sleep", seconds]) for seconds in ("2711", "2712"))
+    clock = VirtualClock()
+    keeper = AffinityKeeper(clock, book, cast("Any", OneContainer(late.pid, modest.pid)), lambda: ["own", "sharing"])
+    running = asyncio.create_task(keeper.run())
+    try:
+        book.given["own"] = {"main": 1 << cpus[-1]}
+        os.sched_setaffinity(late.pid, cpus)
+        os.sched_setaffinity(modest.pid, cpus[:1])
+        await clock.advance(15.0)
+        assert os.sched_getaffinity(late.pid) == set(cpus[:-1])
+        assert os.sched_getaffinity(modest.pid) == {cpus[0]}, "it chose among its own"
+    finally:
+        running.cancel()
+        for process in (late, modest):
+            process.kill()
+            process.wait()
 
 
 async def _first_line(node: Node, name: str) -> str:

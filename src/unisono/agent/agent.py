@@ -16,6 +16,7 @@ from unisono.agent.activator.controller import ActivatorController
 from unisono.agent.colocation.decide import Offer
 from unisono.agent.colocation.keeper import Colocation
 from unisono.agent.colocation.measure import UseMeter
+from unisono.agent.cpus.affinity_keeper import AffinityKeeper
 from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
 from unisono.agent.cpus.publisher import NumaPublisher
 from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
@@ -215,6 +216,7 @@ class Agent:
         nodes = Informer(self._client, NODES, field_selector=f"metadata.name={self.node_name}", clock=self._clock)
         group.create_task(self._colocation(self._host, nodes, config_maps).run())
         group.create_task(NumaPublisher(self._client, self._clock, self.node_name, self._book, supervisor.pod).run())
+        group.create_task(AffinityKeeper(self._clock, self._book, isolation.limits, self._uids).run())
         for informer in (services, config_maps, secrets, namespaces, nodes):
             group.create_task(informer.run())
         config_maps.on_change(supervisor.content_changed)
@@ -233,7 +235,7 @@ class Agent:
         pods.on_change(activator.pod_changed)
         group.create_task(pods.run())
         await pods.synced.wait()
-        isolation.limits.sweep(spare={directory.uid for directory in self._layout.pods()})
+        isolation.limits.sweep(spare=set(self._uids()))
         await supervisor.forget_strangers()
         self.ready.set()
 
@@ -243,6 +245,9 @@ class Agent:
             return cpus
         most = self._machine.cpu / 1000 - self._book.policies.reserved
         return most if cpus is None else min(cpus, most)
+
+    def _uids(self) -> list[str]:
+        return [directory.uid for directory in self._layout.pods()]
 
     def _occupants(self) -> list[Occupant]:
         return self._pods.occupants() if self._pods is not None else []

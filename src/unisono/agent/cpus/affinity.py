@@ -25,7 +25,23 @@ def move(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | No
         cpus: where a container is to run; None is where it is.
         proc: where the kernel lists threads.
     """
-    moved: set[int] = set()
+    return _move(groups, uid, cpus, proc, lambda _thread, _wanted: True)
+
+
+def move_strays(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | None], proc: Path = PROC) -> int:
+    """As `move`, but of threads that may run elsewhere only: a program may choose among the CPUs that are its own."""
+    return _move(groups, uid, cpus, proc, _is_stray)
+
+
+def _move(
+    groups: LimitGroups,
+    uid: str,
+    cpus: Callable[[str], Iterable[int] | None],
+    proc: Path,
+    must_move: Callable[[int, Iterable[int]], bool],
+) -> int:
+    seen: set[int] = set()
+    moved = 0
     for _ in range(_ROUNDS):
         found = {
             thread: wanted
@@ -33,16 +49,22 @@ def move(groups: LimitGroups, uid: str, cpus: Callable[[str], Iterable[int] | No
             if (wanted := cpus(leaf.rpartition(".")[0]))
             for pid in pids
             for thread in _threads(pid, proc)
-            if thread not in moved
+            if thread not in seen
         }
         if not found:
             break
         for thread, wanted in found.items():
             # It may have ended.
             with contextlib.suppress(OSError):
-                os.sched_setaffinity(thread, wanted)
-        moved |= set(found)
-    return len(moved)
+                if must_move(thread, wanted):
+                    os.sched_setaffinity(thread, wanted)
+                    moved += 1
+        seen |= set(found)
+    return moved
+
+
+def _is_stray(thread: int, wanted: Iterable[int]) -> bool:
+    return not os.sched_getaffinity(thread) <= set(wanted)
 
 
 def _threads(pid: int, proc: Path) -> list[int]:
