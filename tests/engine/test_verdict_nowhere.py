@@ -15,7 +15,7 @@ from unisono.api.core import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from unisono.engine.changes import AddLabels, RelaxRule, RequestAtMost, Together
+from unisono.engine.changes import AddLabels, RelaxRule, RequestAtMost, Together, UseLabel
 from unisono.engine.verdict import Cause, Verdict
 
 Wish = tuple[str, str, list[str]]
@@ -167,3 +167,25 @@ def test_a_resource_that_is_in_use_is_not_called_missing() -> None:
     verdict = verdict_of(node("a", gpu=1), [group("x"), gang("y", 1, gpu=1)], gang("j", 1, gpu=1, created=5.0))
     assert "offers" not in verdict.message + verdict.suggestion
     assert verdict.suggestion.startswith("add 1 node like a")
+
+
+def test_both_resources_that_are_in_use_are_named_with_who_holds_them() -> None:
+    asking = gang("j", 1, cpu=2, gpu=2, created=5.0)
+    held = [gang("x", 1, cpu=1, gpu=3), gang("y", 1, cpu=19, created=1.0)]
+    verdict = verdict_of(node("a", cpu=20, gpu=4), held, asking, settings=PROMISING)
+    assert "cpu 0 of 20" in verdict.message
+    assert f"{GPU} 1 of 4" in verdict.message
+    assert f"ns/x holds {GPU} 3" in verdict.message
+    assert {holder.name: dict(holder.amounts) for holder in verdict.holders} == {
+        "ns/x": {"cpu": 1000, GPU: 3000},
+        "ns/y": {"cpu": 19000},
+    }
+
+
+def test_labels_that_no_node_has_together_are_told_with_those_of_the_nodes_that_have_the_rest() -> None:
+    things = [node("a", labels={"pool": "gpu", "zone": "x"}), node("b", labels={"pool": "cpu", "zone": "y"})]
+    verdict = verdict_of(*things, gang("j", 1, selector={"pool": "gpu", "zone": "y"}))
+    assert "nodes with pool=gpu have zone=x" in verdict.message
+    assert "nodes with zone=y have pool=cpu" in verdict.message
+    assert UseLabel("zone", "y", "zone", "x") in verdict.changes
+    assert UseLabel("pool", "gpu", "pool", "cpu") in verdict.changes

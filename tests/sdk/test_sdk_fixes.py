@@ -75,6 +75,21 @@ EDITS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"tolerations": [{"key": "spot", "effect": "NoSchedule", "operator": "Exists"}]},
     ),
     (
+        {"kind": "AddToleration", "key": "spot", "effect": "NoSchedule", "value": "yes"},
+        {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+        {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+    ),
+    (
+        {"kind": "AddToleration", "key": "spot", "effect": "NoSchedule", "value": "yes"},
+        {"tolerations": [{"key": "spot", "value": "no"}]},
+        {
+            "tolerations": [
+                {"key": "spot", "value": "no"},
+                {"key": "spot", "effect": "NoSchedule", "operator": "Equal", "value": "yes"},
+            ]
+        },
+    ),
+    (
         {"kind": "RelaxRule", "rule": "podAntiAffinity"},
         {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"}]}}},
         {

@@ -14,6 +14,8 @@ _LONG, _LONG_WORD = 12, 7
 """From this length of a name, or of its only word that differs, on two edits still make a near miss."""
 _OTHER_DOMAIN = 3
 """Farther than any edit."""
+_STEM = 4
+"""Shortest word that stands for a longer one with the same beginning: ``train`` for ``training``."""
 _ALIKE = str.maketrans("01_.", "ol--")
 _SEPARATORS = re.compile(r"[-/]")
 _KINDS = frozenset(
@@ -29,7 +31,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     Near are names that differ in case, separators or look-alikes (``a100`` and ``A100``, ``m1`` and ``ml``), that have
     another prefix before ``/`` (``zone`` and ``topology.kubernetes.io/zone``, ``amd.com/gpu`` and ``nvidia.com/gpu``),
     that have the same parts in another order (``fast-ssd`` and ``ssd-fast``) or one more that only tells a kind
-    (``ring-pg`` and ``ring``), or that are one edit away (optimal string alignment distance). Two are near as well for
+    (``ring-pg`` and ``ring``) or one word that begins the other (``train-data`` and ``training-data``), or that are one
+    edit away (optimal string alignment distance). Two are near as well for
     names of 12 characters and more, and where a single word between separators differs that has 7 or more. Names that
     differ in their numbers are siblings.
     """
@@ -61,11 +64,21 @@ def _distance(name: str, other: str) -> int | None:
         return 1
     if _same_parts(one, two):
         return 1
-    elsewhere = _OTHER_DOMAIN if _in_other_domain(name, other) else None
+    elsewhere = _OTHER_DOMAIN if _in_other_domain(name, other) or _begins(one, two) else None
     limit = 2 if min(len(one), len(two)) >= _LONG or _in_long_word(one, two) else 1
     if abs(len(one) - len(two)) > limit or one[0] != two[0] or _NUMBERS.findall(name) != _NUMBERS.findall(other):
         return elsewhere
     return next((edits for edits in range(1, limit + 1) if _within(one, two, edits)), elsewhere)
+
+
+def _begins(one: str, two: str) -> bool:
+    """Whether one word of several differs, and begins the other: ``train-data`` and ``training-data``."""
+    words, others = _SEPARATORS.split(one), _SEPARATORS.split(two)
+    differ = [sorted(pair, key=len) for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    if len(words) != len(others) or len(words) < 2 or len(differ) != 1:
+        return False
+    short, long = differ[0]
+    return len(short) >= _STEM and long.startswith(short) and long.isalpha()
 
 
 def _in_long_word(one: str, two: str) -> bool:

@@ -48,9 +48,12 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         return found
     if told.failed_step is not None:
         found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
+    of_object = list(_of_object(told, root))
+    smaller = [fix for fix in found if of_object and fix.change["kind"] == "LowerMinAvailable"]
     return [
-        *found,
-        *_of_object(told, root),
+        *(fix for fix in found if fix not in smaller),
+        *of_object,
+        *smaller,
         *await _of_stray_pods(client, told, root),
         *await _of_closed_queue(client, told, root),
     ]

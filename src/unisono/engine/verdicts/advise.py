@@ -14,6 +14,7 @@ from unisono.engine.changes import (
     Change,
     EvictPods,
     LowerMinAvailable,
+    RaiseCapability,
     RequestAtMost,
     Together,
     Uncordon,
@@ -200,6 +201,7 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
     besides = _besides(trials.cycle, attempt)
     known = [ladder for ladder in (*attempt.draft.ladders, *besides) if ladder]
     ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
+    ladders.sort(key=lambda ladder: isinstance(ladder[0], AddNodes))  # what there is comes before what has to be bought
     before = len(attempt.steps)
     # Where a limit or kept nodes are named, another way may be enough. No trial sees what the API server or a claim
     # refuses later.
@@ -218,7 +220,7 @@ def _combine(trials: Trials, attempt: _Attempt) -> None:
             found = _together(trials, attempt.key, chosen)
             if found is not None and not any(_same(found, step.change) for step in attempt.steps):
                 attempt.steps.append(_Step(found))
-            if len(attempt.steps) - before == (1 if whole else _AT_FIRST) or not trials.possible(attempt.key):
+            if len(attempt.steps) - before == _AT_FIRST or not trials.possible(attempt.key):
                 return
 
 
@@ -277,10 +279,18 @@ def _starts(trials: Trials, key: str, steps: list[Change]) -> bool:
 
 
 def _same(one: Change, other: Change) -> bool:
-    """The same changes, in whatever order."""
+    """The same changes, in whatever order; of two that add nodes of a kind or raise a limit the amounts may differ."""
     if isinstance(one, Together) and isinstance(other, Together):
-        return all(step in other.changes for step in one.changes) and len(one.changes) == len(other.changes)
+        known = [_what(step) for step in other.changes]
+        return all(_what(step) in known for step in one.changes) and len(one.changes) == len(known)
     return one == other
+
+
+def _what(change: Change) -> Change:
+    """A change without its amounts."""
+    if isinstance(change, AddNodes):
+        return structs.replace(change, count=0)
+    return structs.replace(change, amounts={}) if isinstance(change, RaiseCapability) else change
 
 
 def _answer(attempt: _Attempt) -> Draft:

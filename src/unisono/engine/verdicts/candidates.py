@@ -53,7 +53,7 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
-from unisono.engine.verdicts.labels import enough, labelled, meant_labels, unselected
+from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
 from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
@@ -236,6 +236,7 @@ def for_kinds(waiting: Waiting) -> Ladders:
         other = unoffered(cycle, task.pod_class.requests)  # where it would go once it asks for what was meant
         if not empty.per_node:
             ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
+        if empty.total < waiting.missing:
             ladders += [
                 ladder
                 for ladder in unblocked(cycle, task, waiting.missing)
@@ -456,7 +457,7 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     for wanted, _ in together.most_common(_TAINTS_TRIED):  # nodes with several taints, each of which repels
         ladders[-1].append(Together(tuple(AddToleration(*taint) for taint in wanted)))
     others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)
-    ladders += [[one] for one in others]
+    ladders += [[one] for one in (*others, *joined_labels(pod_class, nodes))]
     ladders += [labels, *_relaxed(pod_class)]
     return ladders if others or labels else ladders + unselected(pod_class, nodes)
 

@@ -15,7 +15,14 @@ from unisono.engine.changes import AddLabels, Change, RelaxRule, UseLabel
 from unisono.engine.plugins.common.node_selectors import match_pod, match_term, required_of
 from unisono.engine.plugins.common.taints import per_node, repels
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.verdicts.selector_causes import is_typo, label_values, meant_label, selector_cause, unmatched
+from unisono.engine.verdicts.selector_causes import (
+    is_typo,
+    label_values,
+    labels_apart,
+    meant_label,
+    selector_cause,
+    unmatched,
+)
 
 _TERMS_TRIED = 3
 _MOST_ASKED = 16
@@ -61,7 +68,8 @@ def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], 
 def meant_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
     """Labels that nodes have, in place of what the node selector and the node affinity ask for.
 
-    Near misses first; else the other values of the same label, where they are few.
+    Near misses first; else the other values of the same label, where they are few: of all nodes for a label that no
+    node has, of those with all other labels for one that none of these has.
     """
     some = match_pod(pod_class, nodes).any()
     asked = unmatched(pod_class, nodes) if some else _asked_labels(pod_class)
@@ -75,6 +83,17 @@ def meant_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
         if value and value not in known and key not in (HOSTNAME, ARCH, OS):
             found += [UseLabel(key, value, key, other) for other in known[:_VALUES_TRIED]]
     return found
+
+
+def joined_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
+    """Another value of one label of the node selector, where nodes have each of them and none has all."""
+    apart = labels_apart(pod_class, nodes)
+    return [
+        UseLabel(key, pod_class.node_selector[key], key, other)
+        for key, others in apart.items()
+        if key not in (HOSTNAME, ARCH, OS)
+        for other in others[:_VALUES_TRIED]
+    ]
 
 
 def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:

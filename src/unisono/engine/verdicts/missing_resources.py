@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from unisono.api.keys import NVIDIA_GPU, NVIDIA_MIG
 from unisono.api.near_names import did_you_mean, nearest
-from unisono.engine.changes import listed
+from unisono.api.resources import effective_requests
+from unisono.engine.changes import amounts_text, listed
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.verdicts.demand import Kind
 
 _MOST_ALTERNATIVES = 3
 _STEM = re.compile(r"[^/]*/?[^-.]*")
@@ -35,6 +37,37 @@ def unoffered_text(cycle: Cycle, names: Iterable[str]) -> str:
         hint = f" (nodes have {listed(tuple(others))})" if others else did_you_mean(name, offered)
         told.append(f"{name}{hint}")
     return f"no node offers {' or '.join(told)}"
+
+
+def asked_text(cycle: Cycle, need: Mapping[str, int], names: Iterable[str], kinds: Sequence[Kind]) -> str:
+    """`unoffered_text`, how much of it is asked for, and by which roles and containers where not by all."""
+    names = tuple(names)
+    amounts = amounts_text({name: need[name] for name in names})
+    return f"{unoffered_text(cycle, names)}; {amounts} is asked for{asking(kinds, names)}"
+
+
+def asking(kinds: Sequence[Kind], names: Iterable[str]) -> str:
+    """`` by role worker``, `` by init containers``: where not all roles, or no other containers, ask for it."""
+    asked = frozenset(names)
+    those = [kind for kind in kinds if asked & kind.requests.keys()]
+    some = len(those) < len(kinds)
+    roles = " and ".join(dict.fromkeys(kind.role for kind in those if kind.role)) if some else ""
+    whose = f"{'role' if ' and ' not in roles else 'roles'} {roles}" if roles else ""
+    inits = bool(those) and all(_by_init_containers(kind, asked) for kind in those)
+    told = " of ".join(filter(None, ("init containers" if inits else "", whose)))
+    return f" by {told}" if told else ""
+
+
+def _by_init_containers(kind: Kind, names: Collection[str]) -> bool:
+    """Whether only its init containers ask for these."""
+    one = kind.pod_class
+    if one is None:
+        return False
+    mains, inits = (
+        any(effective_requests(each).get(name) for each in part for name in names)
+        for part in (one.containers, one.init_containers)
+    )
+    return inits and not mains
 
 
 def _other_pages(name: str, offered: Iterable[str]) -> list[str]:

@@ -13,7 +13,14 @@ from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed, plural
-from unisono.engine.plugins.common.node_selectors import match_pod, match_term, parse_integer, required_of
+from unisono.engine.plugins.common.node_selectors import (
+    match_labels,
+    match_pod,
+    match_selector,
+    match_term,
+    parse_integer,
+    required_of,
+)
 from unisono.engine.session.node_view import NodeView
 
 _MOST_PARTS = 3
@@ -107,8 +114,43 @@ def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
     parts = list(dict.fromkeys(islice((text for text in _unmet(pod_class, nodes) if text), _MOST_PARTS)))
     if parts:
         return "; ".join(parts)
-    affinity = _affinity_text(pod_class)
+    affinity, apart = _affinity_text(pod_class), labels_apart(pod_class, nodes)
+    others = [
+        f"nodes with {_rest(pod_class, key)} have {key}={' or '.join(values[:_MOST_VALUES])}"
+        for key, values in apart.items()
+    ]
+    return "; ".join([_never_together(selected, affinity), *others[:_MOST_PARTS]])
+
+
+def _rest(pod_class: PodClass, key: str) -> str:
+    """The labels that are selected beside one."""
+    rest = [f"{other}={value}" for other, value in sorted(pod_class.node_selector.items()) if other != key]
+    rest += ["what the node affinity requires"] if required_of(pod_class) is not None else []
+    return listed(tuple(rest)) if len(rest) <= _MOST_PARTS else "all the others"
+
+
+def _never_together(selected: list[str], affinity: str) -> str:
     return f"no node has {' together with '.join(filter(None, (', '.join(selected), affinity)))}"
+
+
+def labels_apart(pod_class: PodClass, nodes: NodeView) -> dict[str, list[str]]:
+    """By label of the node selector, its values on the nodes that match all the rest; empty where none is needed."""
+    asked, required = pod_class.node_selector, required_of(pod_class)
+    if len(asked) < 2 - (required is not None) or len(asked) > _MOST_NEAR:
+        return {}
+    having = {key: match_labels({key: value}, nodes) for key, value in asked.items()}
+    if not all(mask.any() for mask in having.values()) or match_pod(pod_class, nodes).any():
+        return {}
+    found: dict[str, list[str]] = {}
+    for key in sorted(asked):
+        rest = np.ones(nodes.size, np.bool_) if required is None else match_selector(required, nodes)
+        for other, mask in having.items():
+            rest = rest & mask if other != key else rest
+        codes, values = nodes.label_codes(key)[rest], nodes.table.label_values(key)
+        there = sorted({values[code] for code in np.unique(codes).tolist() if code >= 0})
+        if there:
+            found[key] = there
+    return found
 
 
 def _affinity_text(pod_class: PodClass) -> str:

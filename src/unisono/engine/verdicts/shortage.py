@@ -6,6 +6,7 @@ that are too small; resources in use, by the names of those who hold them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +29,8 @@ from unisono.engine.verdicts.pod_too_large import too_large
 
 _MOST_COUNTED = 256
 """Different gangs of one cycle whose pods are counted onto the nodes."""
+_MOST_HELD = 2
+"""Resources whose holders are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Shortages:
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
         self._counts: dict[tuple[object, ...], int] = {}
-        self._lacks: dict[tuple[object, ...], tuple[Lack, str]] = {}
+        self._lacks: dict[tuple[object, ...], tuple[Lack, tuple[str, ...]]] = {}
 
     def lack(
         self,
@@ -116,8 +119,14 @@ class Shortages:
         lack, held = self._lacks[key]
         if not held:
             return lack
-        text, holders, jobs = holders_text(self.cycle, job, held, nodes=allowed)
-        more = (text, not_evicted(self.cycle, job, jobs, held), place_in_line(self.cycle, job))
+        text, holders, jobs = holders_text(self.cycle, job, held[0], nodes=allowed)
+        texts = [text]
+        for name in held[1:_MOST_HELD]:
+            text, others, _ = holders_text(self.cycle, job, name, nodes=allowed)
+            if others and holders and _who(others[0]) != _who(holders[0]):
+                texts.append(text)
+                holders = _merged(holders, others)
+        more = (*texts, not_evicted(self.cycle, job, jobs, held[0]), place_in_line(self.cycle, job))
         return replace(lack, message="; ".join(filter(None, (lack.message, *more))), holders=holders)
 
     def _lack(
@@ -128,13 +137,13 @@ class Shortages:
         need: Mapping[str, int],
         have: Mapping[str, int],
         allowed: BoolArray | None,
-    ) -> tuple[Lack, str]:
-        """What is the same for all gangs alike, and the resource whose holders keep the gang waiting, if any do."""
+    ) -> tuple[Lack, tuple[str, ...]]:
+        """What is the same for all gangs alike, and the resources whose holders keep the gang waiting, if any do."""
         nodes, registry = self.cycle.session.nodes, self.cycle.session.registry
         names = sorted((name for name in need if registry.find(name) is not None), key=by_importance)
         if not nodes.size or not names:
             text = "the cluster has no nodes" if not nodes.size else "no node offers it"
-            return Lack(f"{text}; {amounts_text(need)} is asked for", dict.fromkeys(need, 0)), ""
+            return Lack(f"{text}; {amounts_text(need)} is asked for", dict.fromkeys(need, 0)), ()
         rows = [registry.requested(name) for name in names]
         usable = nodes.table.ready & ~nodes.table.unschedulable if allowed is None else allowed
         free = _sums(names, np.maximum(nodes.idle[rows], 0) * usable)
@@ -145,10 +154,10 @@ class Shortages:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
             if large is not None:
                 most = _of(free, names) | dict(large[1])
-                return Lack(large[0], most, too_large=True, pod_too_large=True, at_most=large[1]), ""
+                return Lack(large[0], most, too_large=True, pod_too_large=True, at_most=large[1]), ()
         one = "" if kinds or lost else _one_too_large(self.cycle, job, need, names)
         if one:
-            return Lack(one, _of(free, names), too_large=True, pod_too_large=True), ""
+            return Lack(one, _of(free, names), too_large=True, pod_too_large=True), ()
         parts = [*lost, *out_of_sight(self.cycle, rows)]
         lacking = [name for name in names if free[name] < need[name]]
         most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
@@ -160,21 +169,38 @@ class Shortages:
             fits = _fits(empty + size.ready, size.wanted)
             parts.append(f"{fits}: {asked_text(need, short)}, and they have {has_text(there, short)}")
             parts += self._roles(kinds, nodes.allocatable[:, usable], short)
-            return Lack("; ".join(parts), _of(free, short), too_large=True), ""
+            return Lack("; ".join(parts), _of(free, short), too_large=True), ()
         if any(need[name] > there[name] for name in short):
             parts.append(f"{asked} is asked for, and all usable nodes together have {amounts_text(_of(there, short))}")
-            return Lack("; ".join(parts), _of(free, short), too_large=True), ""
+            return Lack("; ".join(parts), _of(free, short), too_large=True), ()
         idle = np.maximum(nodes.idle, 0) * usable
         by_row = dict(zip(names, rows, strict=True))
         holes_text = largest_hole(kinds, most, free, short) or never_together(kinds, idle, nodes.table.names, by_row)
         parts.append(f"{asked_text(need, short)}, and {free_text(free, there, short)}{holes_text}")
+        more = self._also_short(kinds, names, usable)
+        parts += more.values()
         now = self._fitting(size, kinds, nodes.idle, usable, "now")
         if size.wanted > 1 and 0 < now + size.ready < size.wanted and now >= 0:
             parts.append(f"{now + size.ready} of {size.wanted} pods find room")
         if not lacking and not holes and any(have.get(name, 0) for name in short):
             promised = amounts_text({name: have.get(name, 0) for name in short})
             parts.append(f"{promised} is promised to jobs that were admitted before it")
-        return Lack("; ".join(parts), _of(free, short)), short[0]
+        held = (short[0], *(name for name in lacking if name != short[0]), *more)
+        return Lack("; ".join(parts), _of(free, short)), held
+
+    def _also_short(self, kinds: list[Kind], names: Iterable[str], usable: BoolArray) -> dict[str, str]:
+        """What is short beside ``names``, of which the gate says nothing, in words."""
+        nodes, registry, asked = self.cycle.session.nodes, self.cycle.session.registry, Counter[str]()
+        for kind in kinds:
+            asked.update({name: amount * kind.count for name, amount in kind.requests.items()})
+        found = {}
+        for name in sorted(asked.keys() - set(names), key=by_importance):
+            row = registry.find(name)
+            free = int((np.maximum(nodes.idle[row], 0) * usable).sum()) if row is not None else asked[name]
+            if row is not None and free < asked[name]:
+                there = {name: int((nodes.allocatable[row] * usable).sum())}
+                found[name] = f"{asked_text(asked, [name])}, and {free_text({name: free}, there, [name])}"
+        return found
 
     def find_room(self, job: JobState, kinds: list[Kind], masks: list[BoolArray]) -> int:
         """How many of a gang's pods have a place or would find one now, at most its minimum.
@@ -253,6 +279,19 @@ class Shortages:
                 pods = f"{counted(kind.count, 'pod')} of role {kind.role}" if kind.role else kind.who
                 told.append(f"{number} of {pods} fit ({amounts_text(each)} each)")
         return told
+
+
+def _who(holder: Holder) -> tuple[str, str]:
+    return holder.kind, holder.name
+
+
+def _merged(holders: Iterable[Holder], others: Iterable[Holder]) -> tuple[Holder, ...]:
+    """With what the others hold besides; each is named once."""
+    found = {_who(one): one for one in holders}
+    for one in others:
+        same = found.get(_who(one))
+        found[_who(one)] = one if same is None else replace(same, amounts={**same.amounts, **one.amounts})
+    return tuple(found.values())
 
 
 def _placed(kinds: list[Kind], amounts: Matrix, masks: list[BoolArray] | None = None) -> list[int]:

@@ -134,7 +134,21 @@ def tolerate(spec: Manifest, change: Mapping[str, Any]) -> None:
     """Tolerate a taint."""
     one = {"key": change["key"], "effect": change["effect"]}
     one |= {"operator": "Equal", "value": change["value"]} if change.get("value") else {"operator": "Exists"}
-    spec["tolerations"] = [*(spec.get("tolerations") or ()), one]
+    known = spec.get("tolerations") or ()
+    if not any(_tolerates(each, change) for each in known):
+        spec["tolerations"] = [*known, one]
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether a toleration covers the taint already; one that holds for a time only does not."""
+    if toleration.get("tolerationSeconds") is not None or toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    key, value = toleration.get("key") or "", toleration.get("value") or ""
+    if toleration.get("operator", "Equal") == "Exists":
+        return key in ("", taint["key"])
+    return bool(
+        toleration.get("operator", "Equal") == "Equal" and (key, value) == (taint["key"], taint.get("value") or "")
+    )
 
 
 def relax(spec: Manifest, rule: str) -> None:

@@ -25,7 +25,7 @@ from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
-from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.missing_resources import asking, remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.node_group_causes import node_groups
 from unisono.engine.verdicts.other_roles import other_roles
 from unisono.engine.verdicts.out_of_sight import bringing_back
@@ -68,7 +68,8 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     if placeable > placed:
         ladders = candidates.or_smaller(ladders, placed)
     if nowhere:
-        message += f" {_sentence(unoffered_text(cycle, nowhere))}"
+        who = asking([kind for kind in waiting.kinds if kind.pod_class is task.pod_class], nowhere)
+        message += f" {_sentence(unoffered_text(cycle, nowhere))}{f'; it is asked for{who}' if who else ''}"
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
     elif cause is not Cause.FILTERS and _of_amounts(job, task, fit, empty, cause):
         lack, short = _short(waiting, task, room, need or dict.fromkeys(lacking, missing))

@@ -11,7 +11,7 @@ from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.draft import Draft, later
 from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.limits import left
-from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.missing_resources import asked_text, remedy, unoffered
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import capabilities, what_else
 from unisono.engine.verdicts.whole_gang import of_binding_queue, of_whole_gang
@@ -44,8 +44,7 @@ def _refused(waiting: Waiting, refusal: Refusal | None, pods: int = 0) -> Draft 
     nowhere = [] if named else unoffered(cycle, (name for name in refusal.need if free.get(name) == 0))
     last = ""
     if nowhere:
-        asked = amounts_text({name: refusal.need[name] for name in nowhere})
-        message = f"{unoffered_text(cycle, nowhere)}; {asked} is asked for"
+        message = asked_text(cycle, refusal.need, nowhere, waiting.kinds)
     elif refusal.user:
         last = "wait for other jobs of the same user"
     elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from unisono.engine.answers import Refusal
-from unisono.engine.changes import RequestAtMost, amounts_text
+from unisono.engine.changes import RequestAtMost
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted
 from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
-from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.missing_resources import asked_text, asking, remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import giving_back, what_else
@@ -29,8 +29,7 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     ladders = candidates.for_refusal(cycle, job, refusal, waiting.tools.rivals)
     nowhere = unoffered(cycle, (name for name in refusal.need if left(refusal).get(name) == 0))
     if nowhere:
-        asked = amounts_text({name: refusal.need[name] for name in nowhere})
-        message = f"{unoffered_text(cycle, nowhere)}; {asked} is asked for"
+        message = asked_text(cycle, refusal.need, nowhere, waiting.kinds)
         verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
         return Draft(
@@ -54,6 +53,11 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
         evictions=not lack.too_large,
         besides=besides,
     )
+
+
+def _nowhere(waiting: Waiting, names: tuple[str, ...]) -> str:
+    who = asking(waiting.kinds, names)
+    return unoffered_text(waiting.cycle, names) + (f"; it is asked for{who}" if who else "")
 
 
 def _verdict(
@@ -92,7 +96,7 @@ def share(waiting: Waiting) -> Draft | None:
     lack = waiting.tools.shortages.lack(job, need, refusal.have, None)
     verdict = waiting.verdict(
         cause,
-        unoffered_text(cycle, nowhere) if nowhere else f"{spare(job, placeable)}{lack.message}",
+        _nowhere(waiting, nowhere) if nowhere else f"{spare(job, placeable)}{lack.message}",
         need=need,
         have={name: amount for name, amount in left(refusal).items() if name in short},
         tasks_placeable=placeable,
