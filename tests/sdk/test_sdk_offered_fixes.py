@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from unisono.api.base import ObjectMeta
 from unisono.api.messages import closed_queue_in, pod_group_queue_not_found, queue_not_found, queue_not_open
 from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
@@ -116,3 +117,63 @@ def test_names_without_a_near_one_stay_as_they_are() -> None:
     waits = [WaitingContainer("train-w-0", "main", "CreateContainerConfigError", 'secret "other" not found')]
     assert asyncio.run(with_meant_names(cast("HttpClient", Named("creds")), waits, "ns")) == waits
     assert asyncio.run(with_meant_names(cast("HttpClient", Named(None)), waits, "ns")) == waits
+
+
+KEYED = {
+    "volumes": [{"name": "c", "configMap": {"name": "conf", "items": [{"key": "train.yml", "path": "t"}]}}],
+    "containers": [
+        {
+            "name": "main",
+            "image": "train:1",
+            "env": [
+                {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "train.yml"}}},
+                {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "other", "key": "train.yml"}}},
+                {"name": "C", "valueFrom": {"secretKeyRef": {"name": "conf", "key": "train.yml"}}},
+            ],
+        }
+    ],
+}
+
+
+class Keyed:
+    """A server that has one object with these keys, or refuses to show it."""
+
+    def __init__(self, *keys: str, refuses: bool = False) -> None:
+        self.keys, self.refuses = keys, refuses
+
+    async def get(self, kind: Any, name: str, namespace: str | None = None) -> Any:
+        if self.refuses:
+            raise ApiError("no", code=403, reason="Forbidden")
+        return kind.struct(metadata=ObjectMeta(name=name, namespace=namespace), data=dict.fromkeys(self.keys, ""))
+
+
+def told_of(client: Keyed, message: str) -> WaitingContainer:
+    waits = [WaitingContainer("train-w-0", "main", "CreateContainerConfigError", message)]
+    (told,) = asyncio.run(with_meant_names(cast("HttpClient", client), waits, "ns"))
+    return told
+
+
+@pytest.mark.parametrize(
+    ("message", "places"),
+    [
+        ('couldn\'t find key train.yml in ConfigMap "conf"', 2),
+        ("couldn't find key train.yml in ConfigMap ns/conf", 2),
+        ('configmap "conf" references non-existent key: train.yml', 2),
+        ('couldn\'t find key train.yml in Secret "conf"', 1),
+    ],
+)
+def test_a_key_of_a_configmap_or_secret_is_taken_as_it_was_meant(message: str, places: int) -> None:
+    told = told_of(Keyed("train.yaml", "eval.json"), message)
+    assert told.message == f"{message} (did you mean train.yaml?)"
+    job = {**JOB, "spec": {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": KEYED}}]}}
+    explanation = Explanation("Job", "train", "job/train", "its phase is Pending", containers=[told])
+    (fix,) = asyncio.run(offer_fixes(cast("HttpClient", Keyed()), explanation, job))
+    (operation,) = fix.operations
+    assert [one["value"] for one in operation.body] == ["train.yaml"] * places
+
+
+def test_without_a_near_key_those_that_there_are_are_told_where_they_are_few() -> None:
+    message = 'couldn\'t find key seed in ConfigMap "conf"'
+    assert told_of(Keyed("rate", "steps"), message).message == f"{message} (it has rate, steps)"
+    assert told_of(Keyed(*map(str, range(9))), message).message == message
+    assert told_of(Keyed("seeds", refuses=True), message).message == message

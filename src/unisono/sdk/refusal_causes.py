@@ -29,6 +29,7 @@ from unisono.api.verdict import Cause, Verdict
 from unisono.api.words import counted
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.closed_queues import closed_above
+from unisono.sdk.missing_keys import missing_key, with_meant_key
 from unisono.sdk.refusals import Refusal
 from unisono.sdk.waiting import Misnamed
 
@@ -116,10 +117,13 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
 async def with_meant_names(
     client: HttpClient, containers: Sequence[WaitingContainer], namespace: str
 ) -> list[WaitingContainer]:
-    """The same; those for which their node misses a ConfigMap or Secret with the name that was probably meant."""
+    """The same; those for which their node misses a ConfigMap, Secret or key of one with what was probably meant."""
     told = {each.message: each.message for each in containers if "not found" in each.message}
     for message in list(told)[:_MOST_MESSAGES]:
         told[message] = await with_meant(client, message, namespace)
+    lacking = [message for message in dict.fromkeys(each.message for each in containers) if missing_key(message)]
+    for message in lacking[:_MOST_MESSAGES]:
+        told[message] = await with_meant_key(client, message, namespace)
     return [replace(each, message=told.get(each.message, each.message)) for each in containers]
 
 

@@ -11,6 +11,7 @@ from unisono.sdk.fixes.of_objects import in_queue
 from unisono.sdk.fixes.operations import changed, new_claim
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.pod_specs import pod_specs
+from unisono.sdk.missing_keys import MissingKey, missing_key
 
 _MEANT = r"(?:.*?did you mean ([^?\s]+)\?)?"
 _QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found' + _MEANT, re.DOTALL)
@@ -59,6 +60,8 @@ def named(root: Raw, text: str) -> Iterator[Fix]:
         yield _claim(root, found[1], found[2] or "")
     elif found := _FILES.search(text):
         yield _files(root, *found.groups())
+    elif (lacks := missing_key(text)) and lacks.meant:
+        yield _key(root, lacks)
     elif found := _CLAIM_TEMPLATE.search(text):
         yield claim_template(root, *found.groups())
 
@@ -103,6 +106,23 @@ def _files(root: Raw, word: str, name: str, instead: str) -> Fix:
                         one[key] = instead
 
     return _edited(root, f"name {kind} {instead} in its pods", fields[0], instead, edit)
+
+
+def _key(root: Raw, lacks: MissingKey) -> Fix:
+    """Take another key of a ConfigMap or Secret, in variables and volumes."""
+    fields = _REFERENCES[lacks.kind.lower()][1]
+
+    def edit(body: Raw) -> None:
+        for spec in pod_specs(body):
+            for one in _named_by(spec, fields):
+                if lacks.name in (one.get("name"), one.get("secretName")):
+                    for part in (one, *(one.get("items") or ())):
+                        if part.get("key") == lacks.key:
+                            part["key"] = lacks.meant
+
+    return _edited(
+        root, f"take key {lacks.meant} of {lacks.kind} {lacks.name} in its pods", fields[-1], lacks.meant, edit
+    )
 
 
 def _named_by(value: Any, fields: tuple[str, ...]) -> Iterator[Raw]:
