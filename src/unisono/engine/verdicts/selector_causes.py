@@ -29,6 +29,8 @@ _SAME = (frozenset(("true", "yes", "y", "on", "1", "enabled")), frozenset(("fals
 """Words that say the same."""
 _MOST_NEAR = 64
 """Values that are compared with one that no node has."""
+_MOST_APART = 8
+"""Labels of a selector up to which each is compared with all the others."""
 
 
 def label_values(nodes: NodeView, key: str) -> list[str]:
@@ -136,7 +138,7 @@ def _never_together(selected: list[str], affinity: str) -> str:
 def labels_apart(pod_class: PodClass, nodes: NodeView) -> dict[str, list[str]]:
     """By label of the node selector, its values on the nodes that match all the rest; empty where none is needed."""
     asked, required = pod_class.node_selector, required_of(pod_class)
-    if len(asked) < 2 - (required is not None) or len(asked) > _MOST_NEAR:
+    if len(asked) < 2 - (required is not None) or len(asked) > _MOST_APART:
         return {}
     having = {key: match_labels({key: value}, nodes) for key, value in asked.items()}
     if not all(mask.any() for mask in having.values()) or match_pod(pod_class, nodes).any():
