@@ -62,6 +62,10 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"queue/{change['queue']} weight"]
         case "OpenQueue":
             return [f"queue/{change['queue']} open"]
+        case "AllowNamespace":
+            return [f"queue/{change['queue']} namespaces"]
+        case "UseNodeGroup":
+            return [f"queue/{change['queue']} nodeGroup={change['instead']}"]
         case "CreateQueue":
             return [f"+Queue {change['queue']}"]
         case "CreatePods":

@@ -7,6 +7,7 @@ queues below it, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from unisono.api.scheduling import Queue
 USE = "use"
 """The verb of RBAC."""
 _GROUP = "group:"
+_RESERVED = re.compile(r"queue (\S{1,253}?)(?:, which queue \S{1,253} is below,)? is for jobs of other namespaces than")
 
 
 def named_queues(obj: Any) -> Iterator[tuple[str, str]]:
@@ -87,6 +89,12 @@ def refusal(
             )
         at = queue.spec.parent or ""
     return ""
+
+
+def reserved_queue_in(text: str) -> str:
+    """The queue that `refusal` says to be for other namespaces, somewhere in a text; ``""`` where it does not."""
+    found = _RESERVED.search(text)
+    return found[1] if found is not None else ""
 
 
 def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -395,6 +395,18 @@ class AllowReclaim(msgspec.Struct, frozen=True):
         return f"make queue {self.queue} reclaimable"
 
 
+class UseNodeGroup(msgspec.Struct, frozen=True):
+    """Let a queue's affinity name a group of nodes that exists."""
+
+    queue: str
+    name: str
+    instead: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"name node group {self.instead} in the affinity of queue {self.queue}"
+
+
 class Together(msgspec.Struct, frozen=True):
     """Several changes, none of which is enough without the others."""
 
@@ -440,6 +452,7 @@ Change = (
     | AddAnnotation
     | UseRole
     | AllowReclaim
+    | UseNodeGroup
     | Together
 )
 

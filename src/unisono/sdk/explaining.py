@@ -20,6 +20,7 @@ from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
 from unisono.sdk.fixes.owners import read
+from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
 from unisono.sdk.group_verdicts import (
@@ -43,6 +44,7 @@ from unisono.sdk.owner_state import (
     state_text,
     unseen_by,
 )
+from unisono.sdk.queue_hurdles import queue_hurdle
 from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
@@ -217,7 +219,7 @@ async def explain_owner(
         if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting or is_unserved(pod)
     ]
     refused = [] if suspended_by(item) or is_over(item) else await refusals(client, [owner, *found.parts], found.pods)
-    refused = [await with_names(client, each, owner.metadata.namespace) for each in refused]
+    refused = [await with_names(client, each, owner.metadata.namespace, unlimited(dict(item))) for each in refused]
     bound = [container for pod in found.pods for container in waiting_containers(pod)]
     told = Explanation(
         item.get("kind") or (kind.kind if kind else ""),
@@ -256,6 +258,8 @@ async def explain_owner(
             told.state = (next_run(resource, item, now) if not found.parts else "") or told.state
     if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
+    if told.suspended and not found.pods:
+        told.hurdle = await queue_hurdle(client, told.kind, owner)
     return await _completed(client, told, scheduler_of(item, found), item)
 
 

@@ -45,6 +45,7 @@ class Explanation:
         partly: its other pods are no concern of ``pods``.
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
+        hurdle: why the server will refuse it, once that field is false.
         failures: pods that have failed.
         loops: pods with a container that fails and is started again and again.
         refused: pods that it wants and that the server does not let be created.
@@ -73,6 +74,7 @@ class Explanation:
     pods: list[UnboundPod] = field(default_factory=list)
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
+    hurdle: str = ""
     failures: list[FailedPod] = field(default_factory=list)
     loops: list[FailedPod] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
@@ -127,7 +129,8 @@ class Explanation:
         if self.silent:
             return f"{self.title} waits: {self.silent}; {self.state}."
         if self.suspended:
-            return f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false."
+            then = f", and the server refuses it then: {self.hurdle}" if self.hurdle else ""
+            return f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false{then}."
         if self.loops:
             return f"{self.title} fails again and again: {self._first_loop()}; {self.state}."
         if self.containers:

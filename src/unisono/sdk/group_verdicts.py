@@ -13,6 +13,7 @@ from unisono.api.pod_states import has_ended
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
 from unisono.sdk.dependents import Dependents, listed
+from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.refusal_causes import missing_parts, missing_pods, quota_verdict, refuses_parts
 from unisono.sdk.waiting import gates_text
 
@@ -92,17 +93,25 @@ def _in_order(verdict: Verdict, item: Mapping[str, Any]) -> Verdict:
     spec = item.get("spec") or {}
     need, have = (amounts.get("pods", 0) for amounts in (verdict.need, verdict.have))
     ordered = item.get("kind") == "StatefulSet" and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-    if not ordered or verdict.cause != Cause.TOO_FEW_PODS or not have < need <= spec.get("replicas", 1):
+    if not ordered or verdict.cause != Cause.TOO_FEW_PODS or not have < need:
         return verdict
+    replicas = spec.get("replicas", 1)
+    few = f", spec.replicas is {replicas}" if replicas < need else ""
     message = (
-        f"{need} pods must start together and {have} of them is there: podManagementPolicy OrderedReady makes "
+        f"{need} pods must start together{few} and {have} of them is there: podManagementPolicy OrderedReady makes "
         "the next one when it is ready"
     )
-    change = {"kind": "SetField", "field": "spec.podManagementPolicy", "value": "Parallel", "tried": False}
+    changes: list[dict[str, Any]] = [{"kind": "SetField", "field": "spec.podManagementPolicy", "value": "Parallel"}]
+    changes += [{"kind": "SetField", "field": "spec.replicas", "value": need}] if few else []
+    change = changes[0] if len(changes) == 1 else {"kind": "Together", "changes": changes}
     others = tuple(one for one in (verdict.change or {}, *verdict.otherwise) if one.get("kind") == "LowerMinAvailable")
-    text = "set spec.podManagementPolicy to Parallel (not tried)"
+    text = f"{' and '.join(map(change_text, changes))} (not tried)"
     return msgspec.structs.replace(
-        verdict, message=message, change=change, otherwise=type(verdict.otherwise)(others), suggestion=text
+        verdict,
+        message=message,
+        change={**change, "tried": False},
+        otherwise=type(verdict.otherwise)(others),
+        suggestion=text,
     )
 
 

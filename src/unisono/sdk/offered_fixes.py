@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import POD_GROUPS, QUEUES
 from unisono.api.messages import closed_queue_in
+from unisono.api.queue_access import reserved_queue_in
 from unisono.api.verdict import Verdict
-from unisono.sdk.closed_queues import closed_above
+from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import FixMaker
-from unisono.sdk.fixes.of_fields import for_fields
-from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, root_of
+from unisono.sdk.fixes.of_fields import for_fields, named
+from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
 from unisono.sdk.stray_pods import renamed
 from unisono.sdk.waiting import SCHEDULER, Misnamed
 
@@ -48,6 +49,9 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         return found
     if told.failed_step is not None:
         found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
+    if told.suspended and told.hurdle:
+        go = of_objects.resumed(root, told.suspended)
+        return [of_objects.both(one, go) for one in (*named(root, told.hurdle), *await _of_queue(client, told, root))]
     of_object = list(_of_object(told, root))
     smaller = [fix for fix in found if of_object and fix.change["kind"] == "LowerMinAvailable"]
     return [
@@ -55,7 +59,7 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         *of_object,
         *smaller,
         *await _of_stray_pods(client, told, root),
-        *await _of_closed_queue(client, told, root),
+        *await _of_queue(client, told, root),
     ]
 
 
@@ -71,14 +75,19 @@ async def _of_stray_pods(client: HttpClient, told: Explanation, root: Raw) -> li
     return await renamed(client, root["metadata"].get("namespace", "default"), wrong)
 
 
-async def _of_closed_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
-    """Of a PodGroup or job that the server refuses because its queue is closed."""
-    texts = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1]), told.stalled]
-    closed = next(filter(None, map(closed_queue_in, texts)), "")
-    if not closed:
-        return []
-    name, uid = await closed_above(client, closed)
-    return [of_objects.reopened(name, uid, root["metadata"].get("namespace", "default"))]
+async def _of_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
+    """Of a PodGroup or job that the server refuses because its queue is closed, or for other namespaces."""
+    texts = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1])]
+    texts += [told.stalled, told.hurdle]
+    namespace = root["metadata"].get("namespace", "default")
+    if closed := next(filter(None, map(closed_queue_in, texts)), ""):
+        opened = [{"kind": "OpenQueue", "queue": name} for name in (await closed_queues(client, closed)).names]
+        change = opened[0] if len(opened) == 1 else {"kind": "Together", "changes": opened}
+        return [await FixMaker(client, root, namespace).fix({**change, "tried": False}, change_text(change))]
+    if reserved := next(filter(None, map(reserved_queue_in, texts)), ""):
+        queue = await read(client, QUEUES, reserved, None)
+        return [of_objects.admitted(queue, namespace)] if queue is not None else []
+    return []
 
 
 def _needs_owner(told: Explanation) -> bool:

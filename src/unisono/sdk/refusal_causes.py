@@ -28,7 +28,7 @@ from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, KUBEFLOW_KINDS
 from unisono.api.verdict import Cause, Verdict
 from unisono.api.words import counted
 from unisono.errors import ApiError, UnisonoError
-from unisono.sdk.closed_queues import closed_above
+from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.missing_keys import missing_key, with_meant_key
 from unisono.sdk.refusals import Refusal
 from unisono.sdk.waiting import Misnamed
@@ -53,6 +53,7 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
 )
 ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
 """A container requests more than its limit, which a LimitRange may have set."""
+UNLIMITED = "Limit must be set for non overcommitable resources"
 _COUNTED = ("count/jobs.batch",)
 """Entries of quotas that count what other objects make, and not pods."""
 _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
@@ -62,9 +63,16 @@ _MOST_MESSAGES = 4
 _KUBEFLOW = frozenset(kind.kind for kind in KUBEFLOW_KINDS)
 
 
-async def with_names(client: HttpClient, refusal: Refusal, namespace: str | None) -> Refusal:
-    """The refusal, with the account, class or queue that exists and was probably meant."""
+async def with_names(
+    client: HttpClient, refusal: Refusal, namespace: str | None, unlimited: Sequence[str] = ()
+) -> Refusal:
+    """The refusal, with the account, class or queue that exists and was probably meant.
+
+    ``unlimited``: devices that it requests without a limit.
+    """
     message = await with_meant(client, refusal.message, namespace)
+    if UNLIMITED in message and unlimited:
+        message += f" (requests {', '.join(unlimited)} without a limit)"
     above = ABOVE_LIMIT.search(message[:_LONGEST])
     if above is not None:
         message += await _limit_range(client, above[1], above[2], namespace)
@@ -109,8 +117,13 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
         text = f"{message[: found.end()]}{did_you_mean(found[1], known)}{message[found.end() :]}"
         return text, Misnamed(kind.kind, found[1], nearest(found[1], known))
     if closed := closed_queue_in(message[:_LONGEST]):
-        above, _ = await closed_above(client, closed)
-        return message + (f"; it was closed with queue {above}" if above != closed else ""), None
+        shut = await closed_queues(client, closed)
+        how = (
+            f"queue {shut.above} above it is closed as well"
+            if shut.by_hand
+            else f"it was closed with queue {shut.above}"
+        )
+        return message + (f"; {how}" if shut.above != closed else ""), None
     return message, None
 
 

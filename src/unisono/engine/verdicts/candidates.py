@@ -67,7 +67,7 @@ _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
-_GUARANTEES_TRIED = 2
+_GUARANTEES_TRIED, _GUARANTEES_TOGETHER = 2, 4
 _SHRUNK, _MOST_OF_IT, _HALF = ("cpu", "memory"), 0.75, 0.5
 """Resources of which a pod may do with less, and how much of its request that is at least; of devices half."""
 _MOST_NODES = 2_000
@@ -139,12 +139,21 @@ def _raised_for(job: JobState, ladder: list[Change], rivals: Rivals) -> list[Cha
 def _less_guaranteed(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> Ladders:
     """Take what is short from guarantees that their queues do not use."""
     registry, queues = cycle.session.registry, cycle.session.queues
-    found: list[tuple[int, str]] = []
+    found, some = list[tuple[int, str]](), list[tuple[int, str, dict[str, int]]]()
     for name, kept in guarantees_of_others(cycle.session, job, short):
         unused = {each: kept.get(each, 0) - int(queues[name].allocated[registry.requested(each)]) for each in short}
         if all(unused[each] >= amount for each, amount in short.items()):
             found.append((-min(unused.values()), name))
-    return [[LowerGuarantee(name, short)] for _, name in sorted(found)[:_GUARANTEES_TRIED]]
+        elif any(amount > 0 for amount in unused.values()):
+            some.append((-sum(unused.values()), name, unused))
+    if found or not some:
+        return [[LowerGuarantee(name, short)] for _, name in sorted(found)[:_GUARANTEES_TRIED]]
+    left, parts = dict(short), list[Change]()
+    for _, name, unused in sorted(some, key=lambda one: one[:2]):
+        if taken := {each: min(unused[each], amount) for each, amount in left.items() if min(unused[each], amount) > 0}:
+            parts.append(LowerGuarantee(name, taken))
+            left = {each: amount - taken.get(each, 0) for each, amount in left.items()}
+    return [[Together(tuple(parts))]] if len(parts) <= _GUARANTEES_TOGETHER and not any(left.values()) else []
 
 
 def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> list[Change]:

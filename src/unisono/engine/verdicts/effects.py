@@ -21,7 +21,7 @@ from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.job_holders import is_created_again, is_of_daemonset
-from unisono.engine.verdicts.queue_effects import allow_reclaim, pass_over, raise_user_limits
+from unisono.engine.verdicts.queue_effects import allow_reclaim, pass_over, raise_user_limits, use_node_group
 from unisono.engine.verdicts.unmade_parts import unmade_in
 from unisono.errors import EngineError
 
@@ -427,7 +427,7 @@ def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> Node
 for _elsewhere in (use_claim, create_claim, use_storage_class, use_device_class):
     apply.register(_elsewhere)
 
-for _of_queues in (pass_over, raise_user_limits, allow_reclaim):
+for _of_queues in (pass_over, raise_user_limits, allow_reclaim, use_node_group):
     apply.register(_of_queues)
 
 

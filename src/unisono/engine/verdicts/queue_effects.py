@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.annotations import USER_LIMITS
+from unisono.api.queue_affinity import with_group
 from unisono.api.user_limits import raised
 from unisono.engine import changes
 from unisono.engine.verdicts.edit import Edit
@@ -23,3 +24,10 @@ def raise_user_limits(change: changes.RaiseUserLimits, edit: Edit, job: str) -> 
 def allow_reclaim(change: changes.AllowReclaim, edit: Edit, job: str) -> None:
     """Others may take back what it borrowed."""
     edit.queue(change.queue).reclaimable = True
+
+
+def use_node_group(change: changes.UseNodeGroup, edit: Edit, job: str) -> None:
+    """Its affinity names a group that exists."""
+    record = edit.queue(change.queue)
+    if record.affinity is not None:
+        record.affinity = with_group(record.affinity, change.name, change.instead)

@@ -29,6 +29,8 @@ def change_text(told: Mapping[str, Any]) -> str:
     """For people."""
     if told.get("kind") == "SetField":  # which no scheduler suggests
         return f"set {told['field']} to {told['value']}"
+    if told.get("kind") == "Together":
+        return " and ".join(change_text(one) for one in told["changes"])
     found = change_of(told)
     return found.text() if found is not None else str(told.get("text") or told.get("kind") or "")
 

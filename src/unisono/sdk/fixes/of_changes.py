@@ -6,8 +6,10 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from unisono.api.annotations import USER_LIMITS
-from unisono.api.keys import POD_CLAIM_NAME
+from unisono.api.keys import CLOSED_BY_PARENT, POD_CLAIM_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
     NODES,
@@ -20,8 +22,10 @@ from unisono.api.kinds import (
     RUNTIME_CLASSES,
 )
 from unisono.api.membership import pod_group_name
+from unisono.api.queue_affinity import with_group
 from unisono.api.resource_claims import device_classes
 from unisono.api.resources import to_units, to_wire
+from unisono.api.scheduling import QueueAffinity
 from unisono.api.user_limits import raised
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
@@ -89,6 +93,8 @@ class FixMaker:
                 return [patch(QUEUES, change["queue"], {"spec": {"dequeueStrategy": "traverse"}})]
             case "AllowReclaim":
                 return [patch(QUEUES, change["queue"], {"spec": {"reclaimable": True}})]
+            case "UseNodeGroup":
+                return await self._node_group(change)
             case "RaiseUserLimits":
                 return await self._user_limits(change["queue"], change["amounts"])
             case "OpenQueue":
@@ -280,6 +286,14 @@ class FixMaker:
         text = raised((found["metadata"].get("annotations") or {}).get(USER_LIMITS, ""), amounts)
         return [patch(QUEUES, name, {"metadata": {"annotations": {USER_LIMITS: text}}})]
 
+    async def _node_group(self, change: Mapping[str, Any]) -> list[Operation]:
+        found = await read(self._client, QUEUES, change["queue"], "")
+        affinity = ((found or {}).get("spec") or {}).get("affinity")
+        if affinity is None:
+            return []
+        instead = with_group(msgspec.convert(affinity, QueueAffinity), change["name"], change["instead"])
+        return [patch(QUEUES, change["queue"], {"spec": {"affinity": msgspec.to_builtins(instead)}})]
+
     async def _other(self, kind: Kind[Any], name: str, edit: Edit) -> list[Operation]:
         """Another claim in place of one that nothing uses yet: its spec cannot be changed."""
         found = await read(self._client, kind, name, self._namespace)
@@ -303,9 +317,16 @@ class FixMaker:
         return [*changed(found, edit), *again] if found is not None else []
 
     async def _open(self, queue: str) -> Operation:
-        """A Command, as ``unisono queue operate --action open`` sends it."""
+        """A Command, as ``unisono queue operate --action open`` sends it.
+
+        Where the queue above is closed, controllers refuse that: then the queue opens when that one does.
+        """
         found = await read(self._client, QUEUES, queue, None) or {}
         uid = (found.get("metadata") or {}).get("uid", "")
+        parent = (found.get("spec") or {}).get("parent")
+        above = await read(self._client, QUEUES, parent, None) if parent else None
+        if ((above or {}).get("status") or {}).get("state") in ("Closed", "Closing"):
+            return patch(QUEUES, queue, {"metadata": {"annotations": {CLOSED_BY_PARENT: "true"}}})
         return command(QUEUES, queue, uid, "OpenQueue", self._namespace)
 
 

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api import kinds
+from unisono.api.annotations import QUEUE_NAMESPACES
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fixes.operations import changed, command, create
+from unisono.sdk.fixes.operations import changed, command, create, patch
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.workload_groups import named_in
-from unisono.sdk.refusal_causes import ABOVE_LIMIT, missing_pods
+from unisono.sdk.refusal_causes import ABOVE_LIMIT, UNLIMITED, missing_pods
 
 _ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
 _RUNTIME_CLASS = re.compile(r'RuntimeClass "[^"]+" not found')
@@ -83,10 +84,22 @@ def with_group(owner: Raw, name: str) -> Fix:
     return Fix(f"create PodGroup {name}", False, {"kind": "CreatePodGroup", "name": name}, (made,))
 
 
-def reopened(name: str, uid: str, namespace: str) -> Fix:
-    """Of an object that a closed queue refuses."""
-    one = command(QUEUES, name, uid, "OpenQueue", namespace)
-    return Fix(f"open queue {name}", False, {"kind": "OpenQueue", "queue": name}, (one,))
+def admitted(queue: Raw, namespace: str) -> Fix:
+    """Of an object that a queue refuses because it is for jobs of other namespaces."""
+    name = queue["metadata"]["name"]
+    spaces = (queue["metadata"].get("annotations") or {}).get(QUEUE_NAMESPACES, "").strip()
+    notes = {QUEUE_NAMESPACES: f"{spaces}, {namespace}" if spaces else namespace}
+    change = {"kind": "AllowNamespace", "queue": name, "namespace": namespace}
+    text = f"let queue {name} take jobs of namespace {namespace}"
+    return Fix(text, False, change, (patch(QUEUES, name, {"metadata": {"annotations": notes}}),))
+
+
+def both(first: Fix, then: Fix) -> Fix:
+    """Two fixes of which neither is enough; without requests where one of them has none."""
+    parts = [part for one in (first, then) for part in one.change.get("changes", (one.change,))]
+    operations = (*first.operations, *then.operations) if first.operations and then.operations else ()
+    change, why_not = {"kind": "Together", "changes": parts}, first.why_not or then.why_not
+    return Fix(f"{first.text} and {then.text}", False, change, operations, why_not)
 
 
 def allowed(owner: Raw, message: str) -> Iterator[Fix]:
@@ -116,6 +129,8 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
         yield _within_ratio(owner, ratio[1], float(ratio[2]))
     elif bare := _UNLIMITED.search(text):
         yield _stated(owner, re.split(r"[,;] ?", bare[1]))
+    elif UNLIMITED in text and (names := pod_specs.unlimited(owner)):
+        yield _stated(owner, [f"limits.{name}" for name in names])
 
 
 def _named(owner: Raw, name: str, meant: str, field: str, kind: Any, word: str) -> Fix:

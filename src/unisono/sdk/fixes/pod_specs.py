@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api.resources import to_units, to_wire
+from unisono.api.validation.quantities import is_extended
 
 Manifest = dict[str, Any]
 _RULES = ("podAffinity", "podAntiAffinity")
@@ -14,8 +15,27 @@ _WHOLE = 1000
 
 
 def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
-    """Every pod spec in a manifest; that of a pod is its own."""
-    return _below(manifest.get("spec") or {})
+    """Every pod spec in a manifest; that of a pod is its own.
+
+    Of a TrainJob, whose pods come from a runtime, as much as it states of them: what each requests.
+    """
+    spec = manifest.get("spec") or {}
+    stated = (spec.get("trainer") or {}).get("resourcesPerNode") if manifest.get("kind") == "TrainJob" else None
+    if stated:
+        yield {"containers": [{"name": "node", "resources": stated}]}
+    yield from _below(spec)
+
+
+def unlimited(manifest: Manifest) -> list[str]:
+    """Resources that containers request without the limit that devices must have."""
+    found: dict[str, None] = {}
+    for spec in pod_specs(manifest):
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            resources = container.get("resources") or {}
+            limits = resources.get("limits") or {}
+            asked = (name for name in resources.get("requests") or {} if name not in limits)
+            found |= dict.fromkeys(name for name in asked if is_extended(name) or name.startswith("hugepages-"))
+    return list(found)
 
 
 def _below(value: Any) -> Iterator[Manifest]:

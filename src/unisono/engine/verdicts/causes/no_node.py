@@ -26,7 +26,7 @@ from unisono.engine.verdicts.job_holders import holders_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.lack import Lack
 from unisono.engine.verdicts.missing_resources import asking, remedy, unoffered, unoffered_text
-from unisono.engine.verdicts.node_group_causes import node_groups
+from unisono.engine.verdicts.node_group_causes import for_node_groups, node_groups
 from unisono.engine.verdicts.other_roles import other_roles
 from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.pending_pods import pending_pods
@@ -99,6 +99,7 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     fallback = _in_words(cycle, task, cause, lacks, lacking)
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
+    ladders += for_node_groups(cycle, job.queue, task, missing, fit.counts)
     ladders += [*agreeing(fit.counts), *of_claims, *(giving_back(cycle, job) if full else ())]
     return Draft(
         verdict,

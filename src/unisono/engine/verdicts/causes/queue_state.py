@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from unisono.engine.changes import OpenQueue, PassOver, UseQueue
+from unisono.api.keys import CLOSED_BY_PARENT
+from unisono.engine.changes import OpenQueue, PassOver, Together, UseQueue
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.job_holders import holder_of, named
@@ -23,15 +24,15 @@ def closed(waiting: Waiting) -> Draft | None:
     refusal = waiting.report.gate or waiting.report.quota
     if refusal is None or refusal.cause not in _WAYS_OUT:
         return None
-    message, above = refusal.message, _uppermost(waiting)
+    message, (above, *below) = refusal.message, _shut(waiting)
     if refusal.cause is Cause.QUEUE_CLOSED and above != waiting.job.queue.name:
-        message += f"; it was closed with queue {above}"
+        message += f"; queue {above} above it is closed as well" if below else f"; it was closed with queue {above}"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
     if refusal.cause is not Cause.QUEUE_CLOSED:
         return Draft(verdict, _leaves(waiting), last=_WAYS_OUT[refusal.cause])
-    return Draft(
-        verdict, [[OpenQueue(above)]], last=_WAYS_OUT[refusal.cause], besides=later(partial(what_else, waiting))
-    )
+    opened = tuple(OpenQueue(name) for name in (above, *below))
+    change = Together(opened) if below else opened[0]
+    return Draft(verdict, [[change]], last=_WAYS_OUT[refusal.cause], besides=later(partial(what_else, waiting)))
 
 
 def behind(waiting: Waiting) -> Draft | None:
@@ -60,12 +61,17 @@ def _leaves(waiting: Waiting) -> Ladders:
     return [[UseQueue(each)] for each in below[:_MOST_LEAVES]]
 
 
-def _uppermost(waiting: Waiting) -> str:
-    """The closed queue that closes the others: a parent closes its children, and opens them again."""
-    queues, at = waiting.cycle.session.queues, waiting.job.queue
+def _shut(waiting: Waiting) -> tuple[str, ...]:
+    """The closed queues to open, the uppermost first.
+
+    A parent closes its children, and opens them again, but for those that were closed by themselves.
+    """
+    queues, at, by_hand = waiting.cycle.session.queues, waiting.job.queue, list[str]()
     for _ in queues:
         parent = queues.get(at.record.parent)
         if parent is None or not parent.closed:
             break
+        if at.record.annotations.get(CLOSED_BY_PARENT) != "true":
+            by_hand.append(at.name)
         at = parent
-    return at.name
+    return (at.name, *reversed(by_hand))
