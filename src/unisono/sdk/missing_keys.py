@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"couldn't find key (\S+) in (ConfigMap|Secret) \"?(?:[^\s/\"]+/)?([^\s/\"]+)\"?")
 _FILE = re.compile(r'(configmap|secret) "([^"]+)" references non-existent key: (\S+)')
-_KINDS = {"configmap": "ConfigMap", "secret": "Secret"}
+_KINDS = {"configmap": "ConfigMap", "secret": "Secret"}  # nosec B105 # the name of a kind
 _MEANT = re.compile(r" \(did you mean ([^?\s]+)\?\)")
 _MOST_SHOWN = 5
 _LONGEST = 4000
