@@ -23,7 +23,7 @@ def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
     stated = (spec.get("trainer") or {}).get("resourcesPerNode") if manifest.get("kind") == "TrainJob" else None
     if stated:
         yield {"containers": [{"name": "node", "resources": stated}]}
-    yield from _below(spec)
+    yield from _outermost(spec, _is_pod_spec)
 
 
 def unlimited(manifest: Manifest) -> list[str]:
@@ -38,38 +38,28 @@ def unlimited(manifest: Manifest) -> list[str]:
     return list(found)
 
 
-def _below(value: Any) -> Iterator[Manifest]:
-    if isinstance(value, dict):
-        if isinstance(value.get("containers"), list):
-            yield value
-            return
-        for child in value.values():
-            yield from _below(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from _below(child)
+def _is_pod_spec(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("containers"), list)
+
+
+def _is_template(value: Manifest) -> bool:
+    return _is_pod_spec(value.get("spec"))
+
+
+def _outermost(value: Any, wanted: Callable[[Manifest], bool]) -> Iterator[Manifest]:
+    """The mappings of a manifest that are wanted, without those inside of one."""
+    if isinstance(value, dict) and wanted(value):
+        yield value
+    elif isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _outermost(child, wanted)
 
 
 def annotate(manifest: Manifest, key: str, value: str) -> None:
     """Give every pod of a manifest an annotation."""
-    for pod in _templates(manifest):
+    for pod in _outermost(manifest, _is_template):
         meta = pod.setdefault("metadata", {})
         meta["annotations"] = (meta.get("annotations") or {}) | {key: value}
-
-
-def _templates(value: Any) -> Iterator[Manifest]:
-    """Everything with a pod spec: pod templates, or a pod."""
-    if isinstance(value, dict):
-        if isinstance((value.get("spec") or {}), dict) and isinstance(
-            (value.get("spec") or {}).get("containers"), list
-        ):
-            yield value
-            return
-        for child in value.values():
-            yield from _templates(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from _templates(child)
 
 
 def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
