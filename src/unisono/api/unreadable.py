@@ -1,4 +1,4 @@
-"""What reading JSON that somebody else wrote fails with."""
+"""Errors of reading untrusted JSON."""
 
 from __future__ import annotations
 

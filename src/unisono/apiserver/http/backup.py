@@ -1,4 +1,4 @@
-"""``/unisono/v1/backup``: a copy of everything that is stored, for users who may read this path."""
+"""``/unisono/v1/backup``: a copy of everything in the store, for users with access to this path."""
 
 from __future__ import annotations
 
