@@ -12,8 +12,7 @@ import msgspec
 from unisono.api.quantity import Rounding
 from unisono.api.resources import readable
 from unisono.api.user_limits import JOBS
-from unisono.api.words import counted as counted  # noqa: PLC0414 (the engine's texts take both from here)
-from unisono.api.words import plural as plural  # noqa: PLC0414
+from unisono.api.words import counted, plural
 
 _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}

@@ -9,10 +9,10 @@ from collections import defaultdict
 
 import numpy as np
 
+from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import fitted
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
-from unisono.engine.changes import counted
 from unisono.engine.closing.topology_invariant import outside
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement

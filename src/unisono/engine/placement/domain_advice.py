@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unisono.api.words import counted
 from unisono.cluster.records import Task
-from unisono.engine.changes import counted
 from unisono.engine.placement.domain_search import Search
 from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.session.amounts import tasks_fitting

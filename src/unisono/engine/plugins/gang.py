@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.api.words import counted
 from unisono.cluster.groups import SubGroupPolicy
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
-from unisono.engine.changes import counted
 from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.sub_groups import groups_of, short_policies

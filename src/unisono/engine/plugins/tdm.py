@@ -18,12 +18,12 @@ import numpy as np
 
 from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PREEMPTABLE, REVOCABLE_ZONE
 from unisono.api.times import parse_duration
+from unisono.api.words import counted
 from unisono.cluster.limits import scaled
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Key, Purpose, RawScore, Reason, Refusal, Veto, Vote
-from unisono.engine.changes import counted
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin

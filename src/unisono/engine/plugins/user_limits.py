@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.resources import readable
 from unisono.api.user_limits import JOBS, limits_of
+from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
 from unisono.engine.answers import Refusal, Vote
-from unisono.engine.changes import plural
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.accounts import account_of
 from unisono.engine.session.amounts import aligned

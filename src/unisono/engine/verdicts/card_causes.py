@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from unisono.api import keys
+from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import RequestAtMost, counted, listed
+from unisono.engine.changes import RequestAtMost, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
 from unisono.engine.plugins.deviceshare.model import FULL_CORES, Part

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.selectors import Selector, SelectorBook
 from unisono.cluster.terms import Spread
-from unisono.engine.changes import counted, listed
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED, required_by_others
 from unisono.engine.plugins.common.topology_spread import SpreadFilter

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector
-from unisono.engine.changes import counted
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdicts.pending_pods import in_order, look_at, pending_pods

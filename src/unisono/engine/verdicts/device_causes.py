@@ -11,8 +11,9 @@ import numpy as np
 from unisono.api.core import ResourceClaim
 from unisono.api.near_names import nearest
 from unisono.api.resource_claims import device_classes
+from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import UseDeviceClass, counted, listed
+from unisono.engine.changes import UseDeviceClass, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, plan

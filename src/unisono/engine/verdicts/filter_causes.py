@@ -9,10 +9,11 @@ from itertools import chain, islice
 import numpy as np
 
 from unisono.api.core import Taint
+from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import listed, plural
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import match_pod

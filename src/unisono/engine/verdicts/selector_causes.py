@@ -11,8 +11,9 @@ import numpy as np
 
 from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import listed, plural
+from unisono.engine.changes import listed
 from unisono.engine.plugins.common.node_selectors import (
     match_labels,
     match_pod,

@@ -24,8 +24,9 @@ from unisono.api.keys import (
     NODE_UNSCHEDULABLE,
 )
 from unisono.api.near_names import nearest
+from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import listed, plural
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.common.taints import is_state, tolerated

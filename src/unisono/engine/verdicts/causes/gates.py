@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from unisono.engine.changes import RemoveGates, listed, plural
+from unisono.api.words import plural
+from unisono.engine.changes import RemoveGates, listed
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out

@@ -6,8 +6,9 @@ from collections import Counter
 from functools import partial
 
 from unisono.api.near_names import nearest
+from unisono.api.words import counted
 from unisono.cluster.status import COMPLETED_STATES
-from unisono.engine.changes import UseRole, counted
+from unisono.engine.changes import UseRole
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates

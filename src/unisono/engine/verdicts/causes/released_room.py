@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from unisono.api.words import counted
 from unisono.cluster.status import TaskStatus
-from unisono.engine.changes import WaitFor, counted
+from unisono.engine.changes import WaitFor
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
