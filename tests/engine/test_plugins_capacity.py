@@ -119,7 +119,7 @@ def test_admission_counts_what_is_held_and_promised_but_not_the_elastic_part() -
     world = pending(pending(world, "j1", "5"), "j2", "4")
     session, plugin = world.open("capacity")
     assert plugin.enqueueable(job_of(session, "j1")) is Vote.PERMIT
-    plugin.enqueued(job_of(session, "j1"))
+    session.book.promise(job_of(session, "j1"))
     refusal = plugin.enqueueable(job_of(session, "j2"))
     assert isinstance(refusal, Refusal)
     assert refusal.message == "queue resource quota insufficient: insufficient cpu"
@@ -130,7 +130,7 @@ def test_admission_counts_what_is_held_and_promised_but_not_the_elastic_part() -
 def test_overcommit_learns_what_a_queue_may_still_place() -> None:
     world = World().node("n1").queue("a", capability={"cpu": "5"}).job("j", a_pod("2", node="n1"), queue="a")
     session, _ = world.open("capacity")
-    room = session.queue_shares.room(queue_of(session, "a"))
+    room = session.book.shares.room(queue_of(session, "a"))
     assert room is not None
     assert room[CPU] == 3_000
 

@@ -69,7 +69,7 @@ def test_admission_reserves_up_to_the_root() -> None:
         world.job(name, a_pod("5"), queue=queue, phase="Pending", minResources={"cpu": "5"})
     session, plugin = open_tree(world)
     assert plugin.enqueueable(job_of(session, "j1")) is Vote.PERMIT
-    plugin.enqueued(job_of(session, "j1"))
+    session.book.promise(job_of(session, "j1"))
     assert plugin.enqueueable(job_of(session, "j2")).have == {"cpu": 5_000}
 
 

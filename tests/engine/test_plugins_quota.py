@@ -183,13 +183,13 @@ def test_only_open_queues_place(state: str) -> None:
 
 
 def admission(name: str, world: World, *jobs: str, **arguments: Any) -> list[Vote | Refusal]:
-    """Votes on the jobs one after the other; an admitted job is enqueued."""
+    """Votes on the jobs one after the other; what an admitted job asks for is promised to it."""
     session, plugin = world.open(name, **arguments)
     votes = []
     for job in (job_of(session, job) for job in jobs):
         votes.append(plugin.enqueueable(job))
         if votes[-1] is Vote.PERMIT:
-            plugin.enqueued(job)
+            session.book.promise(job)
     return votes
 
 

@@ -65,20 +65,19 @@ def _decide(
     verdicts: bool,
 ) -> Decisions:
     from unisono.engine.actions import run_actions
-    from unisono.engine.closing.homeless_gangs import note_homeless
     from unisono.engine.closing.invariants import enforce
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
-    from unisono.engine.session.unfilled_gangs import note_unfilled
+    from unisono.engine.session.book import close_promises, open_promises
     from unisono.engine.verdicts.explain import explain
     from unisono.engine.verdicts.other_names import hide_other_names
 
     with watch.stage("open"):
-        note_unfilled(snapshot, now)
+        open_promises(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=verdicts)
     run_actions(cycle)
-    note_homeless(cycle)
+    close_promises(snapshot, now)
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()

@@ -7,7 +7,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.admission_room import AdmissionRoom
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.heap import Heap
-from unisono.engine.session.evictable import Evictable
+from unisono.engine.session.book import Evictable, View
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 
@@ -19,8 +19,8 @@ class Admission:
 
     A refusal holds for every job of that shape until a job is admitted. When the plug-ins say how many jobs of a
     shape they would let pass, so many pass unasked, and the plug-ins hear of them together, before the next question.
-    A job that the gate refuses for want of room is let in where evictions for it could make that room: otherwise it
-    would have no pods, and preempt and reclaim would never look at it.
+    A job that the gate refuses for want of room is let in all the same where it would fit now (`Book.tries`), or where
+    evictions for it could make that room: otherwise it would have no pods, and nothing would ever be tried for it.
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -32,6 +32,7 @@ class Admission:
         self._first: JobState | None = None
         self._left = 0
         self._passed = 0
+        self._trying = False
 
     def ask(self, job: JobState) -> Refusal | None:
         """A refusal, or None when the job is in; only for jobs that state minResources."""
@@ -43,9 +44,11 @@ class Admission:
             return shared
         self.settle()
         refusal = self.hooks.vote("enqueueable", job)
-        if refusal is not None and self._opens_by_evictions(job, refusal):
-            self._first = job
-            return self._admit(job)
+        if refusal is not None and refusal.cause in _FOR_WANT_OF_ROOM:
+            self._trying = self._fits_now(job)
+            if self._trying or self._opens_by_evictions(job):
+                self._first = job
+                return self._admit(job)
         if refusal is not None:
             by_shape = bool(job.shape) and self.hooks.by_shape("enqueueable")
             if by_shape and refusal.cause is not Cause.PLUGIN_FAILED:
@@ -63,21 +66,35 @@ class Admission:
         """
         return self._refused.get(job.shape) if job.shape and not job.ready_count else None
 
-    def _opens_by_evictions(self, job: JobState, refusal: Refusal) -> bool:
+    def _fits_now(self, job: JobState) -> bool:
+        """Whether the job, and how many more of its shape, may try their luck with what is free now."""
+        number = self.session.book.tries(job)
+        if number < 1:
+            return False
+        self.session.book.view = View.NOW
+        try:
+            if self.hooks.vote("enqueueable", job) is not None:
+                return False
+            self._left = min(number, self.hooks.admissible(job)) if job.shape else 0
+            return True
+        finally:
+            self.session.book.view = View.ALL
+
+    def _opens_by_evictions(self, job: JobState) -> bool:
         """Whether the gate lets the job in once those are gone that it could have evicted.
 
         One job of a queue in a cycle: what is evicted for it is known before the next one is asked about.
         """
-        if not self._room or refusal.cause not in _FOR_WANT_OF_ROOM or job.queue.name in self._served:
+        if not self._room or job.queue.name in self._served:
             return False
         evictable = self._room.of(job)
         if not evictable:
             return False
-        self.session.evictable = evictable
+        self.session.book.evictable = evictable
         try:
             return self.hooks.vote("enqueueable", job) is None
         finally:
-            self.session.evictable = Evictable()
+            self.session.book.evictable = Evictable()
 
     def admit_like(self, job: JobState, jobs: Heap[JobState]) -> int:
         """Admit those jobs behind ``job`` in the order that pass unasked because it did; how many that were."""
@@ -100,7 +117,8 @@ class Admission:
         return failure.refusal() if failure is not None else None
 
     def settle(self) -> None:
-        """Tell the plug-ins what they have not heard yet."""
+        """Write down what was promised, and tell the plug-ins what they have not heard yet."""
         if self._first is not None and self._passed:
+            self.session.book.promise(self._first, self._passed, trying=self._trying)
             self.hooks.enqueued_alike(self._first, self._passed)
-        self._first, self._passed, self._left = None, 0, 0
+        self._first, self._passed, self._left, self._trying = None, 0, 0, False

@@ -14,6 +14,6 @@ def figures_of(session: Session, queue: QueueState, allocated: Vector) -> QueueM
     capability = None
     if record.capability is not None:
         capability = [record.capability.get(name, UNLIMITED) for name in registry.names]
-    metrics_of = session.queue_shares.metrics_of
+    metrics_of = session.book.shares.metrics_of
     shares = metrics_of(queue) if metrics_of is not None else None
     return QueueMetrics(queue.name, record.weight, allocated.tolist(), record.request.tolist(), capability, shares)

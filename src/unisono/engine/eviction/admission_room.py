@@ -15,7 +15,7 @@ from unisono.cluster.resources import PODS
 from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.search import Evictions, evictions_of
-from unisono.engine.session.evictable import Evictable
+from unisono.engine.session.book import Evictable
 from unisono.engine.session.job_state import JobState
 
 _IN_QUEUE = {"preempt": Purpose.PREEMPT, "gangpreempt": Purpose.GANG_PREEMPT}
@@ -99,7 +99,7 @@ class AdmissionRoom:
     def _beyond_share(self, queue: str, amounts: list[int]) -> list[int]:
         """No more than the queue holds beyond what it deserves."""
         session = self._cycle.session
-        told = session.queue_shares.metrics_of
+        told = session.book.shares.metrics_of
         shares = told(session.queues[queue]) if told is not None else None
         if shares is None:
             return amounts

@@ -23,7 +23,7 @@ def place_first_gangs(cycle: Cycle) -> None:
     with evictions. Of queues of equal priority that one is first whose gang has waited longest, so that each has its
     turn. Of the gangs of a queue the first one that finds room starts, with its minimum.
     """
-    shares = cycle.session.queue_shares
+    shares = cycle.session.book.shares
     if shares.may_exceed is None:
         return
     alike = EquivalenceBatches(cycle)
@@ -49,7 +49,7 @@ def _beyond_share(cycle: Cycle) -> list[Waiting]:
     found = [
         (jobs[0].queue, sorted(jobs, key=cycle.orders.job_key))
         for jobs in by_queue.values()
-        if any(map(cycle.session.queue_shares.may_exceed or bool, jobs))
+        if any(map(cycle.session.book.shares.may_exceed or bool, jobs))
     ]
     return sorted(found, key=lambda waiting: _turn(*waiting))
 

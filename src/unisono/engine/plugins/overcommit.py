@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, exceeded, listed, named
+from unisono.engine.session.amounts import UNLIMITED, Amounts, exceeded, listed, named
+from unisono.engine.session.book import View
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -36,33 +35,24 @@ class OvercommitPlugin(Plugin):
         self.factor = _exactly(str(factor if factor >= 1 else _FACTOR.default))
 
     def open(self, session: Session) -> None:
-        """Sum up what is free and what admitted jobs are still promised."""
-        self.registry = session.registry
+        """Sum up what is free: of a multiple of the cluster, and just now."""
+        self.registry, self.book = session.registry, session.book
         sums, factor = session.snapshot.nodes.sums(), self.factor
-        amounts = zip(sums.usable.tolist(), sums.used.tolist(), strict=True)
+        amounts = list(zip(sums.usable.tolist(), sums.used.tolist(), strict=True))
         self.idle: Amounts = [whole * factor.numerator // factor.denominator - taken for whole, taken in amounts]
-        self.session = session
+        self.free: Amounts = [whole - taken for whole, taken in amounts]
 
-    @cached_property
-    def promised(self) -> Amounts:
-        """What admitted jobs are still promised.
-
-        Of jobs admitted in earlier cycles only what the share of their queue lets it place: jobs that wait for their
-        own queue must not keep the jobs of others from being admitted. First asked for when every plug-in is open.
-        """
-        promised = np.zeros(len(self.registry), dtype=np.int64)
-        for queue in self.session.queues.values():
-            own = aligned(self.session.promised(queue), self.registry)
-            room = self.session.queue_shares.room(queue)
-            promised += own if room is None else np.minimum(own, room)
-        return listed(promised, self.registry)
+    @property
+    def _limit(self) -> Amounts:
+        return self.free if self.book.view is View.NOW else self.idle
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while the promise can be kept, in the resources that the job names."""
         if job.min_resources is None:
             return Vote.PERMIT
+        promised, limit = self.book.promised_everywhere(), self._limit
         request = listed(job.min_resources, self.registry)
-        short = exceeded(self.session.evictable.without(self.promised), request, self.idle)
+        short = exceeded(self.book.evictable.without(promised), request, limit)
         if not short:
             return Vote.PERMIT
         names = ", ".join(f"overused {self.registry.names[row]}" for row in short)
@@ -70,8 +60,8 @@ class OvercommitPlugin(Plugin):
             f"resource in cluster is overused: {names}",
             Cause.CLUSTER_OVERCOMMITTED,
             need=named(self.registry, request, short),
-            have=named(self.registry, self.promised, short),
-            limit=named(self.registry, self.idle, short),
+            have=named(self.registry, promised, short),
+            limit=named(self.registry, limit, short),
             event=True,
         )
 
@@ -79,21 +69,10 @@ class OvercommitPlugin(Plugin):
         """As often as minResources fit into what is not promised yet."""
         if job.min_resources is None:
             return UNLIMITED
-        amounts = zip(listed(job.min_resources, self.registry), self.promised, self.idle, strict=True)
+        request, promised = listed(job.min_resources, self.registry), self.book.promised_everywhere()
+        amounts = zip(request, promised, self._limit, strict=True)
         room = [(whole - taken) // amount for amount, taken, whole in amounts if amount > 0]
         return max(min(room, default=UNLIMITED), 0)
-
-    def enqueued_alike(self, job: JobState, number: int) -> None:
-        """Their minResources are promised now."""
-        if job.min_resources is not None:
-            for row, amount in enumerate(job.min_resources.tolist()):
-                self.promised[row] += amount * number
-
-    def enqueued(self, job: JobState) -> None:
-        """The job's minResources are promised now."""
-        if job.min_resources is not None:
-            for row, amount in enumerate(job.min_resources.tolist()):
-                self.promised[row] += amount
 
 
 @lru_cache(maxsize=16)

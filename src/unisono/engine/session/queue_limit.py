@@ -17,16 +17,18 @@ class QueueLimit:
 
     Attributes:
         name: of the queue.
+        family: the queue and all below it.
         most: engine units by resource row, for the resources that are limited.
         held: ``[R]`` what it will hold once those that leave are gone.
         leaving: ``[R]`` what pods hold that terminate, or that this session evicts.
 
     """
 
-    __slots__ = ("held", "leaving", "most", "name", "registry")
+    __slots__ = ("family", "held", "leaving", "most", "name", "registry")
 
     def __init__(self, name: str, most: Mapping[int, int], registry: ResourceRegistry) -> None:
         self.name = name
+        self.family: list[str] = [name]
         self.most = most
         self.registry = registry
         self.held: Vector = registry.zeros()

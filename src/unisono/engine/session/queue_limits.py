@@ -75,6 +75,8 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Queue
     above = {name: [found[each] for each in lineage(name, parents) if each in found] for name in known}
     for name, record in known.items():
         for limit in above[name]:
+            if name != limit.name:
+                limit.family.append(name)
             limit.held += fitted(record.allocated, size)
     for queue, status, vector in _others(snapshot):
         for limit in above.get(queue, ()):

@@ -12,17 +12,15 @@ import numpy.typing as npt
 
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, fitted
+from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
+from unisono.engine.session.book import Book
 from unisono.engine.session.domains import Domains
-from unisono.engine.session.evictable import Evictable
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.queue_limits import set_limits
-from unisono.engine.session.queue_shares import QueueShares
-from unisono.engine.session.unfilled_gangs import lapsed
 
 
 @dataclass(slots=True)
@@ -73,8 +71,7 @@ class Session:
             it.
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
         shared: objects that several plug-ins or actions use together in this session, one of each class.
-        queue_shares: what the plug-in that divides the cluster tells others about queues.
-        evictable: what evictions would free, while the gate ``enqueueable`` is asked whether they would let a job in.
+        book: what jobs are promised, which of it counts, and what a job may have now.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
         removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
 
@@ -89,8 +86,6 @@ class Session:
         self.ports: dict[int, list[PodClass]] = {}
         self.touched: list[int] = []
         self.shared = SharedObjects()
-        self.queue_shares = QueueShares()
-        self.evictable = Evictable()
         self.pipelining = False
         self.removed_failed: Counter[str] = Counter()
         self.releasing = snapshot.nodes.sums().releasing
@@ -98,7 +93,7 @@ class Session:
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known
         }
         set_limits(self.queues, snapshot)
-        self._lapsed = lapsed(snapshot, now, self.rows)
+        self.book = Book(snapshot, self.queues, now)
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
 
@@ -111,12 +106,6 @@ class Session:
             self.snapshot.memo.of(_Buffer, _Buffer).matrix = self.matrix
         self._jobs.clear()
         vars(self).pop("active", None)
-
-    def promised(self, queue: QueueState) -> Vector:
-        """``[R]`` what admitted jobs of the queue are still promised, without gangs whose pods do not come."""
-        promised = fitted(queue.record.inqueue, self.rows)
-        gone = self._lapsed.get(queue.name)
-        return promised if gone is None else np.maximum(promised - gone, 0)
 
     # ---- nodes
 

@@ -74,7 +74,7 @@ class Evictable:
 
     def _over_share(self, queue: QueueState) -> bool:
         registry = self.session.registry
-        shares = self.session.queue_shares.deserved.get(queue.name)
+        shares = self.session.book.shares.deserved.get(queue.name)
         if shares is None and queue.record.deserved is not None:
             shares = [queue.record.deserved.get(name, 0) for name in registry.names]
         if shares is None:

@@ -63,7 +63,7 @@ class DeviceQuotas:
                 if job is not None:
                     self.use(self.branches[job.queue.name], task.pod_class.devices, 1)
         for job in self.session.active:
-            if job.phase == "Inqueue":
+            if job.phase == "Inqueue" and self.session.book.counts(job.record):
                 self.promise(job)
 
     # ---- demands

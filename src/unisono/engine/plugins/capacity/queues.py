@@ -64,12 +64,13 @@ class QueueCapacity(Plugin):
         if argument_value(_DEVICES, self.arguments):
             consumable = bool(argument_value(_CONSUMABLE, self.arguments))
             self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
-        session.queue_shares.room_of, session.queue_shares.metrics_of = self._room, self._figures
+        session.book.shares.room_of, session.book.shares.metrics_of = self._room, self._figures
 
     def _figures(self, queue: QueueState) -> ShareMetrics:
         """For metrics."""
         branch = self.branches[queue.name]
-        return ShareMetrics(branch.deserved, branch.admission, branch.promised, branch.share, branch.beyond_share)
+        promised = listed(self.session.book.promised(queue.name), self.registry)
+        return ShareMetrics(branch.deserved, branch.admission, promised, branch.share, branch.beyond_share)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue and its ancestors let it still place."""
@@ -101,10 +102,8 @@ class QueueCapacity(Plugin):
             return Vote.PERMIT
         request = listed(job.min_resources, self.registry)
         for branch in self.branches[job.queue.name].chain():
-            parts = zip(branch.held, branch.promised, branch.elastic, strict=True)
-            taken = [held + promised - elastic for held, promised, elastic in parts]
-            if self.session.evictable:
-                taken = self.session.evictable.without(taken, [one.name for one in branch.family()])
+            beside = self.session.book.taken(branch.members)
+            taken = [held + more for held, more in zip(branch.held, beside, strict=True)]
             short = exceeded(taken, request, branch.admission)
             if short:
                 return self._not_admitted(request, taken, branch, short)
@@ -127,15 +126,8 @@ class QueueCapacity(Plugin):
         )
 
     def enqueued(self, job: JobState) -> None:
-        """Reserve minResources, less what pods behind foreign gates would use, up to the root."""
-        if job.min_resources is None:
-            return
-        gated = listed(job.record.gated_request, self.registry)
-        wanted = listed(job.min_resources, self.registry)
-        for branch in self.branches[job.queue.name].chain():
-            for row, amount in enumerate(wanted):
-                branch.promised[row] += max(amount - gated[row], 0)
-        if self.devices is not None:
+        """Reserve the devices of its claims; the book keeps everything else."""
+        if self.devices is not None and job.min_resources is not None:
             self.devices.promise(job)
 
     # ---- quota

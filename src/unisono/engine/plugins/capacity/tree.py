@@ -33,8 +33,7 @@ class Branch:
         admission: what it may hold together with what it has promised, beside the guarantees of its siblings.
         ceiling: what it may hold: as ``admission``, and never more than the usable cluster.
         held: claimed by it and its descendants, kept up to date during the session.
-        promised: minResources of admitted jobs that they do not hold yet, likewise.
-        elastic: held beyond minResources, likewise, as at the snapshot.
+        members: the queues among it and its descendants.
 
     """
 
@@ -43,14 +42,13 @@ class Branch:
         "ceiling",
         "children",
         "deserved",
-        "elastic",
         "fault",
         "guarantee",
         "held",
+        "members",
         "name",
         "own",
         "parent",
-        "promised",
         "queue",
     )
 
@@ -66,8 +64,7 @@ class Branch:
         self.admission: Amounts = self.own
         self.ceiling: Amounts = self.own
         self.held: Amounts = [0] * width
-        self.promised: Amounts = [0] * width
-        self.elastic: Amounts = [0] * width
+        self.members: tuple[str, ...] = () if queue is None else (name,)
 
     def chain(self) -> Iterator[Branch]:
         """The branch and its ancestors, nearest first, the root last."""
@@ -115,7 +112,7 @@ class Branches(dict[str, Branch]):
 
     def __init__(self, session: Session, *, hierarchical: bool) -> None:
         registry = session.registry
-        weighted = session.queue_shares.deserved
+        weighted = session.book.shares.deserved
         self.width = len(registry)
         for name, queue in session.queues.items():
             branch = self[name] = Branch(name, queue, self.width)
@@ -126,8 +123,6 @@ class Branches(dict[str, Branch]):
             if record.deserved is None:
                 branch.deserved = list(weighted.get(name, branch.deserved))
             branch.held = listed(queue.claimed, registry)
-            branch.promised = listed(session.promised(queue), registry)
-            branch.elastic = listed(record.elastic, registry)
         total = listed(session.sharable_total, registry)
         if hierarchical:
             self._grow(total)
@@ -183,9 +178,8 @@ class Branches(dict[str, Branch]):
             branch.deserved = _sum(self.width, [child.deserved for child in children])
         else:
             branch.deserved = [max(pair) for pair in zip(branch.deserved, branch.guarantee, strict=True)]
-        for name in ("held", "promised", "elastic"):
-            parts = [getattr(branch, name), *(getattr(child, name) for child in children)]
-            setattr(branch, name, _sum(self.width, parts))
+        branch.held = _sum(self.width, [branch.held, *(child.held for child in children)])
+        branch.members += tuple(name for child in children for name in child.members)
 
 
 def _find_fault(branch: Branch) -> None:

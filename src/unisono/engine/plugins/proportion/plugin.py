@@ -46,13 +46,10 @@ class ProportionPlugin(Plugin):
         """Compute what each queue that has jobs deserves."""
         self.session = session
         self.registry = session.registry
-        queues = [queue for queue in session.queues.values() if queue.job_count]
         shares = divide(session)
         self.real_capability, self.deserved = shares.real_capability, shares.deserved
-        self.inqueue = {queue.name: listed(session.promised(queue), self.registry) for queue in queues}
-        self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
-        told = session.queue_shares
+        told = session.book.shares
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         if argument_value(_FIRST_GANG, self.arguments):
             told.may_exceed = self._may_exceed
@@ -64,7 +61,8 @@ class ProportionPlugin(Plugin):
             return None
         share = dominant_share(listed(queue.claimed, self.registry), self.deserved[name])
         overused = self._is_overused(queue)
-        return ShareMetrics(self.deserved[name], self.real_capability[name], self.inqueue[name], share, overused)
+        promised = listed(self.session.book.promised(name), self.registry)
+        return ShareMetrics(self.deserved[name], self.real_capability[name], promised, share, overused)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""
@@ -87,11 +85,7 @@ class ProportionPlugin(Plugin):
         if job.min_resources is None or queue.name not in self.deserved:
             return Vote.PERMIT
         request = listed(job.min_resources, self.registry)
-        parts = zip(
-            listed(queue.claimed, self.registry), self.inqueue[queue.name], self.elastic[queue.name], strict=True
-        )
-        taken = [held + promised - elastic for held, promised, elastic in parts]
-        taken = self.session.evictable.without(taken, [queue.name])
+        taken = self._taken(queue)
         limit = self.real_capability[queue.name]
         short = exceeded(taken, request, limit)
         if not short:
@@ -111,38 +105,18 @@ class ProportionPlugin(Plugin):
         queue = job.queue
         if not queue.open or job.min_resources is None or queue.name not in self.deserved:
             return 0
-        parts = zip(
-            listed(job.min_resources, self.registry),
-            listed(queue.claimed, self.registry),
-            self.inqueue[queue.name],
-            self.elastic[queue.name],
-            self.real_capability[queue.name],
-            strict=True,
-        )
+        request, limits = listed(job.min_resources, self.registry), self.real_capability[queue.name]
         room = [
-            (limit - held - promised + elastic) // amount if row != PODS else UNLIMITED
-            for row, (amount, held, promised, elastic, limit) in enumerate(parts)
+            (limit - taken) // amount if row != PODS else UNLIMITED
+            for row, (amount, taken, limit) in enumerate(zip(request, self._taken(queue), limits, strict=True))
             if amount > 0
         ]
         return max(min(room, default=UNLIMITED), 0)
 
-    def enqueued_alike(self, job: JobState, number: int) -> None:
-        """Reserve minResources that often; no pod of a job with a shape is gated."""
-        promised = self.inqueue.get(job.queue.name)
-        if number == 1 or job.min_resources is None or promised is None:
-            self.enqueued(job)
-            return
-        for row, amount in enumerate(job.min_resources.tolist()):
-            promised[row] += amount * number
-
-    def enqueued(self, job: JobState) -> None:
-        """Reserve minResources, less what pods behind foreign gates would use."""
-        promised = self.inqueue.get(job.queue.name)
-        if job.min_resources is None or promised is None:
-            return
-        gated = listed(job.record.gated_request, self.registry)
-        for row, amount in enumerate(job.min_resources.tolist()):
-            promised[row] += max(amount - gated[row], 0)
+    def _taken(self, queue: QueueState) -> Amounts:
+        """What counts at the gate: held, and promised beside it."""
+        beside = self.session.book.taken((queue.name,))
+        return [held + more for held, more in zip(listed(queue.claimed, self.registry), beside, strict=True)]
 
     # ---- quota
 
@@ -201,7 +175,7 @@ class ProportionPlugin(Plugin):
 
     def _most(self, queue: QueueState) -> Amounts | None:
         """What the queue may hold: its share, and its capability while its first gang is placed beyond that."""
-        limits = self.real_capability if self.session.queue_shares.exceeding is queue else self.deserved
+        limits = self.real_capability if self.session.book.shares.exceeding is queue else self.deserved
         return limits.get(queue.name)
 
     def _may_exceed(self, job: JobState) -> bool:

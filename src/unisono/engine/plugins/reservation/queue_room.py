@@ -49,7 +49,7 @@ def room_in_queue(session: Session, job: JobState, tasks: Sequence[Task]) -> Que
     for run in runs(list(tasks)):
         need += fitted(run[0].pod_class.vector, session.rows) * len(run)
     need[PODS] = 0
-    room = session.queue_shares.room(queue)
+    room = session.book.shares.room(queue)
     free = None if room is None else fitted(room, session.rows)
     if free is not None and (free + fitted(queue.claimed, session.rows) < need)[need > 0].any():
         return None

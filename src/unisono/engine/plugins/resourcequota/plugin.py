@@ -35,7 +35,7 @@ class ResourceQuotaPlugin(Plugin):
         self._promised: dict[str, Counter[str]] = {}
         self._used: dict[str, Counter[str]] | None = None
         for job in session.active if self.quotas else ():
-            if job.phase == "Inqueue" and job.namespace in self.quotas:
+            if job.phase == "Inqueue" and job.namespace in self.quotas and session.book.counts(job.record):
                 self._promise(job, present(job, session.registry))
 
     # ---- admission

@@ -1,0 +1,366 @@
+"""The book of a session: what jobs are promised, which of those promises count, and what a job may have now.
+
+A PodGroup that is admitted is promised its minResources until its pods hold them. Promises keep the gate from making
+pods that cannot run, and must not keep others from room that their owners cannot use. So the gate asks twice:
+
+- Beside **all** promises (`View.ALL`), as Volcano does: this admits in bulk what the cluster will take sooner or later.
+- Where that refuses, beside the promises that are **live** (`View.NOW`), and against what is free now: a job that fits
+  is let in to try, whatever others were promised.
+
+A promise is live as long as its owner may still use what is free now. It lapses by what was seen, not by a list of
+causes: the owner had all pods of its minimum in an earlier cycle and found no place, or it has got no further pod for
+`PATIENCE_SECONDS`. A job whose promise has lapsed stays admitted and is placed as soon as it fits, before others that
+come after it. It is one like it that is not let in to try, until it has its place: it would fail as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from unisono.api.annotations import POD_SETS
+from unisono.cluster.records import Job
+from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
+from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.status import READY_STATES, count
+from unisono.engine.queue_metrics import ShareMetrics
+from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, listed
+from unisono.engine.session.job_state import JobState, QueueState
+
+PATIENCE_SECONDS: Final = 5.0
+"""How long an admitted gang may get no further pod before its promise lapses."""
+
+Moment = tuple[float, int]
+Kind = tuple[object, ...]
+"""What jobs have in common that fare alike at the gate and behind it."""
+
+
+class View(Enum):
+    """What gates count against a limit."""
+
+    ALL = "held and all that is promised, less what is held beyond minResources"
+    NOW = "held, and what is promised to those that may still use it"
+
+
+class Evictable:
+    """Amounts by queue, engine units by resource row; empty unless a gate is asked a second time."""
+
+    __slots__ = ("by_queue",)
+
+    def __init__(self, by_queue: Mapping[str, Amounts] | None = None) -> None:
+        self.by_queue = by_queue or {}
+
+    def __bool__(self) -> bool:
+        """Whether anything could be freed."""
+        return any(any(amounts) for amounts in self.by_queue.values())
+
+    def or_more(self, other: Evictable) -> Evictable:
+        """The larger amounts of both: several actions evict the same pods."""
+        if not other.by_queue:
+            return self
+        found = dict(self.by_queue)
+        for queue, amounts in other.by_queue.items():
+            mine = found.get(queue)
+            found[queue] = amounts if mine is None else [max(pair) for pair in zip(mine, amounts, strict=True)]
+        return Evictable(found)
+
+    def without(self, taken: Amounts, queues: Iterable[str] | None = None) -> Amounts:
+        """``taken`` less what would be freed in ``queues``, or in all; the same list where that is nothing."""
+        if not self.by_queue:
+            return taken
+        names = self.by_queue if queues is None else [name for name in queues if name in self.by_queue]
+        left = list(taken)
+        for name in names:
+            for row, amount in enumerate(self.by_queue[name]):
+                left[row] -= amount
+        return left
+
+
+@dataclass(slots=True)
+class QueueShares:
+    """Shares of queues; where several plug-ins tell the same, the last one counts.
+
+    Attributes:
+        room_of: what a queue may still place, ``[R]``, or None where it is not limited.
+        deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
+        metrics_of: shares of a queue for metrics, or None where it has none.
+        may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
+            that no work within shares has used; None: no gang ever may.
+        exceeding: the queue whose gang is being placed beyond its share just now, if one is.
+
+    """
+
+    room_of: Callable[[QueueState], Vector | None] | None = None
+    deserved: Mapping[str, Amounts] = field(default_factory=dict)
+    metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
+    may_exceed: Callable[[JobState], bool] | None = None
+    exceeding: QueueState | None = None
+
+    def room(self, queue: QueueState) -> Vector | None:
+        """``[R]`` what the queue may still place, None when no plug-in divides the cluster."""
+        return None if self.room_of is None else self.room_of(queue)
+
+
+class Promises:
+    """What is remembered of admitted gangs from cycle to cycle.
+
+    Attributes:
+        unfilled: PodGroups with fewer pods than their minimum: since when, and how many they have.
+        tried: shapes of gangs, and keys of gangs without a shape, that have all their pods, and since which
+            moment: time and version of the snapshot, so that a cycle decides the same when it is run again.
+
+    """
+
+    def __init__(self) -> None:
+        self.unfilled: dict[str, tuple[float, int]] = {}
+        self.tried: dict[int | str, Moment] = {}
+
+
+def open_promises(snapshot: Snapshot, now: float) -> None:
+    """Follow which admitted gangs lack pods; before a cycle."""
+    promises = snapshot.memo.of(Promises, Promises)
+    found: dict[str, tuple[float, int]] = {}
+    jobs, waiting = snapshot.jobs, snapshot.waiting
+    keys = snapshot.active if waiting is None else waiting.but_shapes(lambda key: not _is_unfilled(jobs[key]))
+    for key in keys:
+        job = jobs.get(key)
+        if job is not None and _is_unfilled(job):
+            number = len(job.tasks)
+            since, before = promises.unfilled.get(key, (now, number))
+            found[key] = (since, number) if before == number else (now, number)
+    promises.unfilled = found
+
+
+def close_promises(snapshot: Snapshot, now: float) -> None:
+    """Note which admitted gangs have had their chance; after a cycle that places."""
+    promises = snapshot.memo.of(Promises, Promises)
+    waiting, jobs = snapshot.waiting, snapshot.jobs
+    found: list[int | str] = []
+    if waiting is not None:
+        found += [shape for shape, alike in waiting.alike.items() if _has_pods(jobs[alike.sample])]
+    for key in snapshot.active if waiting is None else waiting.others:
+        job = jobs.get(key)
+        if job is not None and _has_pods(job):
+            found.append(job.shape or key)
+    moment = now, snapshot.version
+    promises.tried = {each: promises.tried.get(each, moment) for each in found}
+
+
+def comes_later(snapshot: Snapshot, key: str, now: float) -> bool:
+    """Whether an admitted gang has too few pods, and is still waited for."""
+    job, entry = snapshot.jobs.get(key), snapshot.memo.of(Promises, Promises).unfilled.get(key)
+    if job is None or entry is None or not _is_unfilled(job):
+        return False
+    return len(job.tasks) == entry[1] and now - entry[0] < PATIENCE_SECONDS
+
+
+class Book:
+    """Promises of one session, those that it makes included.
+
+    Attributes:
+        view: what gates count now.
+        evictable: what evictions would free, while a gate is asked whether they would let a job in.
+        shares: what the plug-in that divides the cluster tells of queues.
+
+    """
+
+    def __init__(self, snapshot: Snapshot, queues: Mapping[str, QueueState], now: float) -> None:
+        self.view = View.ALL
+        self.evictable = Evictable()
+        self.shares = QueueShares()
+        self._snapshot, self._queues, self._now = snapshot, queues, now
+        self._moment: Moment = now, snapshot.version
+        self._registry: ResourceRegistry = snapshot.registry
+        self._rows = len(snapshot.registry)
+        self._promised: dict[str, Vector] = {}
+        self._live: dict[str, Vector] | None = None
+        self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
+        self._stuck: set[Kind] | None = None
+        self._trying: Counter[tuple[Kind, Kind]] = Counter()
+        self._room: dict[tuple[str, bool], Amounts] = {}
+
+    # ---- promises
+
+    def promised(self, name: str) -> Vector:
+        """``[R]`` all that admitted jobs of a queue are promised and do not hold yet."""
+        found = self._promised.get(name)
+        if found is None:
+            found = self._promised[name] = fitted(self._queues[name].record.inqueue, self._rows).copy()
+        return found
+
+    def live(self, name: str) -> Vector:
+        """``[R]`` the part of it that its owners may still use."""
+        if self._live is None:
+            self._live = self._live_promises()
+        return self._live[name]
+
+    def taken(self, names: tuple[str, ...]) -> Amounts:
+        """What gates count beside what the queues hold, in the view that is asked for; less what could be evicted.
+
+        Args:
+            names: of a queue, or of a queue and all below it, always in the same order; read only.
+
+        """
+        key = (self.view, names)
+        found = self._sums.get(key)
+        if found is None:
+            total = np.zeros(self._rows, dtype=np.int64)
+            for name in names:
+                if self.view is View.NOW:
+                    total += self.live(name)
+                else:
+                    total += self.promised(name)
+                    total -= aligned(self._queues[name].record.elastic, self._registry)
+            found = self._sums[key] = listed(total, self._registry)
+        return self.evictable.without(found, names)
+
+    def promised_everywhere(self) -> Amounts:
+        """What is promised in all queues, in the view that is asked for."""
+        key = self.view, ()
+        found = self._sums.get(key)
+        if found is None:
+            if self.view is View.NOW:
+                total = self._live_in(self._queues)
+            else:
+                total = sum(map(self.promised, self._queues), np.zeros(self._rows, dtype=np.int64))
+            found = self._sums[key] = listed(total, self._registry)
+        return found
+
+    def promise(self, job: JobState, number: int = 1, *, trying: bool = False) -> None:
+        """``number`` jobs like this one are admitted: each is promised its minResources, less what its gated pods ask.
+
+        Those that are let in to try (`tries`) are in the way of jobs of their own kind alone until the next cycle:
+        a kind that finds no place must not keep the kinds behind it from their try.
+        """
+        wanted = job.min_resources
+        if wanted is None:
+            return
+        gated = fitted(job.record.gated_request, self._rows)
+        amounts = np.maximum(fitted(wanted, self._rows) - gated, 0) * np.int64(number)
+        self.promised(job.queue.name)
+        self._promised[job.queue.name] += amounts
+        self._sums.clear()
+        if trying:
+            self._trying[_kinds(job.record)] += number
+        elif self._live is not None:
+            self._live[job.queue.name] += amounts
+            self._room.clear()
+
+    def counts(self, job: Job) -> bool:
+        """Whether an admitted job may still use what it was promised and does not hold."""
+        promises = self._snapshot.memo.of(Promises, Promises)
+        if job.phase != "Inqueue":
+            return True
+        entry = promises.unfilled.get(job.key)
+        if entry is not None and entry[1] == len(job.tasks) < job.min_member:
+            return self._now - entry[0] < PATIENCE_SECONDS
+        return promises.tried.get(job.shape or job.key, self._moment) == self._moment
+
+    def _live_promises(self) -> dict[str, Vector]:
+        found = {name: self.promised(name).copy() for name in self._queues}
+        for job, number in self._admitted():
+            if job.queue in found and not self.counts(job):
+                rest = fitted(job.min_resources, self._rows) - fitted(job.allocated, self._rows)  # type: ignore[arg-type]
+                rest = np.maximum(rest, 0) - fitted(job.gated_request, self._rows)
+                found[job.queue] -= np.maximum(rest, 0) * np.int64(number)
+        for amounts in found.values():
+            np.maximum(amounts, 0, out=amounts)
+        return found
+
+    def _admitted(self) -> Iterator[tuple[Job, int]]:
+        """Admitted jobs that state minResources and hold less: one of each shape with how many there are of it."""
+        snapshot = self._snapshot
+        if snapshot.waiting is None:
+            keys: Iterable[str] = snapshot.active
+        else:
+            for alike in snapshot.waiting.alike.values():
+                job = snapshot.jobs[alike.sample]
+                if _is_promised(job):
+                    yield job, len(alike)
+            keys = snapshot.waiting.others
+        for key in keys:
+            found = snapshot.jobs.get(key)
+            if found is not None and _is_promised(found):
+                yield found, 1
+
+    # ---- what a job may have
+
+    def room(self, job: JobState) -> Amounts:
+        """What the job may have now without anybody being evicted: the least of what is free and of all its limits.
+
+        Live promises of others are left to them. Sums over nodes: whether its pods fit on single nodes is not said.
+
+        Returns:
+            engine units by resource row, `UNLIMITED` where nothing limits it; read only.
+
+        """
+        exceeds = self.shares.may_exceed is not None and self.shares.may_exceed(job)
+        key = job.queue.name, exceeds
+        found = self._room.get(key)
+        if found is None:
+            found = self._room[key] = self._room_of(job.queue, share=not exceeds)
+        return found
+
+    def _room_of(self, queue: QueueState, *, share: bool) -> Amounts:
+        sums = self._snapshot.nodes.sums()
+        room: Amounts = (fitted(sums.usable - sums.used, self._rows) - self._live_in(self._queues)).tolist()
+        for limit in queue.limits:
+            kept = self._live_in(limit.family)
+            for row, most in limit.most.items():
+                left = most - int(limit.held[row]) - int(limit.leaving[row]) - int(kept[row])
+                room[row] = min(room[row], left)
+        of_share = self.shares.room(queue) if share else None
+        if of_share is not None:
+            left_of_share = (fitted(of_share, self._rows) - self.live(queue.name)).tolist()
+            room = [min(pair) for pair in zip(room, left_of_share, strict=True)]
+        room[PODS] = UNLIMITED
+        return room
+
+    def _live_in(self, names: Iterable[str]) -> Vector:
+        total = np.zeros(self._rows, dtype=np.int64)
+        for name in names:
+            total += self.live(name)
+        return total
+
+    def tries(self, job: JobState) -> int:
+        """How many jobs like this one would fit into what they may have now, unless one like it waits in vain."""
+        if job.min_resources is None or self.waits_in_vain(job):
+            return 0
+        wanted = listed(job.min_resources, self._registry)
+        parts = [max(have, 0) // need for need, have in zip(wanted, self.room(job), strict=True) if need > 0]
+        return max(min(parts, default=UNLIMITED) - self._trying[_kinds(job.record)], 0)
+
+    def waits_in_vain(self, job: JobState) -> bool:
+        """Whether an admitted job of the same kind had its chance and found no place."""
+        if self._stuck is None:
+            self._stuck = {kind for each, _ in self._admitted() if not self.counts(each) for kind in _kinds(each)}
+        told, pods = _kinds(job.record)
+        return (pods if job.record.pending else told) in self._stuck
+
+
+def _kinds(job: Job) -> tuple[Kind, Kind]:
+    """What other jobs for the same account ask for alike: as far as the PodGroup tells, and by the pods that exist."""
+    amounts = None if job.min_amounts is None else tuple(sorted(job.min_amounts.items()))
+    roles = tuple(sorted(job.min_task_member.items()))
+    groups = tuple((policy.name, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups)
+    told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
+    pods = Counter(task.pod_class.id for task in job.pending.values())
+    return (*told, job.annotations.get(POD_SETS, "")), (*told, frozenset(pods.items()))
+
+
+def _is_promised(job: Job) -> bool:
+    return job.known and not job.held and job.phase == "Inqueue" and job.min_resources is not None
+
+
+def _is_unfilled(job: Job) -> bool:
+    return _is_promised(job) and len(job.tasks) < job.min_member
+
+
+def _has_pods(job: Job) -> bool:
+    """It is admitted, has its pods, and waits all the same."""
+    return _is_promised(job) and len(job.tasks) >= job.min_member and count(job.counts, READY_STATES) < job.min_member
