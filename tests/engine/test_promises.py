@@ -8,6 +8,7 @@ import pytest
 from eviction_world import Plane, settings
 
 from support.build import gang, group, node, pod
+from unisono.api.annotations import GANG_PARTS
 
 SHARING = ["proportion", "capacity"]
 
@@ -124,3 +125,24 @@ def test_many_gangs_that_fit_nowhere_hold_nobody_up() -> None:
                 if key not in it.objects:
                     it.put(pod(f"{name}-{at}", name, cpu=1, selector={"zone": "later"}))
     assert it.running() == {"next": 4}
+
+
+@pytest.mark.parametrize("quota", SHARING)
+def test_a_gang_that_waits_for_other_nodes_keeps_none_like_it_in_size_from_its_own(quota: str) -> None:
+    """Controllers say what the pods of a gang will ask for, so it is known before there are any."""
+    nodes = [node("h", cpu=8, labels={"card": "h100"}), node("a", cpu=8, labels={"card": "a100"})]
+    rest = group("rest", 2, phase="Inqueue", resources={"cpu": 16})
+    jobs = [
+        gang(f"h{n}", 4, phase="Pending", cpu=1, min_resources=True, selector={"card": "h100"}, created=n)
+        for n in range(4)
+    ]
+    jobs.append(gang("a0", 4, phase="Pending", cpu=1, min_resources=True, selector={"card": "a100"}, created=9))
+    for objects in jobs:
+        objects[0].metadata.annotations = {GANG_PARTS: objects[0].metadata.name[0]}
+    pods = [pod(f"rest-{at}", "rest", cpu=1, selector={"card": "none"}) for at in range(2)]
+    configured = settings("enqueue, allocate, backfill", quota=quota)
+    it = Plane(configured, *nodes, gang("old", 6, cpu=1, node="h"), rest, pods, jobs)
+    for _ in range(4):
+        it.settle()
+        it.now += 1.0
+    assert it.running() == {"old": 6, "a0": 4}

@@ -202,9 +202,6 @@ USER_LIMITS: Final = "unisono.io/user-limits"
 SHARE_WEIGHTS: Final = "unisono.io/share-weights"
 """On a Queue: weights of users or namespaces that are not 1, such as ``team-a=2,team-b=0.5``."""
 
-POD_SETS: Final = "unisono.io/pod-sets"
-"""On a PodGroup that a controller made: jobs of one account whose pods ask for the same have the same text here."""
-
 ELASTIC: Final = "unisono.io/elastic"
 """On a job or a queue: "true" where jobs may be grown into idle capacity and shrunk for others, within their limits."""
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from unisono.api.annotations import POD_SETS
+from unisono.api.annotations import GANG_PARTS
 from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
@@ -350,7 +350,7 @@ def _kinds(job: Job) -> tuple[Kind, Kind]:
     groups = tuple((policy.name, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups)
     told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
     pods = Counter(task.pod_class.id for task in job.pending.values())
-    return (*told, job.annotations.get(POD_SETS, "")), (*told, frozenset(pods.items()))
+    return (*told, job.annotations.get(GANG_PARTS, "")), (*told, frozenset(pods.items()))
 
 
 def _is_promised(job: Job) -> bool:
