@@ -1,0 +1,146 @@
+"""A gang that is admitted and can never be placed keeps nothing from a neighbour that fits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support import impossible
+from support.impossible import KINDS, Impossible
+from unisono import engine
+from unisono.api.decode import decode
+from unisono.api.kinds import find
+from unisono.cluster.state import ClusterState
+from unisono.engine.config_file.reader import load_config
+
+_HELD, _NEXT = "/".join(impossible.GANG), "/".join(impossible.NEIGHBOUR)
+_CYCLES = 2
+# Kinds whose gang keeps its promise for ever; whoever cures one takes it away from here.
+_KEPT = {
+    "volume claim missing",
+    "volume claim never bound",
+    "volume claim that no volume fits",
+    "volume in a zone without nodes",
+    "volume for one pod",
+    "resource claim missing",
+    "resource claim that no device meets",
+    "resource claim for more devices than a node has",
+    "resource claim on one node for a gang of several",
+    "device class missing",
+    "affinity to nobody",
+    "affinity to itself on nodes too small",
+    "affinity to itself in zones too small",
+    "affinity over a label that no node has",
+    "anti-affinity to itself",
+    "anti-affinity to itself over zones",
+    "spread over more domains than there are",
+    "spread over a label that no node has",
+    "host port taken",
+    "role without pods",
+    "hard topology, domains too small",
+    "sub-group, domains too small",
+    "sub-group larger than its label",
+    "card memory",
+    "card model",
+}
+
+
+class _Cluster:
+    """Objects as JSON, and the state that is told of them."""
+
+    def __init__(self, bodies: list[Any]) -> None:
+        self.state, self.objects = ClusterState(), dict[str, Any]()
+        for body in [impossible.queue("default"), *bodies]:
+            self.put(body)
+
+    def put(self, body: Any) -> None:
+        meta = body["metadata"]
+        key = f"{body['kind']} {meta['namespace']}/{meta['name']}" if meta.get("namespace") else _key(body)
+        kind = find(body["apiVersion"], body["kind"])
+        assert kind is not None
+        decoded = decode(kind, body)
+        assert not decoded.unknown_fields and not decoded.type_errors, (body, decoded)
+        self.state.apply("MODIFIED" if key in self.objects else "ADDED", kind, decoded.obj)
+        self.objects[key] = body
+
+    def remove(self, key: str) -> None:
+        body = self.objects.pop(key)
+        kind = find(body["apiVersion"], body["kind"])
+        assert kind is not None
+        self.state.apply("DELETED", kind, decode(kind, body).obj)
+
+    def patch(self, key: str, patch: Any) -> None:
+        self.put(_merged(self.objects[key], patch))
+
+    def carry_out(self, decisions: Any) -> None:
+        for update in decisions.pod_groups:
+            self.patch(f"PodGroup {update.key}", {"status": {"phase": update.phase}})
+        for bind in decisions.binds:
+            patch = {"spec": {"nodeName": bind.node}, "status": {"phase": "Running"}}
+            self.patch(f"Pod {bind.namespace}/{bind.pod}", patch)
+
+    def phase(self, key: str) -> str:
+        return str(self.objects[f"PodGroup {key}"]["status"]["phase"])
+
+
+def _key(body: Any) -> str:
+    return f"{body['kind']} {body['metadata']['name']}"
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    new = json.loads(json.dumps(old)) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        new[key] = _merged(new.get(key), value)
+    return new
+
+
+def _lived(kind: Impossible, phase: str) -> tuple[_Cluster, str]:
+    """The cluster two cycles after the neighbour came, and what is said of it."""
+    settings = load_config(kind.config)
+    cluster = _Cluster(kind.bodies())
+    now = 1_767_225_600.0 + 120.0
+    if phase == "Inqueue":
+        cluster.patch(f"PodGroup {_HELD}", {"status": {"phase": "Inqueue"}})
+    else:
+        cluster.carry_out(engine.run(cluster.state.snapshot(), settings, now, 0, advice=False))
+    for key, patch in (kind.later or {}).items():
+        if patch is None:
+            cluster.remove(key)
+        else:
+            cluster.patch(key, patch)
+    for body in kind.beside():
+        cluster.put(body)
+    said = ""
+    for cycle in range(1, _CYCLES + 1):
+        decisions = engine.run(cluster.state.snapshot(), settings, now + 60.0 * cycle, 0, advice=False)
+        cluster.carry_out(decisions)
+        verdict = decisions.verdicts.get(_NEXT)
+        said = verdict.message if verdict is not None else ""
+    return cluster, said
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        pytest.param(name, phase, id=f"{name}, {phase}", marks=[pytest.mark.xfail] if name in _KEPT else [])
+        for name, kind in KINDS.items()
+        for phase in ("Pending", "Inqueue")
+        if phase == "Inqueue" or not kind.later
+    ],
+)
+def test_nobody_waits_for_a_gang_that_can_never_be_placed(name: str, phase: str) -> None:
+    cluster, said = _lived(KINDS[name], phase)
+    running = [
+        key
+        for key, body in cluster.objects.items()
+        if body["kind"] == "Pod" and body["spec"].get("nodeName") and key.startswith(f"Pod {impossible.NEIGHBOUR[0]}/")
+    ]
+    assert len(running) == impossible.NEIGHBOUR_PODS, f"{cluster.phase(_NEXT)}: {said}"
+    held = [
+        key for key, body in cluster.objects.items() if key.startswith("Pod gang/held") and body["spec"].get("nodeName")
+    ]
+    assert held == [], "the gang is possible after all"
