@@ -9,7 +9,7 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-more test-nightly audit lint unit tools frameworks dashboard bench lock clean help
+.PHONY: run test test-more test-nightly audit lint unit tools frameworks files dashboard bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
@@ -20,6 +20,7 @@ help:
 	@echo "make audit  bandit on the code, pip-audit on what is locked"
 	@echo "make bench  measure decision speed, print one table"
 	@echo "make dashboard    build the page of 'unisono dashboard', with the machine's Node.js or one from the package index"
+	@echo "make files  write what each module is for to build/files.md"
 	@echo "make frameworks   add Ray, MPI, JAX and XGBoost to the environment, so that their tests run too"
 
 run: $(VENV)/.run-ready
@@ -49,6 +50,10 @@ audit: $(VENV)/.dev-ready
 	@$(BIN)/python scripts/audit.py requirements/run.lock
 
 frameworks: $(VENV)/.frameworks-ready
+
+files: $(VENV)/.run-ready
+	@mkdir -p build
+	@$(BIN)/python scripts/file_table.py > build/files.md
 
 dashboard: $(VENV)/.run-ready
 	@command -v npm >/dev/null || $(BIN)/python scripts/set_up.py --only-packages requirements/dashboard.lock
