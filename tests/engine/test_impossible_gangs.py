@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support import impossible
-from support.impossible import KINDS, Impossible
+from support.impossible import KEPT, KINDS, Impossible
 from unisono import engine
 from unisono.api.decode import decode
 from unisono.api.kinds import find
@@ -17,34 +17,6 @@ from unisono.engine.config_file.reader import load_config
 
 _HELD, _NEXT = "/".join(impossible.GANG), "/".join(impossible.NEIGHBOUR)
 _CYCLES = 2
-# Kinds whose gang keeps its promise for ever; whoever cures one takes it away from here.
-_KEPT = {
-    "volume claim missing",
-    "volume claim never bound",
-    "volume claim that no volume fits",
-    "volume in a zone without nodes",
-    "volume for one pod",
-    "resource claim missing",
-    "resource claim that no device meets",
-    "resource claim for more devices than a node has",
-    "resource claim on one node for a gang of several",
-    "device class missing",
-    "affinity to nobody",
-    "affinity to itself on nodes too small",
-    "affinity to itself in zones too small",
-    "affinity over a label that no node has",
-    "anti-affinity to itself",
-    "anti-affinity to itself over zones",
-    "spread over more domains than there are",
-    "spread over a label that no node has",
-    "host port taken",
-    "role without pods",
-    "hard topology, domains too small",
-    "sub-group, domains too small",
-    "sub-group larger than its label",
-    "card memory",
-    "card model",
-}
 
 
 class _Cluster:
@@ -126,7 +98,7 @@ def _lived(kind: Impossible, phase: str) -> tuple[_Cluster, str]:
 @pytest.mark.parametrize(
     ("name", "phase"),
     [
-        pytest.param(name, phase, id=f"{name}, {phase}", marks=[pytest.mark.xfail] if name in _KEPT else [])
+        pytest.param(name, phase, id=f"{name}, {phase}", marks=[pytest.mark.xfail] if name in KEPT else [])
         for name, kind in KINDS.items()
         for phase in ("Pending", "Inqueue")
         if phase == "Inqueue" or not kind.later
