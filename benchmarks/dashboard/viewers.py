@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from unisono.dashboard.views.difference import applied
+from unisono.api.documents.merge import apply_merge_patch
 from unisono.kube.http import HttpClient
 
 _KEY = "X-Unisono-Key"
@@ -75,7 +75,7 @@ class Viewer:
         view: dict[str, Any] = {}
         async for event, data in self.events(path):
             told = json.loads(data)
-            view = told if event == "view" else applied(view, told) if event == "change" else view
+            view = told if event == "view" else apply_merge_patch(view, told) if event == "change" else view
             if view.get("ready"):
                 return view
         raise AssertionError("the stream ended")
@@ -86,7 +86,7 @@ class Viewer:
         view: dict[str, Any] = {}
         async for event, data in self.events(path):
             told = json.loads(data)
-            view = told if event == "view" else applied(view, told) if event == "change" else view
+            view = told if event == "view" else apply_merge_patch(view, told) if event == "change" else view
             if view.get("rows"):
                 break
         return time.perf_counter() - began

@@ -8,7 +8,7 @@ from unisono.api.times import format_duration, parse_duration
 from unisono.controllers.expectations import PATIENCE_SECONDS, Expectations
 from unisono.controllers.job import phases
 from unisono.controllers.job.plugins.arguments import read_flags
-from unisono.controllers.patching import contains, merge_diff
+from unisono.controllers.patching import contains
 
 
 @pytest.mark.parametrize(
@@ -36,26 +36,6 @@ json = st.recursive(
     max_leaves=8,
 )
 objects = st.dictionaries(st.text(max_size=2), json, max_size=4)
-
-
-def applied(target, patch):
-    """RFC 7386, written from the RFC."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = applied(result.get(key), value)
-    return result
-
-
-@given(objects, objects)
-def test_a_merge_patch_leads_from_one_object_to_the_other(old, new):
-    patch = merge_diff(old, new)
-    assert applied(old, patch) == new
-    assert bool(patch) == (old != new)
 
 
 @given(objects, objects)

@@ -15,8 +15,8 @@ from support.examples import examples
 from unisono.api.flow import Flow, JobFlow, JobTemplate
 from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
+from unisono.controllers.jobflow.decide import job_spec
 from unisono.controllers.jobflow.keys import label_value, made_for, template_keys
-from unisono.controllers.jobflow.overlay import job_spec
 from unisono.controllers.patching import to_json
 from unisono.controllers.probing import Probe
 from unisono.errors import ApiError, Unavailable

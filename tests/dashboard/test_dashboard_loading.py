@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from support.dashboards import Setting
 from unisono.api.core import Pod, PodSpec
+from unisono.api.documents.merge import apply_merge_patch
 from unisono.api.resources import pod_requests
 from unisono.dashboard.live.pool import Pool
-from unisono.dashboard.views.difference import applied
 from unisono.dashboard.views.requests import requests_of
 
 AMOUNTS = st.dictionaries(
@@ -123,7 +123,7 @@ async def test_jobs_are_shown_before_pods_are_read_and_the_page_is_told_how_far_
         if event == "reading":
             told.append(data)
         else:
-            view = data if event == "view" else applied(view, data)
+            view = data if event == "view" else apply_merge_patch(view, data)
         if len(view.get("rows", {})) == 2 and told and not view.get("ready"):
             goes_on.set()
         if view.get("ready"):

@@ -6,16 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.batch import Job
 from unisono.api.core import Pod
+from unisono.api.documents.merge import merge_diff
 from unisono.api.kinds import JOBS
 from unisono.api.scheduling import PodGroup
 from unisono.api.verdict import Holder, Verdict, encode
-from unisono.dashboard.views.difference import applied, difference
 from unisono.dashboard.views.events import event_rows
 from unisono.dashboard.views.explanation import explanation_view, fix_id, verdict_view
 from unisono.dashboard.views.overview import waiting_groups
@@ -26,26 +24,12 @@ from unisono.sdk.dependents import Dependents
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.fix import Fix
 
-json_values = st.recursive(
-    st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2),
-    lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=4),
-    max_leaves=12,
-)
-views = st.dictionaries(st.text(max_size=2), json_values, max_size=5)
-
-
-@given(views, views)
-def test_a_view_and_its_difference_make_the_next_view(old: dict[str, Any], new: dict[str, Any]) -> None:
-    patch = difference(old, new)
-    assert applied(old, patch) == new
-    assert (patch == {}) == (old == new)
-
 
 def test_a_difference_names_what_has_changed_and_nothing_else() -> None:
     old = {"order": ["a", "b"], "rows": {"a": {"x": 1, "y": 2}, "b": {"x": 1}}}
     new = {"order": ["a", "c"], "rows": {"a": {"x": 1, "y": 3}, "c": {"x": 5}}}
     expected = {"order": ["a", "c"], "rows": {"a": {"y": 3}, "b": None, "c": {"x": 5}}}
-    assert difference(old, new) == expected
+    assert merge_diff(old, new) == expected
 
 
 def row(name: str, **fields: Any) -> JobRow:

@@ -16,6 +16,7 @@ from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
 from unisono.agent.volumes.written_files import MOST_FILES
 from unisono.api import patterns
 from unisono.api.cel import budget, estimate, syntax
+from unisono.api.documents.json_patch import MAX_COPIED
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.resources import LARGEST
 from unisono.api.validation.meta import LARGEST_ANNOTATIONS
@@ -24,7 +25,6 @@ from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.flow_control.depth import DEEPEST
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.operations.writes import LARGEST_OBJECT
-from unisono.apiserver.patches.json_patch import MAX_COPIED
 from unisono.cluster.spec_limits import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
 from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from fleet_world import fleet, node, template
 
-from support.patches import apply_json_patch
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job
 from unisono.api.decode import decode
+from unisono.api.documents.json_patch import apply_json_patch
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.api.training_kinds import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.controllers.patching import to_json

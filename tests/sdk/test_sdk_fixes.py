@@ -7,32 +7,14 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.sdk.fixes import gang_sizes, of_objects, pod_specs
-from unisono.sdk.fixes.applying import apply_patch
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.edits import all_of, edit_of
 from unisono.sdk.fixes.fix import Operation
 from unisono.sdk.fixes.gang_sizes import NoSuchField
-from unisono.sdk.fixes.json_diff import json_diff
 from unisono.sdk.fixes.operations import changed
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3),
-    max_leaves=12,
-)
-manifests = st.dictionaries(st.text("ab/~", max_size=2), values, max_size=4)
-
-
-@given(manifests, manifests)
-def test_a_patch_turns_the_old_manifest_into_the_new_one(old: dict[str, Any], new: dict[str, Any]) -> None:
-    before = copy.deepcopy(old)
-    assert apply_patch(old, json_diff(old, new)) == new
-    assert old == before
 
 
 def job(kind: str = "Job", api: str = "batch.volcano.sh/v1alpha1", **spec: Any) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import aiohttp
 
+from unisono.api.documents.merge import apply_merge_patch
 from unisono.api.kinds import ALL_KINDS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.dashboard.server import DashboardServer
-from unisono.dashboard.views.difference import applied
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 
@@ -79,7 +79,7 @@ class Browser:
         """The view of a stream when it has become what is waited for."""
         view: dict[str, Any] = {}
         async for event, data in self.events(path):
-            view = data if event == "view" else applied(view, data) if event == "change" else view
+            view = data if event == "view" else apply_merge_patch(view, data) if event == "change" else view
             if event == "refused" or until(view):
                 return view
         raise AssertionError(f"the stream ended with {view}")

@@ -20,10 +20,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from support.patches import apply_json_patch, merge, merge_strategically
 from support.selectors import match_fields, match_labels
 from support.virtual_clock import VirtualClock
 from unisono.api.base import Object
+from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents.values import clone
 from unisono.api.kind import Kind
 from unisono.errors import AlreadyExists, Conflict, Gone, NotFound, Replaced
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
@@ -177,9 +179,9 @@ class MemoryClient:
         record = self._record(kind, name, namespace)
         old = record.value
         if patch_type == "strategic" and isinstance(patch, Mapping):
-            new = merge_strategically(old, patch)
+            new = _merge_strategically(old, patch)
         else:
-            new = merge(old, patch) if isinstance(patch, Mapping) else apply_json_patch(old, patch)
+            new = clone(apply_merge_patch(old, patch)) if isinstance(patch, Mapping) else apply_json_patch(old, patch)
         self.writes.append(Write("patch", kind.plural, _key(old["metadata"]), patch, subresource))
         if isinstance(patch, Mapping):
             wanted = (patch.get("metadata") or {}).get("resourceVersion")
@@ -456,3 +458,14 @@ def _conflict(kind: Kind[Any], name: str) -> Conflict:
 
 def _timestamp(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _merge_strategically(target: Mapping[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """As far as components use it: conditions of the status are merged by type, the rest as by a merge patch."""
+    merged: dict[str, Any] = clone(apply_merge_patch(dict(target), patch))
+    wanted = (patch.get("status") or {}).get("conditions")
+    if wanted:
+        named = {one["type"] for one in wanted}
+        others = [one for one in (target.get("status") or {}).get("conditions") or () if one["type"] not in named]
+        merged["status"]["conditions"] = [*others, *wanted]
+    return merged

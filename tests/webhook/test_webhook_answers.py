@@ -8,17 +8,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
+from unisono.api.documents.json_patch import apply_json_patch
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.apiserver.admission import Settings
-from unisono.apiserver.patches.json_patch import apply_json_patch
-from unisono.webhook.json_patch import json_patch
 from unisono.webhook.review import BadReview, Question, check, completed, patching, read
 from unisono.webhook.view import Objects
 
@@ -206,20 +203,6 @@ def test_an_old_object_without_defaults_can_be_changed() -> None:
 def test_what_is_no_review_is_told(body: bytes) -> None:
     with pytest.raises(BadReview):
         read(body)
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab~/", max_size=2),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab~/", max_size=2), inner, max_size=3),
-    max_leaves=12,
-)
-documents = st.dictionaries(st.text("ab~/", max_size=2), values, max_size=4)
-
-
-@given(documents, documents)
-def test_a_patch_leads_from_one_document_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
-    result = apply_json_patch(copy.deepcopy(before), list(json_patch(before, after)))
-    assert json.dumps(result, sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
 HUGE = 2**31 - 1

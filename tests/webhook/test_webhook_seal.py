@@ -18,12 +18,12 @@ from support.virtual_clock import VirtualClock
 from unisono.api.annotations import CHECKED, USER
 from unisono.api.base import ObjectMeta
 from unisono.api.decode import decode
+from unisono.api.documents.json_patch import apply_json_patch
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.api.scheduling import Queue
 from unisono.api.seal import seal_of
 from unisono.apiserver.custom import cel
-from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.install.options import InstallOptions
 from unisono.install.webhooks import webhooks
 from unisono.webhook.server import WebhookServer

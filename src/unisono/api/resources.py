@@ -30,6 +30,11 @@ def is_bytes(name: str) -> bool:
     return short in _BYTES or short.startswith("hugepages-") or name.endswith("/requests.storage")
 
 
+def by_importance(resource: str) -> tuple[bool, bool, str]:
+    """Sort key of resource names: cpu, memory, then the others by name; so no text depends on who came first."""
+    return resource != "cpu", resource != "memory", resource
+
+
 def to_units(name: str, quantity: Quantity) -> int:
     """One quantity in the engine unit of its resource, rounded up, and at most `LARGEST` either way."""
     amount = to_int(quantity) if is_bytes(name) or name == "pods" else to_milli(quantity)

@@ -67,11 +67,6 @@ def invalid(kind: Kind[Any], name: str, errors: Iterable[FieldError]) -> Invalid
     return kind_of(f'{qualified} "{name}" is invalid: {text}', details=details)
 
 
-def rejected(why: str) -> Invalid:
-    """422 for a patch that cannot be applied to this object."""
-    return Invalid(f"the server rejected our request due to an error in our request: {why}")
-
-
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     """415 for a patch type that the kind does not take."""
     known = ", ".join(accepted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from unisono.api.documents.merge import apply_merge_patch, merge_diff
 from unisono.api.keys import LAST_APPLIED
 
 
@@ -36,7 +37,8 @@ def three_way_patch(manifest: dict[str, Any], live: dict[str, Any]) -> dict[str,
     """
     before = _recorded(live)
     wanted = with_last_applied(manifest)
-    patch = _merge(_deletions(before or {}, wanted), _differences(wanted, live))
+    goal = apply_merge_patch(apply_merge_patch(live, _deletions(before or {}, wanted)), wanted)
+    patch = merge_diff(live, goal)
     record = wanted["metadata"]["annotations"][LAST_APPLIED]
     if patch == {"metadata": {"annotations": {LAST_APPLIED: record}}} and before == json.loads(record):
         return {}  # the same content, written with another order of keys
@@ -53,18 +55,6 @@ def _recorded(live: dict[str, Any]) -> dict[str, Any] | None:
     return recorded if isinstance(recorded, dict) else None
 
 
-def _differences(wanted: dict[str, Any], live: dict[str, Any]) -> dict[str, Any]:
-    patch: dict[str, Any] = {}
-    for key, value in wanted.items():
-        have = live.get(key)
-        if isinstance(value, dict) and isinstance(have, dict):
-            if inner := _differences(value, have):
-                patch[key] = inner
-        elif key not in live or have != value:
-            patch[key] = value
-    return patch
-
-
 def _deletions(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     for key, value in before.items():
@@ -73,11 +63,3 @@ def _deletions(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]
         elif isinstance(value, dict) and isinstance(wanted[key], dict) and (inner := _deletions(value, wanted[key])):
             patch[key] = inner
     return patch
-
-
-def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(first)
-    for key, value in second.items():
-        have = merged.get(key)
-        merged[key] = _merge(have, value) if isinstance(have, dict) and isinstance(value, dict) else value
-    return merged

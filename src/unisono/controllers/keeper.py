@@ -13,12 +13,13 @@ from prometheus_client import CollectorRegistry, Counter
 
 from unisono.api.base import Object
 from unisono.api.batch import Job
+from unisono.api.documents.merge import Json
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.sizes import too_many
 from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
-from unisono.controllers.patching import Json, to_json
+from unisono.controllers.patching import to_json
 from unisono.controllers.recorder import Recorder
 from unisono.errors import Conflict, NotFound, SetAside
 from unisono.kube.client import Client

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.documents.merge import Json
 from unisono.api.kind import Kind
 from unisono.api.membership import controller_of
-from unisono.controllers.patching import Json, contains, field_diff, to_json
+from unisono.controllers.patching import contains, field_diff, to_json
 from unisono.errors import AlreadyExists, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 

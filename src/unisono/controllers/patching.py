@@ -1,4 +1,4 @@
-"""Merge patches made from two states of an object."""
+"""Merge patches of some fields of an object, made from how it is and how it should be."""
 
 from __future__ import annotations
 
@@ -7,26 +7,12 @@ from typing import Any
 
 import msgspec
 
-Json = dict[str, Any]
+from unisono.api.documents.merge import Json, merge_diff
 
 
 def to_json(value: msgspec.Struct | None) -> Json:
     """The struct as plain JSON values under its wire names; ``None`` gives an empty object."""
     return {} if value is None else msgspec.to_builtins(value)
-
-
-def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json:
-    """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``; empty when they are equal."""
-    patch: Json = {key: None for key in old if key not in new and old[key] is not None}
-    for key, value in new.items():
-        before = old.get(key)
-        if before == value:
-            continue
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            patch[key] = merge_diff(before, value)
-        else:
-            patch[key] = value
-    return patch
 
 
 def field_diff(

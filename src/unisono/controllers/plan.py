@@ -10,10 +10,10 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.core import Pod
+from unisono.api.documents.merge import Json
 from unisono.api.kind import Kind
 from unisono.api.scheduling import PodGroup
 from unisono.controllers.notices import Notice
-from unisono.controllers.patching import Json
 
 __all__ = ["BasePlan", "Notice", "Resource"]
 

@@ -7,8 +7,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.documents.merge import merge_diff
 from unisono.api.kind import Kind
-from unisono.controllers.patching import merge_diff, to_json
+from unisono.controllers.patching import to_json
 from unisono.controllers.texts import whole_number
 from unisono.kube.client import Client
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from unisono.api.quantity import Rounding
-from unisono.api.resources import readable
+from unisono.api.resources import by_importance, readable
 from unisono.api.user_limits import JOBS
 from unisono.api.words import counted, plural
 
@@ -454,11 +454,6 @@ Change = (
     | UseNodeGroup
     | Together
 )
-
-
-def by_importance(resource: str) -> tuple[bool, bool, str]:
-    """Sort key of resource names: cpu, memory, then the others by name; so no text depends on who came first."""
-    return resource != "cpu", resource != "memory", resource
 
 
 def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> str:

@@ -12,10 +12,11 @@ import structlog
 
 from unisono.api.annotations import HUB
 from unisono.api.base import ObjectMeta
+from unisono.api.documents.merge import merge_diff
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.scheduling import Queue
-from unisono.controllers.patching import merge_diff, to_json
+from unisono.controllers.patching import to_json
 from unisono.controllers.queue.decide import ROOT
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.fleet.hub_state import HubState

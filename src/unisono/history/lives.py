@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.conditions import find_condition, is_true
+from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.membership import controller_of
 from unisono.api.pod_end import pod_end
-from unisono.api.pod_states import container_statuses, has_ended
+from unisono.api.pod_states import container_statuses, has_ended, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.times import time_or
@@ -41,9 +41,8 @@ def began(pod: Pod, now: int) -> int:
     """
     if not pod.spec.node_name:
         return 0
-    bound = find_condition(pod.status.conditions, "PodScheduled")
-    scheduled = bound is not None and bound.status == _TRUE
-    told = (bound is not None and scheduled and millis(bound.last_transition_time)) or millis(pod.status.start_time)
+    scheduled = is_true(pod.status.conditions, "PodScheduled")
+    told = millis(scheduled_at(pod)) or millis(pod.status.start_time)
     phase = pod.status.phase or "Pending"
     refused = phase == "Failed" and not scheduled and not pod.status.container_statuses
     if refused or (not told and phase == "Pending"):

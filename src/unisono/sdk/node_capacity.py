@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from unisono.api.conditions import is_true
 from unisono.api.pod_states import has_ended
-from unisono.api.resources import add, pod_requests, readable, resource_list
+from unisono.api.resources import add, by_importance, pod_requests, readable, resource_list
 
 if TYPE_CHECKING:
     from unisono.api.core import Node, Pod
@@ -102,7 +102,7 @@ def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) ->
 
 def devices_of(there: Mapping[str, int]) -> list[str]:
     """Names of what a node has besides CPU and memory."""
-    return [name for name in by_importance(there) if name not in _FIRST]
+    return [name for name in counted_resources(there) if name not in _FIRST]
 
 
 def resources(nodes: Sequence[Node], used: Mapping[str, Mapping[str, int]]) -> list[Resource]:
@@ -117,17 +117,17 @@ def resources(nodes: Sequence[Node], used: Mapping[str, Mapping[str, int]]) -> l
         add(taken, held)
         for resource, amount in held.items():
             left[resource] = left.get(resource, 0) - amount
-    return [_resource(name, taken, total, free) for name in by_importance(total) if total[name] > 0]
+    return [_resource(name, taken, total, free) for name in counted_resources(total) if total[name] > 0]
 
 
 _FIRST = ("cpu", "memory")
 _LEFT_OUT = ("pods", "ephemeral-storage")
 
 
-def by_importance(total: Mapping[str, int]) -> list[str]:
+def counted_resources(total: Mapping[str, int]) -> list[str]:
     """CPU and memory, then devices by name; what people do not count, such as pods and huge pages, is left out."""
-    others = sorted(name for name in total if name not in (*_FIRST, *_LEFT_OUT) and not name.startswith("hugepages-"))
-    return [*(name for name in _FIRST if name in total), *others]
+    counted = (name for name in total if name not in _LEFT_OUT and not name.startswith("hugepages-"))
+    return sorted(counted, key=by_importance)
 
 
 def _resource(

@@ -21,7 +21,7 @@ from unisono.sdk.components import Component, components
 from unisono.sdk.node_capacity import (
     NodeLine,
     Resource,
-    by_importance,
+    counted_resources,
     is_ready,
     node_line,
     resources,
@@ -203,7 +203,7 @@ def _member(cluster: AttachedCluster, pods: Sequence[Pod]) -> MemberLine:
         name,
         problem,
         (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
-        {each: used_of_total(each, held, there) for each in by_importance(there) if there[each] > 0},
+        {each: used_of_total(each, held, there) for each in counted_resources(there) if there[each] > 0},
         running,
     )
 

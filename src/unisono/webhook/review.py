@@ -13,6 +13,8 @@ from unisono.api.base import Object
 from unisono.api.core import ConfigMap
 from unisono.api.decode import Decoded, decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.documents.json_patch import json_diff
+from unisono.api.documents.merge import carry_over
 from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
@@ -24,7 +26,6 @@ from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.admission.tenants import MayUse
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
-from unisono.webhook.json_patch import json_patch, overlaid
 from unisono.webhook.rules import CHANGING, FOREIGN, PREPARING, checking
 
 _SETTINGS = Settings()
@@ -111,7 +112,7 @@ def completed(question: Question, view: Clocked) -> dict[str, Any] | None:
         rule(request, view)
     if seals(kind, question.operation):
         seal(decoded.obj)
-    after: dict[str, Any] = overlaid(raw, before, msgspec.to_builtins(decoded.obj))
+    after: dict[str, Any] = carry_over(raw, before, msgspec.to_builtins(decoded.obj))
     # The version in which the object was written is not ours to change.
     return after | {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
 
@@ -119,7 +120,7 @@ def completed(question: Question, view: Clocked) -> dict[str, Any] | None:
 def patching(question: Question, after: dict[str, Any] | None) -> dict[str, Any]:
     """Yes, with the way from the object as it was asked about to ``after``; None leaves it as it is."""
     answer = _answer(question)
-    operations = list(json_patch(question.raw, after)) if after is not None else []
+    operations = json_diff(question.raw, after) if after is not None else []
     if operations:
         patch = base64.b64encode(msgspec.json.encode(operations)).decode()
         answer["response"] |= {"patchType": "JSONPatch", "patch": patch}

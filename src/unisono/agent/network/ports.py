@@ -7,14 +7,14 @@ that runs ahead would find the other gang's server behind the port.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from unisono.agent.lifecycle import Reason
 from unisono.api.core import Pod
 from unisono.api.membership import pod_group_of
-from unisono.api.times import parse_time
+from unisono.api.pod_states import scheduled_at
+from unisono.api.times import time_or
 
 PORT_TAKEN = "PortTaken"
 # How long a gang waits for the rest of its members before it takes its ports, while others want ports too: the binds of
@@ -79,18 +79,10 @@ def claim_of(pod: Pod, seen_at: float, *, started: bool) -> Claim:
         pod=pod.key,
         group=pod_group_of(pod) or f"pod {pod.key}",
         ports=declared_ports(pod),
-        bound_at=_bound_at(pod, seen_at),
+        bound_at=time_or(scheduled_at(pod), seen_at),
         seen_at=seen_at,
         started=started,
     )
-
-
-def _bound_at(pod: Pod, otherwise: float) -> float:
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
-            with contextlib.suppress(ValueError):
-                return parse_time(condition.last_transition_time)
-    return otherwise
 
 
 def declared_ports(pod: Pod) -> frozenset[Port]:

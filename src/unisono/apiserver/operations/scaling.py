@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from unisono.api.documents.merge import apply_merge_patch
 from unisono.api.kind import Kind
 from unisono.apiserver import failures, managed_fields
 from unisono.apiserver.admission import Request
@@ -22,7 +23,6 @@ from unisono.apiserver.managed_fields.paths import Path, field
 from unisono.apiserver.operations import field_owners, metadata, writes
 from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
-from unisono.apiserver.patches.merge import apply_merge_patch
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, Written
 from unisono.errors import Conflict

@@ -20,12 +20,13 @@ from unisono.api.admission_registration import (
     ValidatingWebhook,
     WebhookClientConfig,
 )
+from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents.values import same
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver.admission import Request
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.flow_control.aside import aside, weigh
-from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.storage.entry import Event
 from unisono.apiserver.webhooks import conditions, matching, review, showing
 from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, Objects, address
@@ -246,7 +247,7 @@ class Webhooks:
 def _patched(present: dict[str, Any], patch: list[Any]) -> tuple[Any, bool]:
     """The patched object, and whether it is as before."""
     changed = apply_json_patch(present, patch)
-    return changed, changed == present
+    return changed, same(changed, present)
 
 
 def _failed(hook: ValidatingWebhook, why: str) -> ApiError:

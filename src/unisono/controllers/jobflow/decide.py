@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.batch import Job
+import msgspec
+
+from unisono.api.batch import Job, JobSpec
+from unisono.api.documents.merge import merge_named
 from unisono.api.flow import DELETE, Flow, FlowState, JobFlow, JobFlowStatus, JobTemplate
 from unisono.api.flow_kinds import JOB_FLOWS
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import make_job, phase_of
 from unisono.controllers.jobflow.history import ended_states, next_lists, next_status
 from unisono.controllers.jobflow.keys import made_for
-from unisono.controllers.jobflow.overlay import job_spec
 from unisono.controllers.jobflow.probes import PodsOf, questions, statuses_hold, unknown_tasks
 from unisono.controllers.notices import Notice
+from unisono.controllers.patching import to_json
 from unisono.controllers.probing import Probe
 
 # Seconds between two looks at probes that do not hold yet.
@@ -191,3 +194,9 @@ def _create(plan: FlowPlan, seen: Observed, each: Flow) -> None:
     labels, annotations = made_for(flow.metadata.namespace or "", flow.metadata.name, each.name)
     spec = job_spec(template.spec, each)
     plan.create.append(make_job(JOB_FLOWS, flow, name, spec, labels=labels, annotations=annotations))
+
+
+def job_spec(template: JobSpec, flow: Flow) -> JobSpec:
+    """The spec of the flow's job: the template's, with the flow's patch over it."""
+    patch = flow.patch.job_spec if flow.patch is not None else None
+    return msgspec.convert(merge_named(to_json(template), to_json(patch)), JobSpec)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from unisono.api import kinds
+from unisono.api.documents.merge import merge_diff
 from unisono.api.kinds import NODES, QUEUES
 from unisono.api.yaml import load_all
 from unisono.dashboard.live.explaining import explain
-from unisono.dashboard.views.difference import difference
 from unisono.dashboard.views.explanation import fix_id
 from unisono.errors import Conflict, Invalid, NotFound, from_status
 from unisono.sdk.commands import JobAction
@@ -133,7 +133,7 @@ async def change_queue(client: HttpClient, asked: ChangeQueue) -> str:
         ApiError: the server refuses it.
 
     """
-    patch = difference(*await asyncio.to_thread(lambda: (_spec(asked.before), _spec(asked.spec))))
+    patch = merge_diff(*await asyncio.to_thread(lambda: (_spec(asked.before), _spec(asked.spec))))
     if not patch:
         raise Invalid("nothing is to be changed")
     params = {"fieldValidation": "Strict", **({"dryRun": "All"} if asked.dry_run else {})}

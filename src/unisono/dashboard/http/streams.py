@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from unisono.api.documents.merge import merge_diff
 from unisono.dashboard.live.pages import Page
 from unisono.dashboard.live.world import World
-from unisono.dashboard.views.difference import difference
 from unisono.dashboard.views.wire import Refused
 from unisono.errors import ApiError, UnisonoError
 
@@ -94,7 +94,7 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
         took = loop.time() - began
         if sent is None:
             await events.send("view", view)
-        elif change := difference(sent, view):
+        elif change := merge_diff(sent, view):
             await events.send("change", change)
         sent = view
         # Before what is not complete is looked at: how far it is.

@@ -9,7 +9,7 @@ from unisono.api.job_state import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import controller_of, queue_of
 from unisono.api.pod_end import pod_end
-from unisono.api.pod_states import container_statuses, has_ended
+from unisono.api.pod_states import container_statuses, has_ended, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.times import time_or
@@ -144,9 +144,6 @@ def pod_row(pod: Pod, usage: str = "") -> PodRow:
     ended = [each.state.terminated for each in statuses if each.state and each.state.terminated]
     over = has_ended(pod)
     waits = waiting_containers(pod)
-    scheduled = next(
-        (each for each in pod.status.conditions or () if each.type == "PodScheduled" and each.status == "True"), None
-    )
     asked = {name: amount for name, amount in requests_of(pod.spec).items() if amount}
     ending = end_text(pod_end(pod)) if over else str(waits[0]) if waits else ""
     return PodRow(
@@ -155,7 +152,7 @@ def pod_row(pod: Pod, usage: str = "") -> PodRow:
         phase="Terminating" if pod.metadata.deletion_timestamp and not over else pod.status.phase or "Pending",
         node=pod.spec.node_name or "",
         created=time_or(pod.metadata.creation_timestamp),
-        scheduled=time_or(scheduled.last_transition_time) if scheduled else 0.0,
+        scheduled=time_or(scheduled_at(pod)),
         started=time_or(pod.status.start_time),
         finished=max((time_or(end.finished_at) for end in ended), default=0.0) if over else 0.0,
         restarts=sum(each.restart_count or 0 for each in statuses),

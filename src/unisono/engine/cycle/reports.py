@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unisono.api.resources import by_importance
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -15,7 +16,6 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Reason, Refusal, Veto
 from unisono.engine.candidates.static_answers import Bits, StaticResults, collect
 from unisono.engine.candidates.tables import Tables
-from unisono.engine.changes import by_importance
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers

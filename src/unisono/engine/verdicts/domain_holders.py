@@ -6,8 +6,9 @@ from collections import Counter
 
 import numpy as np
 
+from unisono.api.resources import by_importance
 from unisono.cluster.status import HOLDS
-from unisono.engine.changes import amounts_text, by_importance, listed
+from unisono.engine.changes import amounts_text, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.session.job_state import JobState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from unisono.api.resources import effective_requests, is_bytes, readable, to_units
+from unisono.api.resources import by_importance, effective_requests, is_bytes, readable, to_units
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import amounts_text, by_importance
+from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdicts.demand import Kind
 

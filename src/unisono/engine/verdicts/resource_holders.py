@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.engine.changes import by_importance
+from unisono.api.resources import by_importance
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Holder
 

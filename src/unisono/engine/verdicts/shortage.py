@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unisono.api.resources import readable
+from unisono.api.resources import by_importance, readable
 from unisono.api.words import counted
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import amounts_text, by_importance, listed
+from unisono.engine.changes import amounts_text, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder

@@ -10,10 +10,11 @@ import msgspec
 
 from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
 from unisono.api.base import Object
+from unisono.api.documents.merge import merge_diff
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
-from unisono.controllers.patching import merge_diff, to_json
+from unisono.controllers.patching import to_json
 from unisono.fleet.jobs.endings import without_ttl
 from unisono.fleet.jobs.environment import with_environment
 from unisono.fleet.jobs.following import held_back

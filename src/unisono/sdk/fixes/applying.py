@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.documents.json_patch import apply_json_patch
 from unisono.errors import Conflict, UnisonoError, from_status
 from unisono.sdk.fixes.fix import Fix, Operation
 
@@ -62,7 +63,7 @@ async def _replace(client: HttpClient, operation: Operation, path: str, params: 
     """Another object in place of one whose fields cannot change; the server checks it before the old one goes."""
     live = await _request(client, "GET", path)
     # The patch is applied by the server, which then refuses the change of the fields: so it is applied here.
-    fresh = _fresh(apply_patch(live, operation.body))
+    fresh = _fresh(apply_json_patch(live, operation.body))
     probe = copy.deepcopy(fresh)
     probe["metadata"]["name"] = f"{operation.name[:50]}-check"
     await _request(client, "POST", operation.kind.path(operation.namespace or None), probe, params={"dryRun": "All"})
@@ -82,22 +83,6 @@ async def _replace(client: HttpClient, operation: Operation, path: str, params: 
             if not left:
                 raise
             await asyncio.sleep(0.5)
-
-
-def apply_patch(manifest: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
-    """Operations of `unisono.sdk.fixes.json_diff` on a manifest."""
-    found = copy.deepcopy(manifest)
-    for one in patch:
-        *way, last = (part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:])
-        at: Any = found
-        for part in way:
-            at = at[int(part)] if isinstance(at, list) else at[part]
-        key: Any = int(last) if isinstance(at, list) else last
-        if one["op"] == "remove":
-            del at[key]
-        else:
-            at[key] = one["value"]
-    return found
 
 
 def _fresh(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
+from unisono.api.documents.json_patch import json_diff
 from unisono.api.keys import BATCH_JOB_NAME, GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
@@ -16,7 +17,6 @@ from unisono.api.kinds import (
 )
 from unisono.sdk.fixes.edits import Edit
 from unisono.sdk.fixes.fix import Operation
-from unisono.sdk.fixes.json_diff import json_diff
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.workload_groups import is_workload_group
 

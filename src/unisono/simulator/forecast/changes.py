@@ -32,12 +32,12 @@ from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
+from unisono.api.documents.merge import merge_named
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, QUEUES, find
 from unisono.api.scheduling import PodGroup
 from unisono.controllers.job.pod_group import pod_group_spec
 from unisono.controllers.job.view import JobView
-from unisono.controllers.jobflow.overlay import merged
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.short import build
@@ -122,7 +122,7 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str) -> str:
             raise InputError(f"{where}: there is no {kind.kind} {name} to delete")
         del items[at]
         return f"{kind.kind} {name} deleted"
-    obj = _decoded(kind, value if at is None else merged(msgspec.to_builtins(items[at]), value), where)
+    obj = _decoded(kind, value if at is None else merge_named(msgspec.to_builtins(items[at]), value), where)
     if at is None:
         objects.add(kind, [obj])
         return f"{kind.kind} {name} added"

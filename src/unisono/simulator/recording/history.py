@@ -21,7 +21,7 @@ from unisono.api.core import Node, Pod, PriorityClass
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.membership import pod_group_name
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import has_ended, scheduled_at
 from unisono.api.resources import pod_requests, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import parse_time
@@ -210,10 +210,7 @@ def _roles(lives: list[_Life]) -> tuple[Role, ...]:
 def _started(pod: Pod) -> float | None:
     if not pod.spec.node_name:
         return None
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
-            return parse_time(condition.last_transition_time)
-    return parse_time(pod.status.start_time) if pod.status.start_time else None
+    return parse_time(at) if (at := scheduled_at(pod)) else None
 
 
 def _ended(pod: Pod) -> float | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
@@ -18,6 +17,7 @@ from unisono.api.core import (
     ObjectFieldSelector,
     PodTemplateSpec,
 )
+from unisono.api.documents.merge import merge_named
 from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
 from unisono.api.keys import LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, TRAINJOB_ANCESTOR
 from unisono.api.quantity import parse_quantity
@@ -80,23 +80,8 @@ def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSetTemplateSpec:
     for patch in job.spec.runtime_patches or ():
         change = (patch.training_runtime_spec or {}).get("template")
         if isinstance(change, dict):
-            value = _merge(value, change)
+            value = merge_named(value, change)
     return msgspec.convert(value, JobSetTemplateSpec)
-
-
-def _merge(old: Any, new: Any) -> Any:
-    """``new`` put into ``old``: objects merge, lists of named things merge by name, everything else is replaced."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return {**old, **{key: _merge(old[key], value) if key in old else value for key, value in new.items()}}
-    if _is_named(old) and _is_named(new):
-        changes = {each["name"]: each for each in new}
-        kept = [_merge(each, changes.pop(each["name"])) if each["name"] in changes else each for each in old]
-        return [*kept, *changes.values()]
-    return new
-
-
-def _is_named(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value)
 
 
 def _apply_trainer(job: TrainJob, pods: PodTemplateSpec) -> None:

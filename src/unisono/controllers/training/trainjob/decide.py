@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from unisono.api.conditions import is_true
+from unisono.api.documents.merge import merge_diff
 from unisono.api.job_set import JobSet
 from unisono.api.keys import TRAINJOB_CONTROLLER
 from unisono.api.times import parse_time, rfc3339
@@ -13,7 +14,7 @@ from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import validate_train_job
 from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.objects import owner_uid
-from unisono.controllers.patching import merge_diff, to_json
+from unisono.controllers.patching import to_json
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.standard_conditions import set_condition

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents.strategic import apply_strategic_patch
 from unisono.api.kind import Kind
 from unisono.api.schema import schema_of
 from unisono.apiserver.custom.kinds import is_custom
 from unisono.apiserver.failures import bad_request, unsupported_media_type
-from unisono.apiserver.patches.json_patch import apply_json_patch
-from unisono.apiserver.patches.merge import apply_merge_patch
-from unisono.apiserver.patches.strategic import apply_strategic_patch
 from unisono.apiserver.types import PatchType
 
 _JSON = "application/json-patch+json"

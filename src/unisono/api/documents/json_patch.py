@@ -1,18 +1,47 @@
-"""JSON patch, RFC 6902: a list of add, remove, replace, move, copy and test."""
+"""JSON patch, RFC 6902: a list of add, remove, replace, move, copy and test; made from two documents, and applied."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from unisono.apiserver.failures import bad_request, rejected
-from unisono.errors import ApiError
+from unisono.api.documents.values import clone, same
+from unisono.errors import ApiError, Invalid
 
+Patch = list[dict[str, Any]]
 MAX_OPERATIONS = 10_000
 # ``copy`` can double a document with each operation: the sum of what it copies is bounded, in bytes of JSON, as by a
 # kube-apiserver. It is measured before the copy is made.
 MAX_COPIED = 3 << 20
 _ESCAPE = re.compile(r"~(?![01])")
+
+
+def json_diff(before: Any, after: Any) -> Patch:
+    """Operations that turn ``before`` into ``after``; lists of different length are replaced as a whole."""
+    return list(_between(before, after, ""))
+
+
+def _between(before: Any, after: Any, path: str) -> Iterator[dict[str, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before:
+            if key not in after:
+                yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+        for key, value in after.items():
+            at = f"{path}/{_escaped(key)}"
+            if key in before:
+                yield from _between(before[key], value, at)
+            else:
+                yield {"op": "add", "path": at, "value": value}
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _between(old, new, f"{path}/{index}")
+    elif not same(before, after):
+        yield {"op": "replace", "path": path, "value": after}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def apply_json_patch(target: Any, patch: Any) -> Any:
@@ -24,14 +53,14 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
 
     """
     if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
-        raise bad_request("a JSON patch must be a list of operations")
+        raise malformed("a JSON patch must be a list of operations")
     if len(patch) > MAX_OPERATIONS:
         raise ApiError(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}",
             code=413,
             reason="RequestEntityTooLarge",
         )
-    document = _clone(target)
+    document = clone(target)
     budget = MAX_COPIED
     for operation in patch:
         document, copied = _apply(document, operation, budget)
@@ -43,40 +72,40 @@ def _apply(document: Any, operation: dict[str, Any], budget: int) -> tuple[Any, 
     name, path = operation.get("op"), _tokens(operation.get("path"))
     match name:
         case "add":
-            return _add(document, path, _clone(_value(operation))), 0
+            return _add(document, path, clone(_value(operation))), 0
         case "replace":
             _get(document, path)
-            return _replace(document, path, _clone(_value(operation))), 0
+            return _replace(document, path, clone(_value(operation))), 0
         case "remove":
             return _remove(document, path), 0
         case "test":
-            if not _equal(_get(document, path), _value(operation)):
-                raise rejected(f"testing value {operation['path']} failed")
+            if not same(_get(document, path), _value(operation)):
+                raise _refused(f"testing value {operation['path']} failed")
             return document, 0
         case "move":
             source = _tokens(operation.get("from"))
             if path[: len(source)] == source and path != source:
-                raise rejected(f"cannot move {operation['from']} into itself")
+                raise _refused(f"cannot move {operation['from']} into itself")
             value = _get(document, source)
             return _add(_remove(document, source), path, value), 0
         case "copy":
             value = _get(document, _tokens(operation.get("from")))
             if (size := _size(value)) > budget:
-                raise rejected(f"the patch copies more than {MAX_COPIED} bytes")
-            return _add(document, path, _clone(value)), size
+                raise _refused(f"the patch copies more than {MAX_COPIED} bytes")
+            return _add(document, path, clone(value)), size
         case _:
-            raise rejected(f"unexpected kind: {name}")
+            raise _refused(f"unexpected kind: {name}")
 
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise bad_request(f"the {operation['op']} operation of a JSON patch needs a value")
+        raise malformed(f"the {operation['op']} operation of a JSON patch needs a value")
     return operation["value"]
 
 
 def _tokens(pointer: Any) -> list[str]:
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")) or _ESCAPE.search(pointer):
-        raise bad_request(f"{pointer!r} is not a JSON pointer")
+        raise malformed(f"{pointer!r} is not a JSON pointer")
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
 
 
@@ -136,26 +165,6 @@ def _index(token: str, last: int, path: list[str]) -> int:
     return int(token)
 
 
-def _equal(left: Any, right: Any) -> bool:
-    # In JSON 1 equals 1.0 but not true, unlike in Python.
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    return bool(left == right)
-
-
-def _clone(value: Any) -> Any:
-    """A copy of decoded JSON, several times as fast as ``copy.deepcopy``."""
-    if isinstance(value, dict):
-        return {key: _clone(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_clone(each) for each in value]
-    return value
-
-
 def _size(value: Any) -> int:
     """About the bytes of a value as JSON."""
     if isinstance(value, dict):
@@ -166,4 +175,13 @@ def _size(value: Any) -> int:
 
 
 def _missing(path: list[str]) -> ApiError:
-    return rejected(f"the path /{'/'.join(path)} does not exist")
+    return _refused(f"the path /{'/'.join(path)} does not exist")
+
+
+def malformed(message: str) -> ApiError:
+    """400 for a patch that is none."""
+    return ApiError(message, code=400, reason="BadRequest")
+
+
+def _refused(why: str) -> Invalid:
+    return Invalid(f"the server rejected our request due to an error in our request: {why}")

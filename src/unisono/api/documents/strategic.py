@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from unisono.apiserver.failures import bad_request
-from unisono.apiserver.patches.members import Members, frozen
+from unisono.api.documents.json_patch import malformed
+from unisono.api.documents.values import Members, frozen
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
@@ -40,7 +40,7 @@ def _merge_object(target: Any, patch: dict[str, Any], schema: Schema) -> Any:
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise bad_request(f"unknown $patch directive {directive!r}")
+        raise malformed(f"unknown $patch directive {directive!r}")
     result = dict(target) if isinstance(target, dict) else {}
     _retain(result, patch)
     for key, value in patch.items():
@@ -69,7 +69,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
         return [_plain(item, schema) for item in patch if not _is_directive(item)]
     if not key:
         if not all(isinstance(item, str | int | float | bool) for item in patch):
-            raise bad_request("a list of plain values cannot be merged with objects")
+            raise malformed("a list of plain values cannot be merged with objects")
         present = Members(target)
         return [*target, *(item for item in patch if item not in present)]
     if any(isinstance(item, dict) and item.get(_PATCH) == "replace" and len(item) == 1 for item in patch):
@@ -79,7 +79,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     items = schema.get("items", {})
     for item in patch:
         if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {item!r:.200} does not contain declared merge key: {key}")
+            raise malformed(f"map: {item!r:.200} does not contain declared merge key: {key}")
         found = places.setdefault(frozen(item[key]), deque())
         if item.get(_PATCH) == "delete":
             if found:
@@ -114,7 +114,7 @@ def _retain(result: dict[str, Any], patch: dict[str, Any]) -> None:
     if kept is None:
         return
     if not isinstance(kept, list):
-        raise bad_request("$retainKeys must be a list")
+        raise malformed("$retainKeys must be a list")
     names = Members(kept)
     for key in [one for one in result if one not in names]:
         del result[key]
@@ -126,7 +126,7 @@ def _delete_values(result: dict[str, Any], patch: dict[str, Any]) -> None:
             continue
         key = directive.removeprefix(_DELETE)
         if not isinstance(values, list):
-            raise bad_request(f"{directive} must be a list")
+            raise malformed(f"{directive} must be a list")
         if isinstance(result.get(key), list):
             dropped = Members(values)
             result[key] = [item for item in result[key] if item not in dropped]
@@ -138,7 +138,7 @@ def _order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> Non
             continue
         key = directive.removeprefix(_ORDER)
         if not isinstance(wanted, list):
-            raise bad_request(f"{directive} must be a list")
+            raise malformed(f"{directive} must be a list")
         if isinstance(result.get(key), list):
             merge_key = _child(schema, key).get("x-kubernetes-patch-merge-key")
             result[key] = _sorted(result[key], [_identity(one, merge_key) for one in wanted], merge_key)
