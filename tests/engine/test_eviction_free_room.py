@@ -69,3 +69,53 @@ def test_what_is_free_is_taken_before_pods_go(
     plane.settle()
     assert plane.running()["g"] == len(wanted)
     assert sum(map(len, plane.evicted)) == victims
+
+
+LIMITED = """
+actions: "enqueue, allocate, {action}, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+  - name: user-limits
+  - name: resourcequota
+- plugins:
+  - name: predicates
+  - name: capacity
+    enableHierarchy: true
+  - name: nodeorder
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "limit"),
+    [(action, "user") for action in ACTIONS] + [(a, limit) for a in ACTIONS[1::2] for limit in ("queue", "parent")],
+)
+def test_nobody_goes_for_a_job_that_a_limit_keeps_waiting(action: str, limit: str) -> None:
+    """Two jobs of 8 GPUs of one user: each could have the place, both together may not."""
+    other = "other" if action.endswith("reclaim") else "mine"
+    most = {"capability": {"gpu": 12}}
+    by_user = {"annotations": {"unisono.io/user-limits": "nvidia.com/gpu=12"}} if limit == "user" else {}
+    things: list[Any] = [
+        *RANKS,
+        queue("team", deserved={"gpu": 32}, **(most if limit == "parent" else {})),
+        queue("mine", parent="team", deserved={"gpu": 32}, **(most if limit == "queue" else by_user)),
+        queue("other", deserved={"gpu": 0}),
+        node("n0", cpu=64, gpu=32),
+    ]
+    for number in range(4):
+        user = {"unisono.io/user": "somebody"}
+        things.append(group(f"v{number}", queue=other, phase="Running", priority_class="low", annotations=user))
+        things.append(pod(f"v{number}-0", f"v{number}", node="n0", cpu=1, gpu=8))
+    for number in range(2):
+        things.append(group(f"b{number}", queue="mine", phase="Inqueue", priority_class="high", created=9))
+        things.append(pod(f"b{number}-0", f"b{number}", cpu=1, gpu=8))
+    plane = Plane(load_config(LIMITED.format(action=action)), *things)
+    plane.cycle()
+    assert len(plane.evicted[0]) == 1
+    plane.settle()
+    running = plane.running()
+    assert [running.get("b0", 0), running.get("b1", 0)] == [1, 0]
+    assert sum(map(len, plane.evicted)) == 1
