@@ -73,7 +73,11 @@ def _victims(
     pairs = [(index.tasks[int(at)], states[int(index.job[at])]) for at in found]
     own = rule.among is Among.JOB
     pairs = [
-        pair for pair in pairs if (pair[1] is actor) is own and not rows.isdisjoint(pair[0].pod_class.rows.tolist())
+        pair
+        for pair in pairs
+        if (pair[1] is actor) is own
+        and evictions.may_lose(pair[1], actor)
+        and not rows.isdisjoint(pair[0].pod_class.rows.tolist())
     ]
     candidates = evictions.cycle.orders.victims(actor, pairs)
     if not candidates:

@@ -296,7 +296,8 @@ class Evictions:
         index, states = self.index, self.index.jobs.states
         found = [at for at in index.on(column) if evictable.mask[at] and index.alive[at]]
         pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
-        candidates = self.cycle.orders.victims(actor, [pair for pair in pairs if (pair[1] is actor) is own])
+        pairs = [pair for pair in pairs if (pair[1] is actor) is own and self.may_lose(pair[1], actor)]
+        candidates = self.cycle.orders.victims(actor, pairs)
         if not candidates:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
@@ -389,6 +390,13 @@ class Evictions:
         return kept
 
     # ---- limits, and what is lost
+
+    @staticmethod
+    def may_lose(job: JobState, actor: JobState | None) -> bool:
+        """Nobody gets places and loses pods in one cycle; a job may take from itself unless its pods are bound."""
+        if job is actor:
+            return job.counts[TaskStatus.BINDING] <= job.record.counts[TaskStatus.BINDING]
+        return not (job.places and job.gained)
 
     def allowed(self, victim: Task) -> bool:
         """One more task of its queue may be evicted in this session."""

@@ -42,9 +42,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     """Give the job's tasks free places first, then make room for the others until it starves no more: all, or nothing.
 
     Tasks that request nothing have their turn among the others: for each that counts in a gang one pod less has to go.
-    Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
-    no eviction is placed at once where allocate comes later: till then the next job could take its free places.
-    Else it is promised what others who have to leave hold, and their beneficiaries do not need.
+    Once a task has found no room, those like it are passed over: later ones would find even less.
 
     Returns:
         whether the job has got what it needs.
@@ -62,19 +60,30 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     if free and hooks.starving(job):  # a small task may stand where alone evictions make room for a large one
         evictions.rollback(mark)
         _place_each(cycle, evictions, rank, tasks, rule, evict=True)
+    if settle(cycle, evictions, job, mark, rule.purpose, within_share=within_share):
+        return True
+    evictions.note_failure(job, tasks, rule)
+    return False
+
+
+def settle(
+    cycle: Cycle, evictions: Evictions, job: JobState, mark: int, purpose: Purpose, *, within_share: bool
+) -> bool:
+    """Let what was evicted and promised since ``mark`` stand, where it is enough for the job, or take it back.
+
+    A job that needs no eviction is placed at once where allocate comes later: till then the next job could take its
+    free places. Else it is promised what others who have to leave hold, and their beneficiaries do not need.
+    """
     taken = cycle.transaction.log[mark:]
     needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
-    enough = hooks.vote("pipelined", job) is None
-    later = _allocates_later(cycle, rule)
+    enough = cycle.hooks.vote("pipelined", job) is None
+    later = _allocates_later(cycle, purpose)
     spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
     if enough and (needed or spare):
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)
-    if enough and later and place(cycle, job, remaining_of(cycle, job)):
-        return True
-    evictions.note_failure(job, tasks, rule)
-    return False
+    return bool(enough and later and place(cycle, job, remaining_of(cycle, job)))
 
 
 def _place_each(
@@ -102,9 +111,9 @@ def _place_each(
     return left
 
 
-def _allocates_later(cycle: Cycle, rule: Rule) -> bool:
+def _allocates_later(cycle: Cycle, purpose: Purpose) -> bool:
     actions = list(cycle.config.actions)
-    return rule.purpose.value in actions and "allocate" in actions[actions.index(rule.purpose.value) :]
+    return purpose.value in actions and "allocate" in actions[actions.index(purpose.value) :]
 
 
 def _waits(cycle: Cycle, placement: Placement) -> bool:
