@@ -63,11 +63,15 @@ KIND_ORDER = (
 )
 
 _ADMITTED = "enqueue admits a job that could start by evicting others; Volcano leaves it Pending"
+_FREE_FIRST = "a gang takes what is free, or left over by a victim, before it evicts; Volcano evicts for each pod"
 KNOWN_DIFFERENCES: dict[str, str] = {
     "F4-03": _ADMITTED,
     "F4-06": _ADMITTED,
     "F4-12": _ADMITTED,
     "F5-15": _ADMITTED,
+    "F4-09": _FREE_FIRST,
+    "E-preempt-0": _FREE_FIRST,
+    "E-preempt-gang-0": _FREE_FIRST,
     "scheduler_plugins_drf-001": "its test compares what jobs hold, which agrees, and records no binds",
 }
 """Case id to reason; docs/differences-from-volcano.md names each of them."""

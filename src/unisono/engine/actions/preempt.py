@@ -44,8 +44,7 @@ def _rules(cycle: Cycle) -> tuple[Rule, Rule]:
         share, least, most = (argument_value(_ARGUMENTS[key], given) for key in _CANDIDATES)
         compared = max(min(max(number * share // 100, least), most, number), 1)
     between, within = (
-        Rule(Purpose.PREEMPT, among, within_quota=True, scored=True, compared=compared)
-        for among in (Among.QUEUE, Among.JOB)
+        Rule(Purpose.PREEMPT, among, scored=True, compared=compared) for among in (Among.QUEUE, Among.JOB)
     )
     return between, within
 

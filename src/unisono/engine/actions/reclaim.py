@@ -8,7 +8,7 @@ from unisono.engine.eviction.evictable_amounts import Among, Rule
 from unisono.engine.eviction.search import evictions_of
 from unisono.engine.eviction.starving_jobs import place_starving, starving_jobs
 
-RULE = Rule(Purpose.RECLAIM, Among.OTHER_QUEUES, within_quota=False, scored=False)
+RULE = Rule(Purpose.RECLAIM, Among.OTHER_QUEUES, scored=False)
 
 
 def run(cycle: Cycle) -> None:

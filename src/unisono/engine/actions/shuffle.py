@@ -23,7 +23,7 @@ def run(cycle: Cycle) -> None:
     chosen = cycle.hooks.shuffled([*running, *failed]).tolist()
     mark = cycle.transaction.checkpoint()
     for task, leaves in zip(running, chosen[: len(running)], strict=True):
-        if leaves and evictions.allowed(task):
+        if leaves and evictions.allowed(task) and evictions.may_lose(evictions.job_of(task), None):
             evictions.evict(task, int(index.column[index.at(task)]), Purpose.SHUFFLE.value)
     cycle.commit(mark, None)
     for task, leaves in zip(failed, chosen[len(running) :], strict=True):

@@ -5,14 +5,16 @@ Everything is recomputed from the snapshot and the requests of the pods, not fro
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
 from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import fitted
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
+from unisono.engine.answers import Purpose
 from unisono.engine.closing.topology_invariant import outside
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
@@ -21,6 +23,8 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import limits_of, lineage
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
+
+_WHOLE = (Purpose.GANG_PREEMPT.value, Purpose.GANG_RECLAIM.value)
 
 _SHUFFLED = "action shuffle"
 """Stands for the beneficiary of evictions that have none."""
@@ -31,7 +35,9 @@ def enforce(cycle: Cycle) -> None:
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
     binds reach its minimum; no queue of the tree goes beyond its capability; a pod is evicted once, only while it holds
-    a place, and for a beneficiary that gets places (but for shuffle) and is not dropped; jobs stay in their domains.
+    a place, and for a beneficiary that gets all it needs (but for shuffle) and is not dropped; no gang gets pods and
+    loses others; one whose members are taken for a whole gang keeps its minimum or goes whole; jobs stay in their
+    domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
@@ -39,6 +45,8 @@ def enforce(cycle: Cycle) -> None:
     _check_gangs(cycle, broken)
     _check_queues(cycle, broken)
     _check_evictions(cycle, broken)
+    _check_beneficiaries(cycle, broken)
+    _check_victims(cycle, broken)
     broken |= outside(cycle)
     if not broken:
         return
@@ -112,7 +120,7 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
         record = jobs[key].record
         if key in whole or number >= record.min_member:
             continue
-        reached = sum(record.counts[status] for status in _HELD) + number
+        reached = _held(record) + number
         if reached < record.min_member:
             broken[key] = (
                 f"{counted(number, 'pod')} would be bound, which leaves the gang below minMember {record.min_member}"
@@ -145,7 +153,6 @@ def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
 
 
 def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
-    served = {placement.job.key for placement in (*cycle.bound, *cycle.transaction.log)}
     seen: set[str] = set()
     for placement, key in cycle.evicted:
         for task in placement.tasks:
@@ -154,7 +161,47 @@ def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
             elif task.status not in PREEMPTABLE_STATES:
                 broken[key or _SHUFFLED] = f"pod {task.key} holds no place and cannot be evicted"
             seen.add(task.key)
-        if key not in served and (key or placement.reason != "shuffle"):
-            broken[key or _SHUFFLED] = (
-                f"{counted(len(placement.tasks), 'pod')} would be evicted and no pod gets their places"
-            )
+
+
+def _check_beneficiaries(cycle: Cycle, broken: dict[str, str]) -> None:
+    """Whom pods are evicted for gets places, and a gang as many as it needs with what it keeps."""
+    got: Counter[str] = Counter()
+    for placement in (*cycle.bound, *cycle.transaction.log):
+        got[placement.job.key] += len(placement.tasks)
+    gone: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for placement, key in cycle.evicted:
+        lost[placement.job.key] += len(placement.tasks)
+        if key or placement.reason != Purpose.SHUFFLE.value:
+            gone[key] += len(placement.tasks)
+    for key, number in gone.items():
+        record = cycle.session.snapshot.jobs.get(key)
+        text = f"{counted(number, 'pod')} would be evicted"
+        if record is None or not got[key]:
+            broken[key or _SHUFFLED] = f"{text} and no pod gets their places"
+        elif cycle.hooks.has("ready") and _held(record) - lost[key] + got[key] < record.min_member:
+            broken[key] = f"{text} and the gang would have {got[key]} of {counted(record.min_member, 'pod')}"
+
+
+def _check_victims(cycle: Cycle, broken: dict[str, str]) -> None:
+    """No gang gets pods and loses others; one that loses members to a whole gang keeps its minimum or goes whole."""
+    bound = {placement.job.key for placement in cycle.bound}
+    lost: Counter[str] = Counter()
+    takers: dict[str, set[str]] = defaultdict(set)
+    for placement, key in cycle.evicted:
+        victim = placement.job.key
+        lost[victim] += len(placement.tasks)
+        if victim in bound:
+            broken[key or _SHUFFLED] = f"pods of PodGroup {victim} would be evicted while others of it are bound"
+        elif placement.reason in _WHOLE:
+            takers[victim].add(key)
+    for victim, keys in takers.items():
+        record = cycle.session.snapshot.jobs[victim]
+        left = _held(record) - record.counts[TaskStatus.SUCCEEDED] - lost[victim]
+        if left and left + record.counts[TaskStatus.SUCCEEDED] < record.min_member:
+            broken |= dict.fromkeys(keys, f"PodGroup {victim} would go on with {left} of {record.min_member} pods")
+
+
+def _held(record: Job) -> int:
+    """Pods that hold a place of a gang, or have used it."""
+    return sum(record.counts[status] for status in _HELD)

@@ -112,7 +112,9 @@ class Cycle:
         return found
 
     def valid(self, job: JobState) -> bool:
-        """Whether the job may be placed at all; asked once per cycle."""
+        """Whether the job may be placed at all; asked once per cycle. One that loses pods in this cycle gets none."""
+        if job.places and job.lost:
+            return False
         if job.shape and not (job.places or self._set_back or self.hooks.guard.out or job.key in self._valid):
             found = self._valid.get(job.shape, _UNKNOWN)
             if found is None:

@@ -82,6 +82,7 @@ class MovablePods:
             task, job = index.tasks[at], index.jobs.states[int(index.job[at])]
             if (
                 job is not self.actor
+                and evictions.may_lose(job, None)
                 and job.priority <= self.actor.priority
                 and task.priority <= self._priority
                 and task.remade

@@ -34,7 +34,6 @@ class Rule:
     Attributes:
         purpose: which switch guards the plug-ins' answers.
         among: whose tasks may go.
-        within_quota: the actor's queue must allow the task once the victims are gone.
         scored: try nodes in order of their scores; else those first where least is missing.
         compared: how many nodes to compare by what their victims cost; 0 takes the first that works.
 
@@ -42,7 +41,6 @@ class Rule:
 
     purpose: Purpose
     among: Among
-    within_quota: bool
     scored: bool
     compared: int = 0
 

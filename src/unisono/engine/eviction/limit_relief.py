@@ -53,10 +53,10 @@ def relieve(evictions: Evictions, rank: ActorRank, task: Task, rule: Rule) -> bo
 def _relieve_limit(evictions: Evictions, rank: ActorRank, task: Task, rule: Rule, evictable: EvictableAmounts) -> bool:
     """Evict, wherever they are, as many as the limit needs; they stay evicted."""
     for victim in _victims(evictions, rank, task, rule, evictable)[:_MOST]:
-        if not evictions.is_limited(rank.job, task.pod_class, rule):
+        if not evictions.is_limited(rank.job, task.pod_class):
             return True
         evictions.evict_for_good(rank, victim, rule)
-    return not evictions.is_limited(rank.job, task.pod_class, rule)
+    return not evictions.is_limited(rank.job, task.pod_class)
 
 
 def _victims(
@@ -73,7 +73,11 @@ def _victims(
     pairs = [(index.tasks[int(at)], states[int(index.job[at])]) for at in found]
     own = rule.among is Among.JOB
     pairs = [
-        pair for pair in pairs if (pair[1] is actor) is own and not rows.isdisjoint(pair[0].pod_class.rows.tolist())
+        pair
+        for pair in pairs
+        if (pair[1] is actor) is own
+        and evictions.may_lose(pair[1], actor)
+        and not rows.isdisjoint(pair[0].pod_class.rows.tolist())
     ]
     candidates = evictions.cycle.orders.victims(actor, pairs)
     if not candidates:

@@ -24,7 +24,6 @@ from unisono.engine.eviction.failed_nodes import FailedNodes
 from unisono.engine.eviction.loss_order import LossOrder
 from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
 from unisono.engine.eviction.victim_rank import ActorRank
-from unisono.engine.session import queue_limits
 from unisono.engine.session.amounts import Amounts
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import Index, VictimIndex
@@ -102,6 +101,21 @@ class Evictions:
 
     # ---- searching
 
+    def take_free(self, job: JobState, task: Task) -> bool:
+        """Promise ``task`` a place that is free, or will be once what is leaving is gone; False when there is none.
+
+        The node that an earlier cycle chose for it comes first.
+        """
+        self.session.subject = job
+        if not self.session.nodes.size or self.is_limited(job, task.pod_class) or self._lacking(task).all():
+            return False
+        table = self.cycle.tables.of(task.pod_class, future=True)
+        column = self.session.snapshot.nodes.index.get(task.nominated_node, -1)
+        if column >= 0 and table.admits(column):
+            self.cycle.transaction.place_on(job, task, column, pipelined=True)
+            return True
+        return bool(self.cycle.transaction.place(job, [task], table))
+
     def make_room(self, rank: ActorRank, task: Task, rule: Rule) -> bool:
         """Evict what must go and promise the place to ``task``; False, and nothing changed, when no node can be had."""
         self.session.subject = rank.job
@@ -120,7 +134,7 @@ class Evictions:
             points = _free_first(points, self._lacking(task))
         if self._used_up():
             points[self._lacking(task)] = NOWHERE
-        if self.is_limited(actor, task.pod_class, rule):  # free room alone is of no use
+        if self.is_limited(actor, task.pod_class):  # free room alone is of no use
             points[self.pool.row(evictable, PODS) < 1] = NOWHERE
         tried: list[tuple[Cost, int]] = []
         while True:
@@ -201,11 +215,9 @@ class Evictions:
 
     # ---- limits of queues
 
-    def is_limited(self, actor: JobState, pod_class: PodClass, rule: Rule) -> bool:
-        """Whether its queue has no room for a task of the class, even once those that leave are gone."""
-        if rule.within_quota:
-            return self.cycle.hooks.headroom(actor.queue, pod_class, 1) < 1
-        return queue_limits.room(actor.queue, pod_class) < 1
+    def is_limited(self, actor: JobState, pod_class: PodClass) -> bool:
+        """Whether some limit lets the job have no task of the class, even once those that leave are gone."""
+        return self.cycle.hooks.headroom(actor.queue, pod_class, 1) < 1
 
     def nodes_for(self, task: Task, rule: Rule, evictable: EvictableAmounts) -> list[int]:
         """Nodes on which all that could go would make room, best first."""
@@ -243,7 +255,7 @@ class Evictions:
         """
         transaction = self.cycle.transaction
         mark = transaction.checkpoint()
-        if not self._fits(rank.job, task, column, rule):
+        if not self._fits(rank.job, task, column):
             victims = self._victims(rank.job, task, column, rule, evictable)
             if not victims or not self._evict_until(rank, task, column, rule, victims):
                 return None
@@ -264,9 +276,9 @@ class Evictions:
         """The job of a task that could be evicted."""
         return self.index.jobs.states[int(self.index.job[self.index.at(victim)])]
 
-    def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
+    def _fits(self, actor: JobState, task: Task, column: int) -> bool:
         """The task could start on the node once what is being released there is gone."""
-        return self._fits_node(task, column) and not self.is_limited(actor, task.pod_class, rule)
+        return self._fits_node(task, column) and not self.is_limited(actor, task.pod_class)
 
     def _fits_node(self, task: Task, column: int) -> bool:
         if max(self._missing(task, column), default=0) > 0:
@@ -284,7 +296,8 @@ class Evictions:
         index, states = self.index, self.index.jobs.states
         found = [at for at in index.on(column) if evictable.mask[at] and index.alive[at]]
         pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
-        candidates = self.cycle.orders.victims(actor, [pair for pair in pairs if (pair[1] is actor) is own])
+        pairs = [pair for pair in pairs if (pair[1] is actor) is own and self.may_lose(pair[1], actor)]
+        candidates = self.cycle.orders.victims(actor, pairs)
         if not candidates:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
@@ -316,7 +329,7 @@ class Evictions:
             if not self.evict_for_good(rank, victim, rule):
                 continue
             gone.append(victim)
-            if self._fits(rank.job, task, column, rule):
+            if self._fits(rank.job, task, column):
                 break
         else:
             self.rollback(mark)
@@ -346,7 +359,7 @@ class Evictions:
         """Evict these, unless the task does not fit then either."""
         mark = self.cycle.transaction.checkpoint()
         self.evict_all(gone, rule)
-        if self._fits(actor, task, column, rule):
+        if self._fits(actor, task, column):
             return True
         self.rollback(mark)
         return False
@@ -377,6 +390,13 @@ class Evictions:
         return kept
 
     # ---- limits, and what is lost
+
+    @staticmethod
+    def may_lose(job: JobState, actor: JobState | None) -> bool:
+        """Nobody gets places and loses pods in one cycle; a job may take from itself unless its pods are bound."""
+        if job is actor:
+            return job.counts[TaskStatus.BINDING] <= job.record.counts[TaskStatus.BINDING]
+        return not (job.places and job.gained)
 
     def allowed(self, victim: Task) -> bool:
         """One more task of its queue may be evicted in this session."""

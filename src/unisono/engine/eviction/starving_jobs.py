@@ -39,12 +39,10 @@ def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
 
 
 def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: list[Task], rule: Rule) -> bool:
-    """Make room for one task after the other until the job starves no more; all stands, or nothing.
+    """Give the job's tasks free places first, then make room for the others until it starves no more: all, or nothing.
 
     Tasks that request nothing have their turn among the others: for each that counts in a gang one pod less has to go.
-    Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
-    no eviction is placed at once where allocate comes later: till then the next job could take its free places.
-    Else it is promised what others who have to leave hold, and their beneficiaries do not need.
+    Once a task has found no room, those like it are passed over: later ones would find even less.
 
     Returns:
         whether the job has got what it needs.
@@ -56,33 +54,66 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     if evictions.known_to_fail(job, tasks, rule):
         return False
     rank, within_share = ActorRank.of(cycle, job), hooks.overused(job.queue) is None
-    hopeless: set[tuple[int, str]] = set()
-    for task in tasks:
-        if not hooks.starving(job):
-            break
-        alike = (task.pod_class.id, task.role)
-        if alike in hopeless or not _may_take(cycle, job, task, rule) or not _prefilter(cycle, task):
-            continue
-        if not (evictions.make_room(rank, task, rule) or relieve(evictions, rank, task, rule)):
-            hopeless.add(alike)
-    taken = cycle.transaction.log[mark:]
-    needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
-    enough = hooks.vote("pipelined", job) is None
-    later = _allocates_later(cycle, rule)
-    spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
-    if enough and (needed or spare):
-        cycle.commit(mark, job)
-        return True
-    evictions.rollback(mark)
-    if enough and later and place(cycle, job, remaining_of(cycle, job)):
+    left = _place_each(cycle, evictions, rank, tasks, rule, evict=False)
+    free = cycle.transaction.checkpoint() > mark
+    _place_each(cycle, evictions, rank, left, rule, evict=True)
+    if free and hooks.starving(job):  # a small task may stand where alone evictions make room for a large one
+        evictions.rollback(mark)
+        _place_each(cycle, evictions, rank, tasks, rule, evict=True)
+    if settle(cycle, evictions, job, mark, rule.purpose, within_share=within_share):
         return True
     evictions.note_failure(job, tasks, rule)
     return False
 
 
-def _allocates_later(cycle: Cycle, rule: Rule) -> bool:
+def settle(
+    cycle: Cycle, evictions: Evictions, job: JobState, mark: int, purpose: Purpose, *, within_share: bool
+) -> bool:
+    """Let what was evicted and promised since ``mark`` stand, where it is enough for the job, or take it back.
+
+    A job that needs no eviction is placed at once where allocate comes later: till then the next job could take its
+    free places. Else it is promised what others who have to leave hold, and their beneficiaries do not need.
+    """
+    taken = cycle.transaction.log[mark:]
+    needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
+    enough = cycle.hooks.vote("pipelined", job) is None
+    later = _allocates_later(cycle, purpose)
+    spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
+    if enough and (needed or spare):
+        cycle.commit(mark, job)
+        return True
+    evictions.rollback(mark)
+    return bool(enough and later and place(cycle, job, remaining_of(cycle, job)))
+
+
+def _place_each(
+    cycle: Cycle, evictions: Evictions, rank: ActorRank, tasks: list[Task], rule: Rule, *, evict: bool
+) -> list[Task]:
+    """Promise places to one task after the other until the job starves no more; returns those without one.
+
+    A free place comes first: what a victim held may be enough for two.
+    """
+    job = rank.job
+    hopeless: set[tuple[int, str, bool]] = set()
+    left: list[Task] = []
+    for at, task in enumerate(tasks):
+        if not cycle.hooks.starving(job):
+            return left + tasks[at:]
+        alike = (task.pod_class.id, task.role, task.never_preempts)
+        if alike not in hopeless and _may_take(cycle, job, task, rule) and _prefilter(cycle, task):
+            if evictions.take_free(job, task):
+                continue
+            may = evict and not task.never_preempts
+            if may and (evictions.make_room(rank, task, rule) or relieve(evictions, rank, task, rule)):
+                continue
+        hopeless.add(alike)
+        left.append(task)
+    return left
+
+
+def _allocates_later(cycle: Cycle, purpose: Purpose) -> bool:
     actions = list(cycle.config.actions)
-    return rule.purpose.value in actions and "allocate" in actions[actions.index(rule.purpose.value) :]
+    return purpose.value in actions and "allocate" in actions[actions.index(purpose.value) :]
 
 
 def _waits(cycle: Cycle, placement: Placement) -> bool:
@@ -97,11 +128,7 @@ def _waits(cycle: Cycle, placement: Placement) -> bool:
 
 
 def _may_take(cycle: Cycle, job: JobState, task: Task, rule: Rule) -> bool:
-    if task.never_preempts:
-        return False
-    if rule.purpose is not Purpose.RECLAIM:
-        return True
-    return cycle.hooks.first("preemptive", job.queue, [task.pod_class]) is None
+    return rule.purpose is not Purpose.RECLAIM or cycle.hooks.first("preemptive", job.queue, [task.pod_class]) is None
 
 
 def _prefilter(cycle: Cycle, task: Task) -> bool:

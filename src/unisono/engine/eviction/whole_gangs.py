@@ -6,7 +6,7 @@ find places there. Nothing is evicted unless the gang gets all that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,10 +16,11 @@ import numpy as np
 from unisono.api.keys import PREEMPTABLE
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector, fitted
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.search import Evictions, evictions_of
+from unisono.engine.eviction.starving_jobs import settle
 from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
@@ -57,7 +58,11 @@ def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
     cycle.session.subject = job
-    return any(_Plan(cycle, job, rule, tasks, domain).carry_out() for domain in domains_to_try(cycle, job, rule, tasks))
+    plans = [_Plan(cycle, job, rule, tasks, domain) for domain in domains_to_try(cycle, job, rule, tasks)]
+    mark, within_share = cycle.transaction.checkpoint(), cycle.hooks.overused(job.queue) is None
+    if any(plan.fits() for plan in plans):
+        return settle(cycle, evictions_of(cycle), job, mark, rule.purpose, within_share=within_share)
+    return any(plan.carry_out() for plan in plans)
 
 
 def wanted_tasks(cycle: Cycle, job: JobState) -> list[Task]:
@@ -133,6 +138,14 @@ class _Plan:
         self.rank = ActorRank.of(cycle, job)
         self.need = sum_of(cycle, tasks)
 
+    def fits(self) -> bool:
+        """Whether nobody has to go; then all has a place that is free, or will be."""
+        mark = self.cycle.transaction.checkpoint()
+        if (self._free() >= self.need).all() and self._try([]) and self._is_enough():
+            return True
+        self.evictions.rollback(mark)
+        return False
+
     def carry_out(self) -> bool:
         """Find a plan and commit it; False, and nothing changed, when there is none."""
         mark = self.cycle.transaction.checkpoint()
@@ -140,11 +153,14 @@ class _Plan:
         if not chosen:
             return False
         chosen = self._spare(chosen)
-        if self._try(chosen) and self.cycle.hooks.vote("pipelined", self.job) is None:
+        if self._try(chosen) and self._is_enough():
             self.cycle.commit(mark, self.job)
             return True
         self.evictions.rollback(mark)
         return False
+
+    def _is_enough(self) -> bool:
+        return self.cycle.hooks.vote("pipelined", self.job) is None
 
     # ---- victims
 
@@ -173,19 +189,41 @@ class _Plan:
         return np.asarray(later.clip(min=0).sum(axis=1), dtype=np.int64)
 
     def _bundles(self) -> list[Bundle]:
+        """What may go, first to go first: what gangs can spare, and gangs as a whole, wherever their pods are."""
         rank = cache(self._rank())
-        bundles = in_order(bundles_of(self.session, self._candidates()), rank, self.need)
-        flat = [task for bundle in bundles for task, _ in bundle.tasks]
+        here = list(self._candidates())
+        bundles = [
+            bundle
+            for bundle in bundles_of(self.session, here)
+            if (bundle.safe and not bundle.job.broken) or ((bundle.safe or self.rule.whole) and self._complete(bundle))
+        ]
+        bundles = in_order(bundles, rank, self.need)
+        flat = [task for bundle in bundles for task, _ in bundle.every]
         if not flat:
             return []
         answers = self.cycle.hooks.victims(self.job, None, flat, self.rule.purpose).tolist()
         allowed = {task.key for task, yes in zip(flat, answers, strict=True) if yes}
-        kept: list[Bundle] = []
-        for bundle in bundles:
-            left = [(task, column) for task, column in bundle.tasks if task.key in allowed]
-            if left and (bundle.safe or (self.rule.whole and len(left) == len(bundle.tasks))):
-                kept.append(Bundle(bundle.job, bundle.safe, left))
+        stay = {bundle.job.key for bundle in bundles if any(task.key not in allowed for task, _ in bundle.every)}
+        kept = [bundle for bundle in bundles if self._goes(bundle, allowed, stay)]
         return in_order(kept, rank, self.need)
+
+    @staticmethod
+    def _goes(bundle: Bundle, allowed: Set[str], stay: Set[str]) -> bool:
+        """All that must go together may; ``stay``: jobs of which some task may not."""
+        return bundle.job.key not in stay if not bundle.safe else all(task.key in allowed for task, _ in bundle.every)
+
+    def _complete(self, bundle: Bundle) -> bool:
+        """Add to a gang's bundle its tasks outside of the domain; False where any of its tasks has to stay."""
+        job, there = bundle.job, search_of(self.cycle).tree.columns[self.domain]
+        index = self.evictions.index
+        members = index.of_job(index.jobs.number[job.key])
+        members = members[index.alive[members]]
+        if len(members) < count(job.counts, ALLOCATED_STATES):
+            return False
+        away = members[~np.isin(index.column[members], there)]
+        bundle.elsewhere = [(index.tasks[at], int(index.column[at])) for at in away.tolist()]
+        open_to_all = self.evictions.pool.unprotected(self.rule.purpose)
+        return bool(open_to_all[members].all()) and all(self._concerned(index.tasks[at], job) for at in members)
 
     def _candidates(self) -> Iterator[tuple[Task, int, JobState]]:
         index = self.evictions.index
@@ -198,6 +236,8 @@ class _Plan:
                     yield index.tasks[at], column, job
 
     def _concerned(self, task: Task, job: JobState) -> bool:
+        if not self.evictions.may_lose(job, None):
+            return False
         wish = job.record.annotations.get(PREEMPTABLE, job.record.labels.get(PREEMPTABLE))
         if wish is not None and wish not in _TRUE:
             return False
@@ -227,7 +267,7 @@ class _Plan:
 
     def _try(self, bundles: Sequence[Bundle]) -> bool:
         """Evict and place; undone by the caller."""
-        victims = [(task, column, bundle.job) for bundle in bundles for task, column in bundle.tasks]
+        victims = [(task, column, bundle.job) for bundle in bundles for task, column in bundle.every]
         for task, column, _ in victims:
             if not self.evictions.allowed(task):
                 return False
@@ -251,6 +291,8 @@ class _Plan:
         kept = list(chosen)
         for bundle in list(reversed(chosen))[:_SPARED]:
             rest = [other for other in kept if other is not bundle]
+            if bundle.safe and any(other.job is bundle.job and not other.safe for other in rest):
+                continue  # a gang that goes goes whole
             free = self._free()
             for other in rest:
                 free += other.amounts(len(free))

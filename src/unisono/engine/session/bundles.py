@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,22 @@ class Bundle:
     Attributes:
         safe: the job goes on without them; else they are all that its gang needs.
         tasks: with their node columns.
+        elsewhere: tasks that go with them without making room where it is wanted.
 
     """
 
     job: JobState
     safe: bool
     tasks: list[tuple[Task, int]]
+    elsewhere: list[tuple[Task, int]] = field(default_factory=list)
+
+    @property
+    def every(self) -> list[tuple[Task, int]]:
+        """All tasks that go."""
+        return self.tasks + self.elsewhere
 
     def amounts(self, rows: int) -> Vector:
-        """``[R]`` what they hold."""
+        """``[R]`` what those hold that make room where it is wanted."""
         held = np.zeros(rows, dtype=np.int64)
         for task, _ in self.tasks:
             held += fitted(task.pod_class.vector, rows)
@@ -95,7 +102,10 @@ class Surplus:
 
 
 def bundles_of(session: Session, candidates: Iterable[tuple[Task, int, JobState]]) -> list[Bundle]:
-    """Candidates in bundles: per job what it can spare, least important tasks first, and what it cannot."""
+    """Candidates in bundles: per job what it can spare, least important tasks first, and what it cannot.
+
+    A gang that is broken can spare all it has, together: none of it is of use.
+    """
     by_job: dict[str, list[tuple[Task, int, JobState]]] = {}
     for item in candidates:
         by_job.setdefault(item[2].key, []).append(item)
@@ -108,7 +118,7 @@ def bundles_of(session: Session, candidates: Iterable[tuple[Task, int, JobState]
         core: list[tuple[Task, int]] = []
         for task, column, _ in items:
             (safe if surplus.take(task) else core).append((task, column))
-        bundles += [Bundle(job, True, [each]) for each in safe]
+        bundles += [Bundle(job, True, safe)] if surplus.broken else [Bundle(job, True, [each]) for each in safe]
         if core:
             bundles.append(Bundle(job, False, core))
     return bundles

@@ -210,6 +210,16 @@ class JobState:
         place = self.places.get(task.key)
         return task.status if place is None else place[0]
 
+    @property
+    def gained(self) -> bool:
+        """Whether this session has given it places, or promised it any."""
+        return any(status is not TaskStatus.RELEASING for status, _ in self.places.values())
+
+    @property
+    def lost(self) -> bool:
+        """Whether this session evicts any of its tasks."""
+        return any(status is TaskStatus.RELEASING for status, _ in self.places.values())
+
     # ---- what the session writes
 
     def move(self, pod_class: PodClass, role: str, number: int, old: TaskStatus, new: TaskStatus) -> None:
