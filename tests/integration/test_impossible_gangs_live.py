@@ -23,7 +23,7 @@ virtual: Any = import_module("benchmarks.churn.virtual")
 # A gang whose pods do not come is given a minute.
 _SECONDS = 120
 # Pods of other schedulers are not even looked at here.
-_KEPT = KEPT | {"scheduler"}
+_KEPT: set[str] = set()
 _OFTEN = ("volume claim missing", "anti-affinity to itself", "host port taken", "pods of a user")
 
 

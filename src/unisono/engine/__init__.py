@@ -77,7 +77,9 @@ def _decide(
         open_promises(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=verdicts)
     run_actions(cycle)
-    close_promises(snapshot, now)
+    again_at = close_promises(snapshot, now)
+    if cycle.session.book.hopeful:
+        cycle.decisions.again_at = again_at
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()

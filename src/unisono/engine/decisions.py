@@ -201,6 +201,8 @@ class Decisions:
         plans: moves of running pods that let a gang start, of which the evictions are among the others.
         figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
             empty where no plug-in compares jobs by their share.
+        again_at: when the next cycle may decide otherwise although nothing changes, seconds since the epoch: then a
+            promise lapses that keeps others waiting. None: not before something changes.
 
     """
 
@@ -221,3 +223,4 @@ class Decisions:
     figures: list[QueueMetrics] = field(default_factory=list)
     resources: tuple[str, ...] = ()
     sharable: list[int] = field(default_factory=list)
+    again_at: float | None = None

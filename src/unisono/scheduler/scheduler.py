@@ -339,7 +339,7 @@ class Scheduler:
         await self._carry_out(decisions)
         self._seen_version, self._seen_config = version, config
         self._release_gangs()
-        self._due_at = self._next_due()
+        self._due_at = self._next_due(decisions.again_at)
         return True
 
     async def _decide_on(self, config: SchedulerConfig) -> tuple[Decisions, int]:
@@ -429,9 +429,12 @@ class Scheduler:
         if group is not None:
             self.events.event(group, "Warning", "GangReleased", f"{len(release.pods)} pods are removed: {why}")
 
-    def _next_due(self) -> float:
+    def _next_due(self, again_at: float | None) -> float:
         """When to run the engine again even if nothing changes."""
-        times = [self._clock.monotonic() + _RECHECK_SECONDS]
+        now = self._clock.monotonic()
+        times = [now + _RECHECK_SECONDS]
+        if again_at is not None:
+            times.append(now + max(0.0, again_at - self._clock.time()))
         parts = (self._binder.next_release(), self._gangs.next_due(), self._plugin_failures.next_release())
         times += [when for when in parts if when is not None]
         return min(times)

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -136,8 +137,13 @@ def open_promises(snapshot: Snapshot, now: float) -> None:
     promises.unfilled = found
 
 
-def close_promises(snapshot: Snapshot, now: float) -> None:
-    """Note which admitted gangs have had their chance; after a cycle that places."""
+def close_promises(snapshot: Snapshot, now: float) -> float | None:
+    """Note which admitted gangs have had their chance; after a cycle that places.
+
+    Returns:
+        when the next promise lapses if nothing changes, seconds since the epoch; None: none does.
+
+    """
     promises = snapshot.memo.of(Promises, Promises)
     waiting, jobs = snapshot.waiting, snapshot.jobs
     found: list[int | str] = []
@@ -149,6 +155,10 @@ def close_promises(snapshot: Snapshot, now: float) -> None:
             found.append(job.shape or key)
     moment = now, snapshot.version
     promises.tried = {each: promises.tried.get(each, moment) for each in found}
+    if moment in promises.tried.values():
+        return now
+    ends = (since + PATIENCE_SECONDS for since, _ in promises.unfilled.values())
+    return min((end for end in ends if end > now), default=None)
 
 
 def comes_later(snapshot: Snapshot, key: str, now: float) -> bool:
@@ -166,6 +176,7 @@ class Book:
         view: what gates count now.
         evictable: what evictions would free, while a gate is asked whether they would let a job in.
         shares: what the plug-in that divides the cluster tells of queues.
+        hopeful: a job asked for a try that would fit if nothing were promised.
 
     """
 
@@ -173,6 +184,7 @@ class Book:
         self.view = View.ALL
         self.evictable = Evictable()
         self.shares = QueueShares()
+        self.hopeful = False
         self._snapshot, self._queues, self._now = snapshot, queues, now
         self._moment: Moment = now, snapshot.version
         self._registry: ResourceRegistry = snapshot.registry
@@ -307,12 +319,12 @@ class Book:
         return found
 
     def _room_of(self, queue: QueueState, *, share: bool) -> Amounts:
-        sums = self._snapshot.nodes.sums()
-        room: Amounts = (fitted(sums.usable - sums.used, self._rows) - self._live_in(self._queues)).tolist()
+        kept = self._live_in(self._queues).tolist()
+        room = [free - promised for free, promised in zip(self._free, kept, strict=True)]
         for limit in queue.limits:
-            kept = self._live_in(limit.family)
+            beside = self._live_in(limit.family)
             for row, most in limit.most.items():
-                left = most - int(limit.held[row]) - int(limit.leaving[row]) - int(kept[row])
+                left = most - int(limit.held[row]) - int(limit.leaving[row]) - int(beside[row])
                 room[row] = min(room[row], left)
         of_share = self.shares.room(queue) if share else None
         if of_share is not None:
@@ -320,6 +332,14 @@ class Book:
             room = [min(pair) for pair in zip(room, left_of_share, strict=True)]
         room[PODS] = UNLIMITED
         return room
+
+    @cached_property
+    def _free(self) -> Amounts:
+        """What no pod uses of the nodes that pods may be placed on; pods do not count."""
+        sums = self._snapshot.nodes.sums()
+        free: Amounts = fitted(sums.usable - sums.used, self._rows).tolist()
+        free[PODS] = UNLIMITED
+        return free
 
     def _live_in(self, names: Iterable[str]) -> Vector:
         total = np.zeros(self._rows, dtype=np.int64)
@@ -332,6 +352,7 @@ class Book:
         if job.min_resources is None or self.waits_in_vain(job):
             return 0
         wanted = listed(job.min_resources, self._registry)
+        self.hopeful = self.hopeful or all(need <= have for need, have in zip(wanted, self._free, strict=True) if need)
         parts = [max(have, 0) // need for need, have in zip(wanted, self.room(job), strict=True) if need > 0]
         return max(min(parts, default=UNLIMITED) - self._trying[_kinds(job.record)], 0)
 

@@ -120,6 +120,9 @@ class Cycles:
         started = places.bind(decisions.binds)
         again = again and bool(places.waiting) and not started
         places.evict(decisions.evictions)
+        if decisions.again_at is not None:
+            now = self._heap.now
+            self.wake(max(now + max(_SETTLING, self._settings.period), decisions.again_at - self._settings.epoch))
         return again or places.made or (bool(decisions.evictions) and self._settings.grace <= 0)
 
     def _drop_waiting(self) -> None:
