@@ -288,3 +288,66 @@ def test_a_gang_that_needs_several_racks_takes_as_few_as_possible(
     above = [spine(name, *racks_below) for name, racks_below in spines.items()]
     things = [racks(sizes), above, spine("top", *spines, tier=3), job("j", gang_size, wish(mode="soft"))]
     assert used_racks(schedule(world(*things), TOPOLOGY)) == expected
+
+
+def test_a_little_more_of_min_resources_than_the_pods_ask_rules_no_domain_out() -> None:
+    """Whoever made the PodGroup may count pods that come later."""
+    made = job("j", 4, wish(1), cpu=1)
+    made[0].spec.min_resources = {"cpu": "4100m"}
+    assert used_racks(schedule(world(racks({"a": 1, "b": 1}), *made), TOPOLOGY)) == {"a": 4}
+
+
+def test_the_domain_that_holds_min_resources_comes_first() -> None:
+    made = job("j", 4, wish(2), cpu=1)
+    made[0].spec.min_resources = {"cpu": "6"}
+    things = [racks({"a": 1, "b": 1}), spine("s", "a", "b"), racks({"c": 2}), *made]
+    assert used_racks(schedule(world(*things), TOPOLOGY)) == {"c": 4}
+
+
+def test_a_domain_with_room_for_all_in_all_but_not_for_each_leaves_the_sub_group_its_minimum_elsewhere() -> None:
+    """Rack a has 6 CPUs in pieces of 2, which hold no pod of 3; b holds two of three such pods."""
+    things = [racks({"a": 5}, cpu=2), racks({"b": 2}, cpu=3)]
+    made = job("j", 3, policies=[policy(2, 1)], parts=3, minimum=2, cpu=3)
+    assert used_racks(schedule(world(*things, *made), TOPOLOGY)) == {"b": 2}
+
+
+def test_surplus_pods_are_tried_kind_by_kind() -> None:
+    """The first may use no node of the domain, and the second does."""
+    made = job("j", 3, wish(1), minimum=1, running={0: "a-0"}, cpu=1)
+    for one in made[1:]:
+        one.metadata.annotations["volcano.sh/task-spec"] = "worker"
+    made[2].spec.node_selector = {"disk": "none"}
+    decisions = schedule(world(racks({"a": 1}), *made), TOPOLOGY)
+    assert placed(decisions) == {"j-w-2": "a-0"}
+    assert "node affinity/selector" in decisions.verdicts["ns/j"].message
+
+
+def _without(gone: str, things: list[Any]) -> list[Any]:
+    """Nodes and HyperNodes after a node was lost; its HyperNode still names it."""
+    return [one for one in things if one.metadata.name != gone]
+
+
+LOST = job("j", 2, wish(1), running={0: "a-0"})
+LOST_OF_GROUP = job("j", 2, policies=[policy(2, 1)], parts=2, running={0: "a-0"})
+
+
+@pytest.mark.parametrize("things", [LOST, LOST_OF_GROUP], ids=["job", "sub-group"])
+def test_the_pod_for_a_lost_one_joins_those_that_still_run(things: list[Any]) -> None:
+    state = world(_without("a-1", racks({"a": 3, "b": 2})), things)
+    assert placed(schedule(state, TOPOLOGY)) == {"j-w-1": "a-2"}
+
+
+@pytest.mark.parametrize("things", [LOST, LOST_OF_GROUP], ids=["job", "sub-group"])
+@pytest.mark.parametrize("others", [2, 1], ids=["room elsewhere", "none"])
+def test_where_its_domain_has_no_node_left_no_job_is_told_to_free_its_own(things: list[Any], others: int) -> None:
+    verdict = schedule(world(_without("a-1", racks({"a": 2, "b": others})), things), TOPOLOGY).verdicts["ns/j"]
+    assert "the topology keeps them with pod j-w-0 of its own" in verdict.message
+    assert "free 1 node" not in verdict.suggestion
+    assert ("restart pod j-w-0, too: HyperNode b has room" in verdict.suggestion) == (others == 2)
+
+
+def test_a_node_of_its_domain_that_another_job_uses_may_be_freed() -> None:
+    state = world(racks({"a": 2, "b": 2}), job("other", 1, running={0: "a-1"}), LOST)
+    verdict = schedule(state, TOPOLOGY).verdicts["ns/j"]
+    assert "ns/other uses cpu 4 there" in verdict.message
+    assert "free 1 node of HyperNode a (a-1)" in verdict.suggestion

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,3 +93,17 @@ def test_the_count_is_true_where_admission_refuses_the_gang(world: World) -> Non
     assert verdict.tasks_placeable == min(world.placeable(), world.members), verdict.message
     assert verdict.need == {"cpu": world.members * 1000}
     assert verdict.have["cpu"] <= sum(cpus - used for _, cpus, used in world.nodes) * 1000
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pod_that_asks_for_nothing_counts_once(workers: int) -> None:
+    """Allocate and backfill both find a place for it, and both give it back with its gang."""
+    launcher = pod("j-0", "j", role="launcher")
+    made = [pod(f"j-w-{n}", "j", cpu=8, role="worker") for n in range(workers)]
+    full = [group("h", 1), pod("h-0", "h", node="n", cpu=8)]
+    decisions = schedule(cluster(node("n", cpu=8), *full, group("j", 1 + workers), launcher, *made))
+    verdict = decisions.verdicts["ns/j"]
+    assert (verdict.tasks_placeable, verdict.tasks_needed) == (1, 1 + workers), verdict.message
+    (update,) = [one for one in decisions.pod_groups if one.name == "j"]
+    (stated,) = [one for one in update.conditions if one.type == "Unschedulable"]
+    assert f"{workers}/{1 + workers} tasks in gang unschedulable" in stated.message, stated.message

@@ -58,7 +58,6 @@ class JobReport:
         invalid: refusal of ``valid``.
         quota: first refusal of ``overused`` or ``allocatable``; ``refused`` is the task, in the latter case.
         task, fit: first task that found no node, and why.
-        failed_roles: roles of which a task found no node.
         discarded: placements that were taken back because the gang did not become ready.
         pipelined: refusal of the gate ``pipelined`` (the gang could not even be promised its places).
         setback: binds that failed lately, for which it is not placed in this cycle.
@@ -72,7 +71,6 @@ class JobReport:
     refused: Task | None = None
     task: Task | None = None
     fit: FitErrors | None = None
-    failed_roles: set[str] = field(default_factory=set)
     discarded: list[Placement] = field(default_factory=list)
     pipelined: Refusal | None = None
     setback: Setback | None = None
@@ -80,7 +78,7 @@ class JobReport:
 
     def schedulable(self) -> int:
         """Pending tasks that had found a free place before the gang was given up."""
-        return sum(len(p.tasks) for p in self.discarded if p.status is TaskStatus.ALLOCATED)
+        return sum(status is TaskStatus.ALLOCATED for status, _ in self.last_places().values())
 
     def last_places(self) -> dict[str, tuple[TaskStatus, int]]:
         """Task key to state and node column before the gang was given up."""

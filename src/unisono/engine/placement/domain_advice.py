@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.api.words import counted
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.status import ALLOCATED_STATES
 from unisono.engine.placement.domain_search import Search
+from unisono.engine.placement.domain_slots import Counts
 from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import limit_of
 
 _NAMED = 3
@@ -44,13 +49,28 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What is bound to a domain: the whole job, or the sub-groups of one policy."""
+    """What is bound to a domain: the whole job, or the sub-groups of one policy.
 
+    Attributes:
+        tasks: those that wait.
+        members: all of them.
+        needed: how many of ``tasks`` have to be placed.
+        inside: the HyperNode that they may not leave: the root, or that of those that have a place.
+
+    """
+
+    job: JobState
     name: str
     limit: int
     tasks: list[Task]
+    members: list[Task]
     needed: int
     inside: int
+
+    @property
+    def staying(self) -> list[Task]:
+        """Those that hold a place."""
+        return [task for task in self.members if self.job.status(task) in ALLOCATED_STATES]
 
 
 def advise(solver: Solver, missing: int) -> Advice | None:
@@ -81,7 +101,8 @@ def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subj
     if limit is not None and limit < tree.top_tier:
         at = solver.all_groups.at
         allowed = tree.highest(at, limit) if at >= 0 else tree.root
-        yield _Subject("", limit, tasks, missing, allowed if allowed >= 0 else at)
+        members = [task for group in solver.all_groups for task in group.tasks]
+        yield _Subject(job, "", limit, tasks, members, missing, allowed if allowed >= 0 else at)
     seen: set[int] = set()
     for group in solver.groups.values():
         if group.policy < 0 or group.policy in seen or group.limit is None or group.limit >= tree.top_tier:
@@ -90,7 +111,7 @@ def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subj
         if needed > 0 and own:
             seen.add(group.policy)
             allowed = tree.highest(group.at, group.limit) if group.at >= 0 else tree.root
-            yield _Subject(group.key, group.limit, own, needed, allowed if allowed >= 0 else group.at)
+            yield _Subject(job, group.key, group.limit, own, group.tasks, needed, allowed if allowed >= 0 else group.at)
 
 
 def _closest(search: Search, subject: _Subject) -> tuple[int, int]:
@@ -123,18 +144,54 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
     if tree.problems:
         name, problem = min(tree.problems.items())
         text += f"; HyperNode {name} is left out: {problem}"
+    staying = subject.staying
+    if staying:
+        text += f"; the topology keeps them with {_pods(staying)} of its own"
     found = _free_nodes(search, subject)
     if found is None:
         task = subject.tasks[0]
+        elsewhere = _elsewhere(search, subject) if staying else ""
         back = _out_of_sight(search, subject)
         if back is not None:
-            return Advice(text, "", holds, subject.needed, task, tree.names[back[0]], lost=back[1])
-        return Advice(text, "", holds, subject.needed, task)
+            return Advice(text, elsewhere, holds, subject.needed, task, tree.names[back[0]], lost=back[1])
+        return Advice(text, elsewhere, holds, subject.needed, task)
     number, at, chosen = found
     table = search.session.snapshot.nodes
     names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
     suggestion = f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"
     return Advice(text, suggestion, holds, subject.needed, subject.tasks[0], tree.names[at], tuple(chosen))
+
+
+def _pods(tasks: list[Task]) -> str:
+    names = ", ".join(task.name for task in tasks[:_NAMED]) + (", ..." if len(tasks) > _NAMED else "")
+    return f"{'pod' if len(tasks) == 1 else 'pods'} {names}"
+
+
+def _elsewhere(search: Search, subject: _Subject) -> str:
+    """That another domain has room for all that run and all that are missing, so that they could start anew there."""
+    tree, again = search.tree, [*subject.staying, *subject.tasks]
+    domains = [at for at in range(len(tree.names)) if tree.tiers[at] <= subject.limit and tree.columns[at].size]
+    held = search.slots.held(again, domains).tolist() if domains else []
+    whole = [at for at, number in zip(domains, held, strict=True) if number >= len(subject.staying) + subject.needed]
+    if not whole:
+        return ""
+    return f"restart {_pods(subject.staying)}, too: HyperNode {tree.names[whole[0]]} has room for all of them together"
+
+
+def _emptied(search: Search, subject: _Subject, pod_class: PodClass) -> Counts:
+    """``[N]`` how many tasks each node would hold if only those of the job itself ran there."""
+    nodes, room = search.session.nodes, search.slots.slots(pod_class, empty=True)
+    kept: dict[int, Vector] = {}
+    for task in subject.job.record.tasks.values():
+        column = nodes.table.index.get(task.node, -1)
+        if column >= 0 and subject.job.status(task) in ALLOCATED_STATES:
+            kept[column] = kept.get(column, 0) + fitted(task.pod_class.vector, search.session.rows)
+    if kept:
+        room = room.copy()
+    for column, amounts in kept.items():
+        left = np.maximum(nodes.allocatable[:, column] - amounts, 0)[:, None]
+        room[column] = min(int(room[column]), int(tasks_fitting(left, pod_class)[0]))
+    return room
 
 
 def _out_of_sight(search: Search, subject: _Subject) -> tuple[int, tuple[int, ...]] | None:
@@ -168,7 +225,7 @@ def _free_nodes(search: Search, subject: _Subject) -> tuple[int, int, list[int]]
         return None
     (pod_class,) = classes.values()
     tree = search.tree
-    now, empty = search.slots.slots(pod_class), search.slots.slots(pod_class, empty=True)
+    now, empty = search.slots.slots(pod_class), _emptied(search, subject, pod_class)
     best: tuple[int, int, list[int]] | None = None
     for at in tree.below(subject.inside):
         columns = tree.columns[at]

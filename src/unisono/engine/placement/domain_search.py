@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import FloatArray
+from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_slots import DomainSlots
@@ -65,11 +65,13 @@ class Search:
 
         return sorted(zip(domains, points, strict=True), key=key)
 
-    def taker(self, group: SubGroup, domain: int, pod_class: PodClass, *, future: bool) -> DomainTaker:
-        """The best nodes of a domain for tasks of a class."""
+    def taker(
+        self, group: SubGroup, domain: int, pod_class: PodClass, kept: BoolArray | None = None, *, future: bool
+    ) -> DomainTaker:
+        """The best nodes of a domain for tasks of a class; those ``kept`` alone, where that is given."""
         tables = self.tables if wants_topology(self.session, group.job) else self.cycle.tables
         table = tables.of(pod_class, future=future)
-        return DomainTaker(table, self.tree.columns[domain], group, self.hooks)
+        return DomainTaker(table, self.tree.columns[domain], group, self.hooks, kept)
 
     def job_key(self, group: SubGroup, first: bool) -> tuple[Any, ...]:
         """Order of sub-groups: those that the gang needs first."""

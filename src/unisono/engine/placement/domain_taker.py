@@ -15,17 +15,25 @@ class DomainTaker:
     """A table of candidates seen through a domain.
 
     Static scores that are normalised over candidates are normalised over those of the domain; points of the topology
-    follow the places that the sub-group has, task by task.
+    follow the places that the sub-group has, task by task. Of its nodes only those ``kept`` are used, where given.
     """
 
-    def __init__(self, table: CandidateTable, where: Index, group: SubGroup, hooks: CombinedAnswers) -> None:
+    def __init__(
+        self,
+        table: CandidateTable,
+        where: Index,
+        group: SubGroup,
+        hooks: CombinedAnswers,
+        kept: BoolArray | None = None,
+    ) -> None:
         self.table = table
         self.where = where
         self.group = group
         self.hooks = hooks
         self.guided = group.wants_topology and hooks.has("group_score")
         self._scores = [method for _, method in hooks.flat["group_score"]] if self.guided else []
-        self.all_nodes = len(where) == len(table.total)
+        self.all_nodes = len(where) == len(table.total) and kept is None
+        self._closed = None if kept is None else ~kept[where]
         self._span = _span(where)
 
     @property
@@ -117,6 +125,8 @@ class DomainTaker:
     def _points(self, parts: list[FloatArray]) -> FloatArray:
         table, where = self.table, self._span
         total: FloatArray = table.total[where]
+        if self._closed is not None:
+            total = np.where(self._closed, NOWHERE, total)
         self._static: FloatArray = table.points[where]
         if table.tracked and not self.all_nodes:
             candidates = total > NOWHERE

@@ -222,7 +222,6 @@ class EquivalenceBatches:
 def _copied(report: JobReport, job: JobState, tasks: list[Task]) -> JobReport:
     """A report for ``job`` as of an equal one; the n-th of its tasks stands for the n-th of the other's."""
     fresh = copy(report)
-    fresh.failed_roles = set(report.failed_roles)
     fresh.discarded = []
     at = 0
     for placement in report.discarded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -10,6 +10,8 @@ from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.placement.domain_search import Search
 from unisono.engine.placement.domain_taker import DomainTaker
 from unisono.engine.placement.group_rules import GroupRules
+from unisono.engine.placement.other_ways import Within
+from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.placement.task_loop import TaskGroup
 from unisono.engine.session.sub_groups import SubGroup
 
@@ -23,16 +25,23 @@ class GroupInDomain(TaskGroup):
 
     """
 
-    def __init__(self, rules: GroupRules, search: Search, group: SubGroup, domain: int, *, promise: bool) -> None:
-        super().__init__(rules.cycle, rules.job)
+    def __init__(
+        self,
+        rules: GroupRules,
+        search: Search,
+        group: SubGroup,
+        domain: int,
+        within: Within | None = None,
+        *,
+        promise: bool,
+    ) -> None:
+        super().__init__(rules.cycle, rules.job, within)
         self.rules = rules
         self.search = search
         self.group = group
         self.domain = domain
         self.promise = promise
         self.stuck: Task | None = None
-        self._failed: set[str] = set()
-        self.cycle.report(self.job).failed_roles = self._failed
 
     def missing(self) -> int:
         """See `GroupRules`."""
@@ -42,13 +51,14 @@ class GroupInDomain(TaskGroup):
         """See `GroupRules`."""
         return self.rules.ready(self.group)
 
-    def worth_going_on(self) -> bool:
+    def may_start(self, left: RemainingTasks) -> bool:
         """See `GroupRules`."""
-        return self.rules.worth_going_on(self.group)
+        return self.rules.may_start(self.group, left)
 
     def taker(self, pod_class: PodClass, *, future: bool) -> DomainTaker:
         """The nodes of the domain."""
-        return self.search.taker(self.group, self.domain, pod_class, future=future)
+        kept = self.within.get(pod_class.id)
+        return self.search.taker(self.group, self.domain, pod_class, kept, future=future)
 
     def futures(self, now: int, *, nominated: bool) -> Sequence[bool]:
         """What is free first, unless places are only promised; then what is being released."""
@@ -64,11 +74,6 @@ class GroupInDomain(TaskGroup):
         """The group follows its places."""
         self.group.took(column)
 
-    @property
-    def failed_roles(self) -> Set[str]:
-        """Those of this trial."""
-        return self._failed
-
     def refused(self, task: Task, errors: FitErrors) -> None:
         """Keep the reason, too: it is the same in every domain."""
         super().refused(task, errors)
@@ -77,5 +82,3 @@ class GroupInDomain(TaskGroup):
     def found_no_node(self, task: Task, now: int) -> None:
         """Why is found out when no domain works."""
         self.stuck = task
-        if task.role:
-            self._failed.add(task.role)

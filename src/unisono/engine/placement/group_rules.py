@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.placement.plain_jobs import worth_going_on
+from unisono.engine.placement.plain_jobs import may_start
+from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup
 
@@ -37,8 +38,8 @@ class GroupRules:
         refusal = self.hooks.group_vote(group) if self.many else self.hooks.vote("pipelined", self.job)
         return refusal is None
 
-    def worth_going_on(self, group: SubGroup) -> bool:
-        """After a task found no node: could the others still be enough?"""
+    def may_start(self, group: SubGroup, left: RemainingTasks) -> bool:
+        """After a task found no node: could those that are ``left`` still be enough?"""
         if not self.many:
-            return worth_going_on(self.cycle, self.job)
-        return group.minimum < len(group.tasks) and self.job.min_member < self.job.size
+            return may_start(self.job, left)
+        return group.placed_count + len(left) >= group.minimum

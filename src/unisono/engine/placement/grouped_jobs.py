@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unisono.cluster.status import TaskStatus
 from unisono.engine.placement.domain_advice import Advice, advise
 from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
+from unisono.engine.placement.task_loop import note_failure
 
 if TYPE_CHECKING:
     from unisono.engine.cycle.context import Cycle
@@ -44,6 +46,8 @@ def place_grouped(cycle: Cycle, job: JobState, remaining: RemainingByGroup) -> b
         cycle.transaction.keep(start)
         return False
     cycle.commit(start, job)
+    if not left and solver.stuck is not None and job.status(solver.stuck[0]) is TaskStatus.PENDING:
+        note_failure(cycle, job, solver.stuck[0], cycle.fits.errors(solver.stuck[0].pod_class))
     return True
 
 
@@ -51,9 +55,9 @@ def _remember(cycle: Cycle, job: JobState, solver: Solver) -> None:
     """Note the failure: reasons of the nodes, and of the domains."""
     tasks = [task for key in solver.groups for task in solver.given.tasks(key)]
     report = cycle.report(job)
-    if report.fit is None and tasks:
+    if tasks:
         stuck = solver.stuck[0] if solver.stuck is not None else tasks[0]
-        report.task, report.fit = stuck, cycle.fits.errors(stuck.pod_class)
+        note_failure(cycle, job, stuck, cycle.fits.errors(stuck.pod_class))
     if report.quota is not None:
         return
     advice = advise(solver, max(cycle.hooks.missing(job), 1))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
-from unisono.engine.candidates.table import CandidateTable
+from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import JobReport
+from unisono.engine.cycle.transaction import Taker
+from unisono.engine.placement.domain_taker import DomainTaker
+from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, retry
 from unisono.engine.placement.remaining_tasks import RemainingTasks
-from unisono.engine.placement.stuck_first import retry
 from unisono.engine.placement.task_loop import TaskGroup, note_failure, place_tasks
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.sub_groups import SubGroup
 
-_NO_ROLES: frozenset[str] = frozenset()
+_PLACED = (*READY_STATES, TaskStatus.PIPELINED)
 
 
 def place_job(cycle: Cycle, job: JobState, remaining: RemainingTasks) -> bool:
@@ -39,31 +45,41 @@ def place_job(cycle: Cycle, job: JobState, remaining: RemainingTasks) -> bool:
         report = cycle.report(job)
         report.pipelined = refusal
         report.discarded = cycle.transaction.rollback(mark)
-        return _place_in_another_order(cycle, job, remaining, given)
+        return _place_in_another_way(cycle, job, remaining, given)
     cycle.transaction.keep(mark)
     return False
 
 
-def _place_in_another_order(cycle: Cycle, job: JobState, remaining: RemainingTasks, given: RemainingTasks) -> bool:
-    """Try a job that is not ready again, the tasks that found no node first; whether it was committed."""
+def _place_in_another_way(cycle: Cycle, job: JobState, remaining: RemainingTasks, given: RemainingTasks) -> bool:
+    """Try a job that is not ready again; whether it was committed. Else that trial is told of which placed most."""
     told = cycle.reports[job.key]
     mark = cycle.transaction.checkpoint()
 
-    def trial(tasks: RemainingTasks) -> tuple[bool, Task | None]:
+    def trial(tasks: RemainingTasks, within: Within) -> Outcome:
+        nonlocal told
         cycle.reports.pop(job.key, None)
-        place_tasks(PlainJob(cycle, job), tasks)
+        place_tasks(PlainJob(cycle, job, within), tasks)
         if cycle.hooks.ready(job):
-            return True, None
-        placed = bool(cycle.transaction.rollback(mark))
-        return False, cycle.report(job).task if placed else None
+            return Outcome(started=True)
+        report = cycle.report(job)
+        report.discarded, report.pipelined = cycle.transaction.rollback(mark), told.pipelined
+        if report.fit is not None and report.schedulable() > told.schedulable():
+            told = report
+        return _outcome(report)
 
-    left = retry(given, told.task if told.discarded else None, trial)
+    attempts = Attempts(given, max(cycle.hooks.missing(job), 1), None, trial, Effort())
+    left = retry(cycle, attempts, _outcome(told))
     if left is None:
         cycle.reports[job.key] = told
         return False
     remaining.follow(left)
     cycle.commit(mark, job)
     return True
+
+
+def _outcome(failed: JobReport) -> Outcome:
+    placed = sum(len(placement.tasks) for placement in failed.discarded)
+    return Outcome(started=False, stuck=failed.task if placed else None, placed=placed)
 
 
 class PlainJob(TaskGroup):
@@ -77,13 +93,17 @@ class PlainJob(TaskGroup):
         """As the plug-ins say of the job."""
         return self.cycle.hooks.ready(self.job)
 
-    def worth_going_on(self) -> bool:
+    def may_start(self, left: RemainingTasks) -> bool:
         """See the function."""
-        return worth_going_on(self.cycle, self.job)
+        return may_start(self.job, left)
 
-    def taker(self, pod_class: PodClass, *, future: bool) -> CandidateTable:
-        """The table of the class."""
-        return self.cycle.tables.of(pod_class, future=future)
+    def taker(self, pod_class: PodClass, *, future: bool) -> Taker:
+        """The table of the class, or the part of it to which the trial is kept."""
+        table, kept = self.cycle.tables.of(pod_class, future=future), self.within.get(pod_class.id)
+        if kept is None:
+            return table
+        group = SubGroup(self.job, self.cycle.session.snapshot.hyper_nodes, self.job.key, -1, 0)
+        return DomainTaker(table, np.flatnonzero(kept), group, self.cycle.hooks)
 
     def futures(self, now: int, *, nominated: bool) -> Sequence[bool]:
         """What is free first; then what is being released, and for nominated tasks what was promised to them."""
@@ -92,12 +112,6 @@ class PlainJob(TaskGroup):
 
     def took(self, column: int) -> None:
         """Nothing else follows where tasks are."""
-
-    @property
-    def failed_roles(self) -> Set[str]:
-        """Those of the whole cycle."""
-        report = self.cycle.reports.get(self.job.key)
-        return report.failed_roles if report is not None else _NO_ROLES
 
     def found_no_node(self, task: Task, now: int) -> None:
         """Note why."""
@@ -109,23 +123,12 @@ class PlainJob(TaskGroup):
         note_failure(cycle, self.job, task, cycle.fits.errors(pod_class))
 
 
-def worth_going_on(cycle: Cycle, job: JobState) -> bool:
-    """After a task found no node: could the job still become ready with its other tasks (Volcano's rule)?"""
-    if job.min_member >= job.size:
+def may_start(job: JobState, left: RemainingTasks) -> bool:
+    """After a task found no node: could the job still become ready with those that are ``left``?"""
+    if job.ready_count + job.waiting_count + len(left) < job.min_member:
         return False
-    failed = cycle.report(job).failed_roles
-    if job.min_member < job.min_task_total:
-        pending = sum(counts[TaskStatus.PENDING] for role, counts in _counts_by_role(job).items() if role not in failed)
-        return job.ready_count + pending >= job.min_member
-    return not any(
-        count(job.role_counts(role), ALLOCATED_STATES) < job.min_task_member[role]
-        for role in failed
-        if role in job.min_task_member
-    )
-
-
-def _counts_by_role(job: JobState) -> dict[str, list[int]]:
-    """Task counts of each role; tasks without a role count under ``""``."""
-    by_role = {role: job.role_counts(role) for role in job.record.role_counts}
-    rest = [total - sum(counts[i] for counts in by_role.values()) for i, total in enumerate(job.counts)]
-    return {**by_role, "": rest}
+    if not job.roles_apply:
+        return True
+    coming = Counter(task.role for task in left.left())
+    needs = job.min_task_member.items()
+    return all(count(job.role_counts(role), _PLACED) + coming[role] >= need for role, need in needs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.session.task_runs import runs
 
@@ -9,25 +10,28 @@ from unisono.engine.session.task_runs import runs
 class RemainingTasks:
     """Pending tasks in runs of equal ones; what has been tried is taken off."""
 
-    __slots__ = ("_at", "_run", "_runs")
+    __slots__ = ("_aside", "_at", "_number", "_run", "_runs")
 
     def __init__(self, tasks: list[Task]) -> None:
         self._runs = runs(tasks)
         self._run = 0
         self._at = 0
+        self._aside: list[list[Task]] = []
+        self._number = len(tasks)
 
-    def __bool__(self) -> bool:
-        return self._run < len(self._runs)
+    def __len__(self) -> int:
+        return self._number
 
     def copy(self) -> RemainingTasks:
         """A copy that can be used up by itself."""
         other = RemainingTasks([])
-        other._runs, other._run, other._at = self._runs, self._run, self._at
+        other.follow(self)
         return other
 
     def follow(self, other: RemainingTasks) -> None:
         """Have left what another order of the same tasks has left."""
         self._runs, self._run, self._at = other._runs, other._run, other._at
+        self._aside, self._number = other._aside, other._number
 
     def rest(self) -> list[Task]:
         """What is left of the present run; at least one task."""
@@ -36,11 +40,31 @@ class RemainingTasks:
 
     def left(self) -> list[Task]:
         """Everything that is left, in order."""
-        return [task for run in self._runs[self._run :] for task in run][self._at :]
+        here = [task for run in self._runs[self._run :] for task in run][self._at :]
+        return [task for run in self._aside for task in run] + here
+
+    def kinds(self) -> list[PodClass]:
+        """The class of each run that is left, in order."""
+        return [run[0].pod_class for run in self._runs[self._run :]]
 
     def done(self, number: int) -> None:
         """Take ``number`` tasks off the present run."""
         self._at += number
+        self._number -= number
         if self._at >= len(self._runs[self._run]):
             self._run += 1
             self._at = 0
+            if self._run == len(self._runs):
+                self.recall()
+
+    def set_aside(self) -> None:
+        """Let what is left of the present run wait for the runs behind it, of which there are some."""
+        self._aside = [*self._aside, self.rest()]
+        self._run, self._at = self._run + 1, 0
+
+    def recall(self) -> None:
+        """Have first again what was set aside."""
+        if self._aside:
+            rest = [self.rest()] if self._run < len(self._runs) else []
+            self._runs = [*self._aside, *rest, *self._runs[self._run + 1 :]]
+            self._aside, self._run, self._at = [], 0, 0

@@ -6,14 +6,16 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_search import Search, search_of
 from unisono.engine.placement.group_in_domain import GroupInDomain
 from unisono.engine.placement.group_rules import GroupRules
+from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, retry
 from unisono.engine.placement.remaining_tasks import RemainingTasks
-from unisono.engine.placement.stuck_first import retry
 from unisono.engine.placement.task_loop import place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of
@@ -64,6 +66,7 @@ class Solver:
         promise: places are only promised, on resources that are or will be free: room is being made by evictions.
         whole: only domains that hold all that is left are tried.
         stuck: the last task that found no node, and the domain.
+        effort: what is left for other ways than the first in each domain.
 
     """
 
@@ -79,6 +82,7 @@ class Solver:
         self.promise = promise
         self.whole = False
         self.stuck: tuple[Task, int] | None = None
+        self.effort = Effort()
 
     # ---- the whole job
 
@@ -226,25 +230,36 @@ class Solver:
     def _try_group(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
         """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""
         own, mark = remaining.copy(), self.mark()
-        works, stuck = self._trial(group, domain, own, mark)
-        if works:
+        first = self._trial(group, domain, own, mark, {})
+        if first.started:
             return own, mark
+        if first.stuck is None:
+            return None
+        area = np.zeros(self.cycle.session.nodes.size, dtype=np.bool_)
+        area[self.search.tree.columns[domain]] = True
+        attempts = Attempts(
+            remaining,
+            max(self.rules.missing(group), 1),
+            area,
+            lambda tasks, within: self._trial(group, domain, tasks, mark, within),
+            self.effort,
+        )
         told = self.stuck
-        left = retry(remaining, stuck, lambda tasks: self._trial(group, domain, tasks, mark))
+        left = retry(self.cycle, attempts, first)
         self.stuck = told
         return None if left is None else (left, mark)
 
-    def _trial(self, group: SubGroup, domain: int, tasks: RemainingTasks, mark: Mark) -> tuple[bool, Task | None]:
-        """Place tasks in the given order: whether it is enough, or else, undone, which task was stuck behind others."""
-        trial = GroupInDomain(self.rules, self.search, group, domain, promise=self.promise)
+    def _trial(self, group: SubGroup, domain: int, tasks: RemainingTasks, mark: Mark, within: Within) -> Outcome:
+        """Place tasks in the given order; undone where that is not enough."""
+        trial = GroupInDomain(self.rules, self.search, group, domain, within, promise=self.promise)
         place_tasks(trial, tasks)
         if trial.stuck is not None:
             self.stuck = trial.stuck, domain
-        placed = self.cycle.transaction.checkpoint() > mark[0]
+        placed = sum(len(placement.tasks) for placement in self.cycle.transaction.log[mark[0] :])
         if placed and (self.rules.ready(group) or self.rules.pipelined(group)):
-            return True, None
+            return Outcome(started=True)
         self.undo(mark)
-        return False, trial.stuck if placed else None
+        return Outcome(started=False, stuck=trial.stuck if placed else None, placed=placed)
 
     def _nominated(self, group: SubGroup, top: int, remaining: RemainingTasks) -> int | None:
         """The domain that an earlier cycle made room in, when every waiting task has its node below ``top``."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.cycle.transaction import Taker
+from unisono.engine.placement.other_ways import Within
 from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
@@ -21,12 +22,14 @@ class TaskGroup(ABC):
     Attributes:
         cycle: the session's cycle.
         job: whose tasks they are.
+        within: ``[N]`` by id of a class, the nodes to which this trial keeps its pods.
 
     """
 
-    def __init__(self, cycle: Cycle, job: JobState) -> None:
+    def __init__(self, cycle: Cycle, job: JobState, within: Within | None = None) -> None:
         self.cycle = cycle
         self.job = job
+        self.within = within or {}
 
     # ---- when it is enough
 
@@ -39,8 +42,8 @@ class TaskGroup(ABC):
         """Whether the group can start."""
 
     @abstractmethod
-    def worth_going_on(self) -> bool:
-        """After a task found no node: could the group still start with its other tasks?"""
+    def may_start(self, left: RemainingTasks) -> bool:
+        """After a task found no node: could the group still start with those that are ``left``?"""
 
     # ---- where tasks go
 
@@ -60,18 +63,15 @@ class TaskGroup(ABC):
 
     def nominated(self, task: Task) -> int:
         """Column of the node that an earlier cycle chose for the task; -1 where there is none."""
-        return self.cycle.session.snapshot.nodes.index.get(task.nominated_node, -1)
+        column = self.cycle.session.snapshot.nodes.index.get(task.nominated_node, -1)
+        kept = self.within.get(task.pod_class.id)
+        return column if column < 0 or kept is None or kept[column] else -1
 
     @abstractmethod
     def took(self, column: int) -> None:
         """A task was placed on its nominated node."""
 
     # ---- failures
-
-    @property
-    @abstractmethod
-    def failed_roles(self) -> Set[str]:
-        """Roles of which a task found no node."""
 
     def refused(self, task: Task, errors: FitErrors) -> None:
         """A filter refuses the task on every node."""
@@ -83,34 +83,53 @@ class TaskGroup(ABC):
 
 
 def place_tasks(group: TaskGroup, remaining: RemainingTasks) -> None:
-    """Place tasks until the group is ready or nothing more can be placed; tried tasks are taken off ``remaining``."""
+    """Place tasks until the group is ready or nothing more can be placed; tried tasks are taken off ``remaining``.
+
+    Tasks that look for other pods of the group are tried again, where they found no node, when others have been placed.
+    """
     hooks, job = group.cycle.hooks, group.job
     missing = group.missing()
     while remaining:
         tasks = remaining.rest()
         first = tasks[0]
-        if first.role and first.role in group.failed_roles:
-            remaining.done(len(tasks))
-            continue
         room = hooks.headroom(job.queue, first.pod_class, len(tasks))
         if room == 0:
             _note_quota(group, first)
             remaining.done(len(tasks))
             continue
+        reason = hooks.prefilter(first) if hooks.has("prefilter") else None
         few = room if missing > 0 else min(room, 1)  # surplus tasks compete through the orders
-        allocated, tried = _place_run(group, tasks[:few], max(missing, 1))
+        now = queue_limits.room(job.queue, first.pod_class, now=True)
+        allocated, tried = _place_run(group, tasks[:few], max(missing, 1), now) if reason is None else (0, 0)
         if tried:
             missing -= allocated
             remaining.done(tried)
+            remaining.recall()
             if missing <= 0 and group.ready():
                 return
             continue
+        if reason is None and _waits_for_others(remaining):
+            remaining.set_aside()
+            continue
+        if reason is not None:
+            group.refused(first, group.cycle.fits.refused(reason))
+        else:
+            group.found_no_node(first, now)
         remaining.done(len(tasks))
-        if not group.worth_going_on():
+        if not group.may_start(remaining):
             return
 
 
-def _place_run(group: TaskGroup, tasks: list[Task], wanted: int) -> tuple[int, int]:
+def _waits_for_others(remaining: RemainingTasks) -> bool:
+    """Whether a place of a task that comes later may open nodes to the next one: by its affinity, or its spread."""
+    first, *later = remaining.kinds()
+    terms = first.terms
+    near = {terms.near_all} if terms.near else set()
+    wanted = near.union(spread.selector for spread in terms.spread if spread.hard)
+    return bool(wanted) and any(kind is not first and not wanted.isdisjoint(kind.matched) for kind in later)
+
+
+def _place_run(group: TaskGroup, tasks: list[Task], wanted: int, now: int) -> tuple[int, int]:
     """Place up to ``wanted`` equal tasks on free resources, or, where none is free, all on resources being released.
 
     Returns:
@@ -118,11 +137,6 @@ def _place_run(group: TaskGroup, tasks: list[Task], wanted: int) -> tuple[int, i
 
     """
     first, cycle, job = tasks[0], group.cycle, group.job
-    reason = cycle.hooks.prefilter(first) if cycle.hooks.has("prefilter") else None
-    if reason is not None:
-        group.refused(first, cycle.fits.refused(reason))
-        return 0, 0
-    now = queue_limits.room(job.queue, first.pod_class, now=True)
     if first.nominated_node and (future := _place_nominated(group, first, now)) is not None:
         return int(not future), 1
     for future in group.futures(now, nominated=False):
@@ -132,7 +146,6 @@ def _place_run(group: TaskGroup, tasks: list[Task], wanted: int) -> tuple[int, i
         columns = cycle.transaction.place(job, some, group.taker(first.pod_class, future=future))
         if columns:
             return 0 if future else len(columns), len(columns)
-    group.found_no_node(first, now)
     return 0, 0
 
 
@@ -160,7 +173,5 @@ def _note_quota(group: TaskGroup, task: Task) -> None:
 def note_failure(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:
     """Note that no node takes a task."""
     report = cycle.report(job)
-    if task.role:
-        report.failed_roles.add(task.role)
     if report.fit is None:
         report.task, report.fit = task, errors

@@ -6,7 +6,6 @@ Here they are placed as the action would and taken back.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass
 
 from unisono.cluster.records import Task
@@ -32,31 +31,19 @@ class _Left:
 class _EveryKind(PlainJob):
     """All tasks of a job, on all nodes, without an end where some find none; failures are not reported."""
 
-    def __init__(self, cycle: Cycle, job: JobState) -> None:
-        super().__init__(cycle, job)
-        self._failed: set[str] = set()
-
     def ready(self) -> bool:
         """Never: all are tried."""
         return False
 
-    def worth_going_on(self) -> bool:
+    def may_start(self, left: RemainingTasks) -> bool:
         """Always."""
         return True
 
-    @property
-    def failed_roles(self) -> Set[str]:
-        """Those of this trial."""
-        return self._failed
-
     def refused(self, task: Task, errors: FitErrors) -> None:
-        """Only the role is kept."""
-        self.found_no_node(task, 0)
+        """Nothing is kept."""
 
     def found_no_node(self, task: Task, now: int) -> None:
-        """Only the role is kept."""
-        if task.role:
-            self._failed.add(task.role)
+        """Nothing is kept."""
 
 
 def findable(cycle: Cycle, job: JobState, known: int) -> int:

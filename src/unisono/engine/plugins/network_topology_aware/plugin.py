@@ -96,10 +96,11 @@ class NetworkTopologyAwarePlugin(Plugin):
     def domain_gradients(
         self, job: JobState, group: SubGroup | None, top: int, *, evict: bool
     ) -> Sequence[Sequence[int]] | None:
-        """HyperNodes below ``top`` and within the limit that may hold what is needed, tier by tier from below.
+        """HyperNodes below ``top`` and within the limit, tier by tier from below; those that may hold all come first.
 
-        A job needs its minResources. A sub-group had better have all its pending tasks in one domain; where none is
-        large enough, its minimum will do. With evictions from above, and only so many domains as configured.
+        All of a job is its minResources, which may count pods that are made later; all of a sub-group are its pending
+        tasks. The other domains follow: one that holds the pods that are needed will do. With evictions from above,
+        and only so many domains as configured.
         """
         groups = groups_of(self.session, job)
         limit = groups.limit if group is None else group.limit
@@ -121,8 +122,9 @@ class NetworkTopologyAwarePlugin(Plugin):
         if at == NOWHERE:
             minimum = self._minimum(job, group)
             able = [self._large_enough(domains, minimum, evict=evict) for domains in gradients]
-            gradients = [domains for domains in able if domains] or ([] if group is None else gradients)
-        return self._widest(gradients) if evict else gradients
+            rest = [[each for each in every if each not in few] for every, few in zip(gradients, able, strict=True)]
+            gradients = [domains for domains in (*rest, *able) if domains] if evict else [*able, *rest]
+        return self._widest(gradients) if evict else [domains for domains in gradients if domains]
 
     def _by_tier(self, root: int, limit: int) -> list[list[int]]:
         """``root`` and the HyperNodes below it, up to tier ``limit``, by tier from below; read only."""
