@@ -16,9 +16,8 @@ from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock, settle
 from unisono.agent.activator import controller as module
 from unisono.agent.activator.controller import LOOK_SECONDS, ActivatorController
-from unisono.agent.activator.load import LONGEST_WINDOW, Load
 from unisono.agent.activator.route import Route
-from unisono.agent.activator.scaling import Rules, Scaler, rules_of
+from unisono.agent.activator.scaling import LONGEST_WINDOW, Load, Rules, Scaler, rules_of
 from unisono.agent.network.addresses import SERVICE_NETWORK, AddressBook
 from unisono.agent.network.names import Peer, shared_lines
 from unisono.api.annotations import SERVICE_ADDRESS

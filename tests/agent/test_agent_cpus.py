@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.agent.cpus.affinity_keeper import AffinityKeeper
+from unisono.agent.cpus.affinity import AffinityKeeper
 from unisono.agent.cpus.book import CpuBook, CpuPolicies, NotAligned
 from unisono.agent.cpus.sysfs import read_cpus
 from unisono.api.core import Pod

@@ -183,7 +183,7 @@ async def test_the_tail_is_read_from_the_end(tmp_path: Path, run: RunDir, monkey
         return data
 
     os_read = os.read
-    monkeypatch.setattr("unisono.agent.logs.files.os.read", counting)
+    monkeypatch.setattr("unisono.agent.logs.reader.os.read", counting)
     assert (await read(tmp_path, tail_lines=3)).split()[::2] == ["4997", "4998", "4999"]
     assert seen < 10_000
 

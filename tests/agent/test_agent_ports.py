@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock
-from unisono.agent.network.port_book import PortBook
-from unisono.agent.network.ports import PORT_TAKEN, Claim, claim_of, declared_ports, hold
+from unisono.agent.network.ports import PORT_TAKEN, Claim, PortBook, claim_of, declared_ports, hold
 from unisono.api.core import Pod, PodCondition
 
 NOW = 1_000.0

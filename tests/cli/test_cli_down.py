@@ -14,8 +14,7 @@ from click.testing import CliRunner, Result
 
 from unisono.cli.commands import down
 from unisono.cli.commands.down import StillRunning, command
-from unisono.standalone.holder import Holder
-from unisono.standalone.paths import AlreadyRunning, DataDir, UnusableDataDir
+from unisono.standalone.paths import AlreadyRunning, DataDir, Holder, UnusableDataDir
 
 pytestmark = pytest.mark.processes
 

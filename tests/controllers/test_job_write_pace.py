@@ -12,7 +12,7 @@ from unisono.api.batch import JobState, JobStatus
 from unisono.api.core import ContainerStatus, Pod, PodCondition, PodStatus
 from unisono.controllers.job.controller import matters
 from unisono.controllers.job.pacing import GivingWay
-from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, WritePace
+from unisono.kube.pace import LONGEST_COUNT_SECONDS, WritePace
 
 PENDING = JobStatus(state=JobState(phase="Pending"), pending=8)
 RUNS = JobStatus(state=JobState(phase="Running"), running=8)

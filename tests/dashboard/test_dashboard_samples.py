@@ -9,10 +9,9 @@ import pytest
 
 from unisono.api.core import Node
 from unisono.api.scheduling import Queue
-from unisono.dashboard.live.jobs import Jobs
+from unisono.dashboard.live.jobs import Jobs, Tables
 from unisono.dashboard.live.samples import Samples, shares
 from unisono.dashboard.live.signal import Signal
-from unisono.dashboard.live.tables import Tables
 from unisono.dashboard.views.table import Query
 from unisono.dashboard.views.wire import JobRow
 from unisono.history.records import CLUSTER

@@ -14,8 +14,7 @@ from unisono.api.documents.merge import merge_diff
 from unisono.api.kinds import JOBS
 from unisono.api.scheduling import PodGroup
 from unisono.api.verdict import Holder, Verdict, encode
-from unisono.dashboard.views.events import event_rows
-from unisono.dashboard.views.explanation import explanation_view, fix_id, verdict_view
+from unisono.dashboard.views.explanation import event_rows, explanation_view, fix_id, verdict_view
 from unisono.dashboard.views.overview import waiting_groups
 from unisono.dashboard.views.rows import group_row, job_row, pod_row
 from unisono.dashboard.views.table import MOST_ROWS, Query, jobs_view

@@ -14,7 +14,7 @@ import yaml
 import unisono
 from support.plane import REPOSITORY
 from unisono.agent.devices.gpu_metrics import FIELDS
-from unisono.install.gpu_alerts import GPU_ALERTS
+from unisono.install.monitoring import GPU_ALERTS
 
 MONITORING = (REPOSITORY / "docs" / "monitoring.md").read_text()
 TROUBLES = (REPOSITORY / "docs" / "troubleshooting.md").read_text().partition("## Training hangs")[2]

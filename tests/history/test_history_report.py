@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from unisono.api.job_state import pod_failure
 from unisono.history.answers import By
-from unisono.history.hours import HOUR, hours_of_interval, pieces
-from unisono.history.records import Hour, Interval, JobRecord, Share, ended_as, worse
+from unisono.history.records import HOUR, Hour, Interval, JobRecord, Share, ended_as, hours_of_interval, pieces, worse
 from unisono.history.report import Counting, Window, accounts, size_of, waiting
 
 DAY = 24 * HOUR

@@ -10,8 +10,7 @@ import yaml
 
 from unisono.agent.devices.gpu_metrics import FIELDS
 from unisono.install.dashboards import DASHBOARDS
-from unisono.install.gpu_alerts import GPU_ALERTS
-from unisono.install.monitoring import alert_groups, monitors
+from unisono.install.monitoring import GPU_ALERTS, alert_groups, monitors
 from unisono.install.options import InstallOptions
 
 REPOSITORY = Path(__file__).resolve().parents[2]

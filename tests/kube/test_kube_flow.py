@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock
-from unisono.kube.flow import Flow
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.listening import AppListener
+from unisono.kube.pace import Flow
 from unisono.kube.transport import Transport
 
 

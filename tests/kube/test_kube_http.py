@@ -16,8 +16,7 @@ from support.things import THINGS, thing
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import LIMIT_RANGES, PODS, RESOURCE_CLAIMS
 from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
-from unisono.kube.decoding import split_lines
-from unisono.kube.deep_json import CUT, cut_deep
+from unisono.kube.decoding import CUT, cut_deep, split_lines
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Transport

@@ -12,7 +12,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
 from unisono.api.kinds import EVENTS
 from unisono.kube.events import EventRecorder
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 
 
 async def answered(pace: WritePace, clock: VirtualClock, seconds: float, writes: int = 100) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from support.virtual_clock import VirtualClock
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 
 
 async def rush(pace: WritePace, clock: VirtualClock, writes: int, seconds: float) -> None:

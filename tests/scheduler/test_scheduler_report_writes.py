@@ -16,7 +16,7 @@ from unisono.api.kinds import POD_GROUPS
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.outbox import Outbox
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock, settle
-from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, WritePace
+from unisono.kube.pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, WritePace
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.outbox import Outbox
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from unisono.standalone.log_limit import LogLimit
+from unisono.standalone.logs import LogLimit
 
 
 class Log:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from unisono.standalone import log_limit
+from unisono.standalone import logs
 from unisono.standalone.logs import configure_logs
 
 
@@ -68,7 +68,7 @@ def test_only_a_log_that_is_read_later_is_told_after_silence(monkeypatch: pytest
     stderr.isatty = lambda: terminal  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", stderr)
     started: list[float] = []
-    monkeypatch.setattr(log_limit, "_in_a_thread", lambda seconds, _: started.append(seconds))
+    monkeypatch.setattr(logs, "_in_a_thread", lambda seconds, _: started.append(seconds))
     configure_logs()
     for _ in range(3):
         logging.getLogger("aiohttp").error("trouble")
@@ -80,7 +80,7 @@ _LIMITED = """
 import os, resource, signal, sys
 from pathlib import Path
 import structlog
-from unisono.standalone import log_limit
+from unisono.standalone import logs
 from unisono.standalone.logs import configure_logs
 
 path = Path(sys.argv[1])

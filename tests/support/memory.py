@@ -29,7 +29,7 @@ from unisono.api.documents.values import clone
 from unisono.api.kind import Kind
 from unisono.errors import AlreadyExists, Conflict, Gone, NotFound, Replaced
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 
 T = TypeVar("T", bound=Object)
 Interceptor = Callable[[str, str, str, str], None]

@@ -16,7 +16,7 @@ from unisono.agent.activator.controller import ActivatorController
 from unisono.agent.colocation.decide import Offer
 from unisono.agent.colocation.keeper import Colocation
 from unisono.agent.colocation.measure import UseMeter
-from unisono.agent.cpus.affinity_keeper import AffinityKeeper
+from unisono.agent.cpus.affinity import AffinityKeeper
 from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
 from unisono.agent.cpus.publisher import NumaPublisher
 from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
@@ -36,7 +36,7 @@ from unisono.agent.machine.facts import Machine, this_machine
 from unisono.agent.machine.isolation import Isolation, Level, find_isolation, no_namespaces
 from unisono.agent.machine.limit_groups import CONTROLLERS
 from unisono.agent.network.addresses import SERVICE_NETWORK, AddressBook
-from unisono.agent.network.port_book import PortBook
+from unisono.agent.network.ports import PortBook
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pods.containers import PYTHON_NOT_READABLE
 from unisono.agent.pods.supervisor import PodSupervisor

@@ -26,7 +26,7 @@ from unisono.agent.machine.facts import Machine
 from unisono.agent.machine.isolation import Isolation
 from unisono.agent.network.addresses import AddressBook
 from unisono.agent.network.names import Peer, hosts_file, peer_of, shared_lines, table
-from unisono.agent.network.port_book import PortBook
+from unisono.agent.network.ports import PortBook
 from unisono.agent.processes.users import PodUsers
 from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Pod, Service

@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
-from unisono.apiserver.custom.definition import version_rank
+from unisono.apiserver.custom.kinds import version_rank
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")

@@ -14,7 +14,7 @@ from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 
 T = TypeVar("T", bound=Object)
 

@@ -16,9 +16,8 @@ from unisono.controllers.statuses import LastWritten
 from unisono.errors import NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
-from unisono.kube.controller import Controller
+from unisono.kube.controller import Controller, free_frames
 from unisono.kube.informer import Informer
-from unisono.kube.tracebacks import free_frames
 
 T = TypeVar("T", bound=Object)
 P = TypeVar("P", bound=BasePlan)

@@ -13,7 +13,7 @@ from unisono.dashboard.http.files import BUILT, read_files
 from unisono.dashboard.http.guard import hosts_of
 from unisono.dashboard.http.sessions import Sessions
 from unisono.dashboard.live.configuration import ConfigurationPlaces
-from unisono.dashboard.live.past import Past
+from unisono.dashboard.live.viewing import Past
 from unisono.errors import ConfigError, system_reason
 from unisono.kube.listening import AppListener
 

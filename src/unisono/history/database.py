@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.history import schema
-from unisono.history.hours import HOUR, hour_of, hours_of_interval, hours_of_job
-from unisono.history.records import Changes, Hour, Memory
+from unisono.history.records import HOUR, Changes, Hour, Memory, hour_of, hours_of_interval, hours_of_job
 from unisono.history.storage import Connection, HistoryError, NotStored, Storage
 
 _DAY = 24 * HOUR

@@ -20,9 +20,9 @@ from unisono.api.membership import DEFAULT_QUEUE, pod_group_of, queue_of
 from unisono.api.scheduling import PodGroup
 from unisono.history import lives
 from unisono.history.book import Book
+from unisono.history.lives import JOB_RESOURCES, Tree
 from unisono.history.queue_shares import QueueShares
 from unisono.history.records import DELETED, Changes, Interval, JobRecord, Link, Memory
-from unisono.history.tree import JOB_RESOURCES, Tree
 
 KINDS: tuple[Kind[Any], ...] = (*JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 """Kinds whose events make records; each is followed from where it was left."""

@@ -1,16 +1,22 @@
-"""What queues use and may have, and what the cluster has, noted whenever it changes (pure)."""
+"""What queues use and may have, and what the cluster has: noted whenever it changes, and as points of charts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
 
 from unisono.api.core import Node
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.scheduling import Queue
 from unisono.history.records import CLUSTER, Share
+from unisono.history.report import Window
 
 Amounts = dict[str, int]
+MOST_POINTS = 500
+_LEAST_STEP = 1000
 
 
 class QueueShares:
@@ -93,3 +99,95 @@ class QueueShares:
 
 def _amounts(share: Share) -> tuple[int, int, int, int]:
     return share.used, share.deserved, share.capability, share.capacity
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """One resource of one queue, or of the cluster; amounts in engine units, one for each point.
+
+    Attributes:
+        queue: name; empty for the cluster.
+        resource: name.
+        used: mean of what pods of the queue itself held.
+        deserved, capability: what its specification said, at the end of each step.
+        capacity: of all nodes; of the cluster alone.
+
+    """
+
+    queue: str
+    resource: str
+    used: list[int] = []
+    deserved: list[int] = []
+    capability: list[int] = []
+    capacity: list[int] = []
+
+
+class Series(msgspec.Struct, omit_defaults=True):
+    """Shares over time.
+
+    Attributes:
+        times: where each step ends, in seconds since 1970.
+        lines: of each queue and resource.
+        since: when the history begins, in seconds since 1970; 0 where it goes back to the first step. The amounts of
+            earlier steps are zero and mean nothing.
+
+    """
+
+    times: list[float]
+    lines: list[Line]
+    since: float = 0.0
+
+
+def steps(window: Window, points: int) -> list[tuple[int, int]]:
+    """The window, up to now, in that many equal steps; fewer where they would be below a second."""
+    end = min(window.end, window.now)
+    length = end - window.start
+    number = max(1, min(points, MOST_POINTS, length // _LEAST_STEP))
+    edges = [window.start + length * each // number for each in range(number + 1)]
+    return [(low, high) for low, high in pairwise(edges) if high > low]
+
+
+def line(shares: Sequence[Share], times: Sequence[tuple[int, int]]) -> Line:
+    """The line of one queue's shares of one resource.
+
+    Args:
+        shares: in the order of time; each holds until the next.
+        times: steps, in milliseconds since 1970.
+
+    """
+    found = Line(shares[0].queue, shares[0].resource)
+    at = -1
+    for low, high in times:
+        while at + 1 < len(shares) and shares[at + 1].at <= low:
+            at += 1
+        sums, last = 0, at
+        begin = low
+        for following in range(at + 1, len(shares) + 1):
+            until = min(high, shares[following].at) if following < len(shares) else high
+            if last >= 0:
+                sums += shares[last].used * (until - begin)
+            if until >= high:
+                break
+            begin, last = until, following
+        ends = shares[last] if last >= 0 else Share(0, "", "")
+        found.used.append(round(sums / (high - low)))
+        found.deserved.append(ends.deserved)
+        found.capability.append(ends.capability)
+        found.capacity.append(ends.capacity)
+    return without_zeros(found)
+
+
+def without_zeros(found: Line) -> Line:
+    """The line without amounts that are zero all the time; its use stays."""
+    for name in ("deserved", "capability", "capacity"):
+        if not any(getattr(found, name)):
+            setattr(found, name, [])
+    return found
+
+
+def series(groups: Iterable[Sequence[Share]], times: Sequence[tuple[int, int]]) -> Series:
+    """All lines that are not zero all the time."""
+    known = [shares for shares in groups if shares]
+    lines = [line(shares, times) for shares in known]
+    shown = [each for each in lines if any(each.used) or each.deserved or each.capability or each.queue == CLUSTER]
+    first = min((shares[0].at for shares in known), default=0)
+    return Series([high / 1000 for _, high in times], shown, first / 1000 if times and first > times[0][1] else 0.0)

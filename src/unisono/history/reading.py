@@ -11,10 +11,9 @@ from itertools import groupby
 from unisono.errors import NotFound
 from unisono.history import schema
 from unisono.history.answers import Accounts, By, Report
-from unisono.history.hours import HOUR
-from unisono.history.records import CLUSTER, Hour, Interval, JobRecord
+from unisono.history.queue_shares import Series, series, steps
+from unisono.history.records import CLUSTER, HOUR, Hour, Interval, JobRecord
 from unisono.history.report import MOST_ROWS, Counting, Window, accounts
-from unisono.history.series import Series, series, steps
 from unisono.history.storage import Connection, NotStored, Storage
 
 Place = tuple[str, str]

@@ -8,9 +8,23 @@ from dataclasses import dataclass, field
 
 from unisono.api.resources import is_bytes
 from unisono.api.times import rfc3339
+from unisono.errors import ApiError
 from unisono.history.answers import Accounts, By, JobLine, Report, Row, SizeRow, Waiting
-from unisono.history.hours import ENDED, EVICTIONS, FAILURES, HOUR, pieces
-from unisono.history.records import EVICTED, Hour, Interval, JobRecord, Share, ended_as, is_gpu, overlap
+from unisono.history.records import (
+    ENDED,
+    EVICTED,
+    EVICTIONS,
+    FAILURES,
+    HOUR,
+    Hour,
+    Interval,
+    JobRecord,
+    Share,
+    ended_as,
+    is_gpu,
+    overlap,
+    pieces,
+)
 
 _DAY = 24 * HOUR
 MOST_ROWS = 10_000
@@ -18,6 +32,7 @@ MOST_ROWS = 10_000
 NOBODY = "(unknown)"
 """Stands for the user of jobs of which the server did not say who submitted them."""
 _SIZES = ((1, "1 GPU"), (8, "2-8 GPUs"), (64, "9-64 GPUs"), (512, "65-512 GPUs"))
+_WEEK_SECONDS = 7 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +275,51 @@ def _in_hours(amounts: Mapping[str, int]) -> dict[str, float]:
 def unit(name: str) -> int:
     """Engine units in one of what people count."""
     return 1 if is_bytes(name) or name == "pods" else 1000
+
+
+def window_of(query: Mapping[str, str], now: float) -> Window:
+    """The time of ``from`` and ``to``, by default the last week.
+
+    Args:
+        query: parameters of the question.
+        now: seconds since 1970.
+
+    Raises:
+        ApiError: 400 where they cannot be read.
+
+    """
+    end = _seconds(query, "to", now)
+    start = _seconds(query, "from", end - _WEEK_SECONDS)
+    if start >= end:
+        raise bad_request("from must be before to")
+    return Window(round(start * 1000), round(end * 1000), round(now * 1000))
+
+
+def points_of(query: Mapping[str, str]) -> int:
+    """How many points a chart wants.
+
+    Raises:
+        ApiError: 400 where that is no number.
+
+    """
+    text = query.get("points", "") or "120"
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text)):
+        raise bad_request(f"points must be a number from 1 on, and not {text!r}")
+    return int(text)
+
+
+def bad_request(message: str) -> ApiError:
+    """The error of a question that cannot be answered as it is."""
+    return ApiError(message, code=400, reason="BadRequest")
+
+
+def _seconds(query: Mapping[str, str], name: str, default: float) -> float:
+    text = query.get(name, "")
+    try:
+        found = float(text) if text else default
+    except ValueError:
+        raise bad_request(f"{name} must be seconds since 1970, and not {text!r}") from None
+    # As far as a time can be written on the wire.
+    if not 0 <= found < 253_402_300_800:
+        raise bad_request(f"{name} must be seconds between 1970 and the year 10000, and not {text}")
+    return found

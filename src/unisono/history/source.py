@@ -10,8 +10,8 @@ import msgspec
 
 from unisono.errors import ApiError, Unavailable
 from unisono.history.answers import BY
-from unisono.history.asked import bad_request, points_of, window_of
 from unisono.history.reading import Filter, Place, Reader
+from unisono.history.report import bad_request, points_of, window_of
 from unisono.history.storage import NotStored, Storage
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 

@@ -13,8 +13,9 @@ from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
+from unisono.api.seal import sealed
 from unisono.api.training_kinds import KUBEFLOW_KINDS
-from unisono.install.conditions import changed, not_made_by, staying, unsealed
 from unisono.install.options import InstallOptions, labels
 from unisono.scheduler.config_advice import INSTALLED_NAME
 
@@ -30,6 +31,7 @@ _GANGS: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS)
 _CHECKED: tuple[Kind[Any], ...] = (*FLOW_KINDS, *FLEET_KINDS)
 ASKED = frozenset((*_GANGS, *_CHECKED, *_QUEUES))
 """Kinds of ours whose objects are stored only when the webhook has said yes, or has checked what they are made from."""
+_OLD, _NEW = "oldObject", "object"
 
 
 def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
@@ -127,3 +129,44 @@ def _rule(of: tuple[Kind[Any], ...], *operations: str) -> dict[str, Any]:
         "resources": sorted({kind.plural for kind in of}),
         "scope": "*",
     }
+
+
+def changed(*, annotations: bool = False) -> dict[str, Any]:
+    """The object is new or going, or its content changes.
+
+    Statuses of kinds without a subresource for them, finalizers and labels are written far more often than specs.
+
+    Args:
+        annotations: they say something as well.
+
+    """
+    parts = ["request.operation != 'UPDATE'", _differs("spec")]
+    if annotations:
+        parts.append(_differs("metadata.annotations"))
+    return {"name": "changed", "expression": " || ".join(parts)}
+
+
+def staying() -> dict[str, Any]:
+    """The object is not on its way out: one that is must get there, whatever it looks like."""
+    # A new object is not on its way out, though its author may say so.
+    leaves = f"has({_NEW}.metadata.deletionTimestamp)"
+    return {"name": "not-being-deleted", "expression": f"request.operation != 'UPDATE' || !{leaves}"}
+
+
+def not_made_by(account: str, namespace: str) -> dict[str, Any]:
+    """Objects that the service account makes for another object of ours, which was checked itself."""
+    user = f"request.userInfo.username == 'system:serviceaccount:{namespace}:{account}'"
+    owned = f"has({_NEW}.metadata.ownerReferences)"
+    group = f"{_NEW}.metadata.ownerReferences.exists(o, o.apiVersion.startsWith('batch.volcano.sh/'))"
+    return {"name": "not-of-a-checked-job", "expression": f"!({user} && {owned} && {group})"}
+
+
+def unsealed() -> dict[str, Any]:
+    """Not a new Job that the review which completed it has checked, and that is still as it was then."""
+    new = f"request.operation == 'CREATE' && request.resource.resource == '{JOBS.plural}'"
+    return {"name": "not-checked-yet", "expression": f"!({new} && {sealed(_NEW)})"}
+
+
+def _differs(path: str) -> str:
+    old, new = f"{_OLD}.{path}", f"{_NEW}.{path}"
+    return f"has({old}) != has({new}) || (has({new}) && {new} != {old})"

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 
 T = TypeVar("T", bound=Object)
 

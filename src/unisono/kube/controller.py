@@ -8,6 +8,7 @@ controller, workers, back-off, and the rule that nothing is reconciled before ev
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -19,7 +20,6 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.informer import Informer
-from unisono.kube.tracebacks import free_frames
 from unisono.kube.workqueue import QueueStatistics, WorkQueue
 from unisono.lazy_logs import LazyLogger
 
@@ -364,3 +364,17 @@ def _is_the_objects(error: Exception) -> bool:
 
 def _own_key(obj: Object) -> list[str]:
     return [obj.key]
+
+
+def sooner(*seconds: float | None) -> float | None:
+    """The smallest of these times until the next look; None where all of them are None."""
+    return min((each for each in seconds if each is not None), default=None)
+
+
+def free_frames(error: BaseException) -> None:
+    """Free what the frames of a handled error hold; call it where an error ends whose way was long.
+
+    Where one of the frames lists the errors of many requests, it holds itself, and objects of megabytes with it, until
+    the garbage collector looks through everything, which the few objects of such a circle do not make it do.
+    """
+    traceback.clear_frames(error.__traceback__)

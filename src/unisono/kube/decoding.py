@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, MutableSequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.kind import Kind
 from unisono.errors import Unavailable
-from unisono.kube.deep_json import CUT, DEEPEST, cut_deep
 from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
@@ -20,6 +20,12 @@ _log = LazyLogger(__name__)
 
 # No object is as large by far: who sends a longer line of a watch means harm.
 _LONGEST_LINE = 64 * 1024 * 1024
+CUT: Final = b'"unisono.io/nested-too-deep"'
+"""What stands in the place of a value that was cut out."""
+DEEPEST: Final = 200
+"""Levels that are left. Objects of Kubernetes' own kinds have about 20."""
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -150,3 +156,25 @@ async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
             size += len(chunk) - start
             if size > _LONGEST_LINE:
                 raise Unavailable(f"the server sends a line of more than {_LONGEST_LINE} bytes")
+
+
+def cut_deep(data: bytes, deepest: int = DEEPEST) -> bytes:
+    """The JSON text with every array and object below ``deepest`` levels replaced by `CUT`; takes linear time.
+
+    A Kubernetes API server takes 10,000 levels where a field may hold any JSON, such as the parameters of a
+    ResourceClaim; a decoder that recurses reads fewer than 1,000.
+    """
+    parts: list[bytes] = []
+    depth = begun = kept = 0
+    for found in _TOKEN.finditer(data):
+        token = data[found.start()]
+        if token in b"[{":
+            depth += 1
+            if depth == deepest + 1:
+                begun = found.start()
+        elif token in b"]}":
+            if depth == deepest + 1:
+                parts += (data[kept:begun], CUT)
+                kept = found.end()
+            depth -= 1
+    return b"".join((*parts, data[kept:]))

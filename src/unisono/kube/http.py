@@ -14,8 +14,8 @@ from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.decoding import BookmarkObject, Decoding, RawEvent, split_lines
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.pace import WritePace
 from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
-from unisono.kube.write_pace import WritePace
 
 if TYPE_CHECKING:
     import aiohttp

@@ -19,7 +19,7 @@ from unisono.api.times import rfc3339_micro
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client, Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import WritePace
 from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.kube.request_meter import RequestMeter
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _NO_ANSWER = "<error>"
@@ -72,3 +71,33 @@ def resource_of(path: str) -> str:
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         rest = rest[2:]
     return f"{rest[0]}/{rest[2]}" if len(rest) > 2 else rest[0]
+
+
+class RequestMeter:
+    """One counter by method (or verb), resource and code, and one histogram by verb.
+
+    Args:
+        registry: where the metrics are registered; other components of the process may share it.
+        names: of the counter (``_total`` is added) and of the histogram of seconds.
+        texts: what the two say, for ``# HELP``.
+        method: the counter's name for what the histogram calls the verb.
+        buckets: upper bounds of the histogram, in seconds.
+
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        names: tuple[str, str],
+        texts: tuple[str, str],
+        method: str,
+        buckets: tuple[float, ...],
+    ) -> None:
+        self._requests = Counter(names[0], texts[0], [method, "resource", "code"], registry=registry)
+        self._seconds = Histogram(names[1], texts[1], ["verb"], buckets=buckets, registry=registry)
+
+    def count(self, verb: str, resource: str, code: str, seconds: float | None) -> None:
+        """Count one request; ``seconds`` is None for streams, whose length says nothing."""
+        self._requests.labels(verb, resource, code).inc()
+        if seconds is not None:
+            self._seconds.labels(verb).observe(seconds)

@@ -24,9 +24,8 @@ from unisono.kube import tls
 from unisono.kube.auth import credentials
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
-from unisono.kube.flow import Flow
 from unisono.kube.kubeconfig import ClusterConfig
-from unisono.kube.write_pace import WritePace
+from unisono.kube.pace import Flow, WritePace
 
 if TYPE_CHECKING:
     # Imported at the first connection: it takes longer than most commands that never open one.

@@ -15,8 +15,8 @@ import structlog
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.pace import LONGEST_SECONDS, WritePace
 from unisono.kube.workqueue import WorkQueue
-from unisono.kube.write_pace import LONGEST_SECONDS, WritePace
 from unisono.scheduler.metrics import Metrics
 
 W = TypeVar("W")

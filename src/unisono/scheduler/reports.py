@@ -24,7 +24,7 @@ from unisono.errors import NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
-from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS
+from unisono.kube.pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS
 from unisono.scheduler.explain import VerdictBook, material
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics

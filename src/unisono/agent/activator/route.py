@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from unisono.agent.activator.load import Load
+from unisono.agent.activator.scaling import Load
 
 MOST_HELD = 1_000
 """Requests of one service that wait for a pod; more are refused."""

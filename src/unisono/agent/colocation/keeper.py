@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
 import structlog
 
 from unisono.agent.colocation.decide import (
@@ -21,14 +22,14 @@ from unisono.agent.colocation.decide import (
     victim,
 )
 from unisono.agent.colocation.measure import UseMeter
-from unisono.agent.colocation.node_report import lent, report_lent, report_taint, tainted
 from unisono.agent.colocation.settings import CONFIG_KEY, CONFIG_NAME, Settings, settings_of
 from unisono.agent.limits.disk_pressure import Occupant
 from unisono.agent.limits.watch_loop import WatchLoop
 from unisono.agent.machine.limit_groups import LimitGroups
 from unisono.api.colocation import CRITICAL, borrows, is_offline, limits_of, requests_of
-from unisono.api.core import ConfigMap, Node
-from unisono.api.keys import BATCH_CPU, CONFIG_MAP_NAMESPACE
+from unisono.api.core import ConfigMap, Node, Taint
+from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, CONFIG_MAP_NAMESPACE, OFFLINE_EVICTING
+from unisono.api.kinds import NODES
 from unisono.api.resources import effective_requests
 from unisono.errors import ConfigError
 from unisono.kube.client import Client
@@ -220,3 +221,52 @@ def _bare(node: Node) -> Node:
     bare = Node()
     bare.metadata.labels = node.metadata.labels
     return bare
+
+
+def lent(node: Node) -> tuple[int, int] | None:
+    """CPU in milli-cores and memory in bytes that the Node says it lends; None where it says nothing of that."""
+    found = node.status.allocatable or {}
+    if BATCH_CPU not in found and BATCH_MEMORY not in found:
+        return None
+    try:
+        return int(str(found.get(BATCH_CPU, 0))), int(str(found.get(BATCH_MEMORY, 0)))
+    except ValueError:
+        return -1, -1
+
+
+def tainted(node: Node) -> bool:
+    """Whether the Node says that offline pods are being evicted."""
+    return any(each.key == OFFLINE_EVICTING for each in node.spec.taints or ())
+
+
+async def report_lent(client: Client, name: str, amounts: tuple[int, int] | None) -> None:
+    """Write what the node lends; None removes the resources.
+
+    Raises:
+        ApiError: the API did not take it.
+    """
+    values = (None, None) if amounts is None else tuple(map(str, amounts))
+    resources = dict(zip((BATCH_CPU, BATCH_MEMORY), values, strict=True))
+    body = {"status": {"capacity": resources, "allocatable": resources}}
+    await client.patch(NODES, name, body, subresource="status")
+
+
+async def report_taint(client: Client, node: Node, *, wanted: bool) -> None:
+    """Add or remove the taint; others stay.
+
+    It only discourages: with ``NoSchedule`` it would keep out the very pods for which room is made.
+
+    Raises:
+        Conflict: the Node has changed in the meantime.
+        ApiError: the API did not take it.
+    """
+    if tainted(node) == wanted:
+        return
+    taints = [each for each in node.spec.taints or () if each.key != OFFLINE_EVICTING]
+    if wanted:
+        taints.append(Taint(key=OFFLINE_EVICTING, effect="PreferNoSchedule"))
+    body = {
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "spec": {"taints": msgspec.to_builtins(taints) or None},
+    }
+    await client.patch(NODES, node.metadata.name, body)

@@ -1,24 +1,34 @@
-"""One container of a pod on this node: its runs, and what ``lifecycle`` wants to know of it."""
+"""One container of a pod on this node: its runs, the way of its process to the end, and what is told of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from unisono.agent.containers import exits
+import structlog
+
 from unisono.agent.containers.checks import Checks
-from unisono.agent.containers.ending import Ending
 from unisono.agent.containers.probing import Probing
 from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_crashes
 from unisono.agent.limits.memory_watch import MemoryWatch, Watched
+from unisono.agent.logs.reader import last_lines
 from unisono.agent.processes import shims
 from unisono.agent.processes.shims import Process, Watch
 from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Container
-from unisono.kube.clock import Clock
+from unisono.kube.clock import Clock, Timer
 
 _POLL_SECONDS = 0.02
+# How long a shim may take to end its container after it was told to kill it.
+_KILL_SECONDS = 2.0
+
+_log = structlog.get_logger(__name__)
+KILLED = 137
+_MESSAGE_BYTES = 4096
+_PORT_TAKEN = ("Address already in use", "EADDRINUSE")
 
 
 class PodContainer:
@@ -121,7 +131,7 @@ class PodContainer:
         if process is not None and end is None:
             self._adopt(run, process, float(started["started_at"]), shims.read_spec(run))
         else:
-            self._end(run, end or exits.lost(run, started, self._clock.time()))
+            self._end(run, end or lost(run, started, self._clock.time()))
 
     async def start(self, run: RunDir, spec: Mapping[str, Any]) -> None:
         """Start a run that ``prepare`` filled.
@@ -145,7 +155,7 @@ class PodContainer:
 
     def port_was_taken(self) -> bool:
         """Whether the latest run failed because another process has its port."""
-        return self._run is not None and self._last is not None and exits.port_was_taken(self._run, self._last)
+        return self._run is not None and self._last is not None and port_was_taken(self._run, self._last)
 
     def close(self) -> None:
         """Stop watching; the process, if any, goes on."""
@@ -176,7 +186,7 @@ class PodContainer:
         """The shim is gone: read what it left."""
         if self._process is None:
             return
-        self._end(run, run.exit() or exits.unsupervised(run, self._started_at, self._clock.time()))
+        self._end(run, run.exit() or unsupervised(run, self._started_at, self._clock.time()))
         self._changed()
 
     def _exceeded(self, run: RunDir, process: Process) -> None:
@@ -194,4 +204,109 @@ class PodContainer:
             self._ending.close()
             self._ending = None
         self.crashes = next_crashes(self.crashes, result)
-        self._last = exits.explained(result, run, self.spec, out_of_memory=self._out_of_memory(self.spec, run))
+        self._last = explained(result, run, self.spec, out_of_memory=self._out_of_memory(self.spec, run))
+
+
+class Ending:
+    """Ends one process, as gently as the time allows.
+
+    Args:
+        process: the shim of the container.
+        clock: times the grace period.
+        name: for the log.
+        before: the preStop hook, given the seconds that it may take; None without one.
+    """
+
+    def __init__(
+        self, process: Process, clock: Clock, name: str, before: Callable[[float], Awaitable[object]] | None
+    ) -> None:
+        self._process, self._clock, self._name, self._before = process, clock, name, before
+        self._timers: list[Timer] = []
+        self._hook: asyncio.Task[None] | None = None
+        self.asked = False
+
+    def ask(self, grace_seconds: float) -> None:
+        """End the process within ``grace_seconds``; asked again, a shorter time overrules an earlier one."""
+        if not self.asked:
+            self.asked = True
+            if self._before is not None and grace_seconds > 0:
+                self._hook = asyncio.create_task(self._after_hook(self._before, grace_seconds))
+            elif grace_seconds > 0:
+                shims.ask_to_end(self._process)
+        self._timers.append(self._clock.call_later(max(0.0, grace_seconds), self._kill))
+
+    def close(self) -> None:
+        """The process is gone, or no longer of interest."""
+        if self._hook is not None:
+            self._hook.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    async def _after_hook(self, hook: Callable[[float], Awaitable[object]], grace_seconds: float) -> None:
+        await hook(grace_seconds)
+        shims.ask_to_end(self._process)
+
+    def _kill(self) -> None:
+        shims.end_now(self._process)
+        self._timers.append(self._clock.call_later(_KILL_SECONDS, self._kill_shim))
+
+    def _kill_shim(self) -> None:
+        _log.warning("container.shim_killed", container=self._name, pid=self._process.pid)
+        shims.end_shim(self._process)
+
+
+def explained(result: Exit, run: RunDir, spec: Container, *, out_of_memory: bool) -> Exit:
+    """The end with the reason and the message that users look for.
+
+    Args:
+        result: how the run ended.
+        run: the run.
+        spec: the container of the manifest.
+        out_of_memory: something of it was killed because it used more memory than it may.
+    """
+    if result.message:
+        return result
+    reason = result.reason
+    if result.exit_code != 0 and out_of_memory:
+        reason = "OOMKilled"
+    return replace(result, reason=reason, message=_termination_message(run, spec, result.exit_code))
+
+
+def lost(run: RunDir, started: Mapping[str, str], now: float) -> Exit:
+    """The end of a run whose process went away while no agent looked; kept on disk.
+
+    Args:
+        run: the run.
+        started: its ``started`` record, empty when there is none.
+        now: seconds since 1970.
+    """
+    message = "The container's process was lost while the node agent was not running."
+    end = Exit(KILLED, float(started.get("started_at", now)), now, reason="AgentRestarted", message=message)
+    run.write_exit(end)
+    return end
+
+
+def unsupervised(run: RunDir, started_at: float, now: float) -> Exit:
+    """The end of a run whose shim was killed before it could write one; kept on disk."""
+    end = Exit(KILLED, started_at, now, 9, "Error", "The container's supervisor was killed.")
+    run.write_exit(end)
+    return end
+
+
+def port_was_taken(run: RunDir, end: Exit) -> bool:
+    """Whether a run failed because another process has its port."""
+    if end.exit_code == 0:
+        return False
+    tail = last_lines(run)
+    return any(text in tail for text in _PORT_TAKEN)
+
+
+def _termination_message(run: RunDir, spec: Container, exit_code: int) -> str:
+    try:
+        message = run.termination.read_bytes()[:_MESSAGE_BYTES].decode("utf-8", "replace")
+    except OSError:
+        message = ""
+    if not message and exit_code != 0 and spec.termination_message_policy == "FallbackToLogsOnError":
+        message = last_lines(run)
+    return message

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from unisono.api.cel.budget import Meter
 from unisono.api.cel.errors import CompileError, EvaluationError, no_overload
 from unisono.api.cel.syntax import Call, Expression, Ident, Select
 from unisono.api.cel.values import Optional
 
-if TYPE_CHECKING:
-    from unisono.api.cel.budget import Meter
-    from unisono.api.cel.program import Run, _Compiler
+Run = Callable[[Meter], Any]
 
-Macro = Callable[["_Compiler", Call], "Run"]
-Step = Callable[["Meter"], Any]
+
+class Compiler(Protocol):
+    """What compiles the expressions inside of a macro."""
+
+    def run(self, tree: Expression) -> Run:
+        """The function that answers a tree's value."""
+        ...
+
+    def bound(self, names: tuple[str, ...], tree: Expression) -> Run:
+        """The function of a tree inside of which more names are bound."""
+        ...
+
+
+Macro = Callable[[Compiler, Call], Run]
 
 
 def find(tree: Call) -> Macro | None:
@@ -41,7 +52,7 @@ def bound_names(tree: Call) -> tuple[str, ...]:
     return tuple(each.name for each in names if isinstance(each, Ident))
 
 
-def _has(compiler: _Compiler, tree: Call) -> Run:
+def _has(compiler: Compiler, tree: Call) -> Run:
     if len(tree.arguments) != 1 or not isinstance(tree.arguments[0], Select):
         raise CompileError("invalid argument to has() macro")
     field = tree.arguments[0]
@@ -61,7 +72,7 @@ def _has(compiler: _Compiler, tree: Call) -> Run:
     return present
 
 
-def _bind(compiler: _Compiler, tree: Call) -> Run:
+def _bind(compiler: Compiler, tree: Call) -> Run:
     if len(tree.arguments) != 3 or not isinstance(tree.arguments[0], Ident):
         raise CompileError("cel.bind() takes a name, a value and an expression")
     name = tree.arguments[0].name
@@ -69,7 +80,7 @@ def _bind(compiler: _Compiler, tree: Call) -> Run:
     return lambda meter: _with(meter, (name,), (value(meter),), body)
 
 
-def _with(meter: Meter, names: tuple[str, ...], values: tuple[Any, ...], body: Step) -> Any:
+def _with(meter: Meter, names: tuple[str, ...], values: tuple[Any, ...], body: Run) -> Any:
     outer = meter.variables
     meter.variables = {**outer, **dict(zip(names, values, strict=True))}
     try:
@@ -89,7 +100,7 @@ def _pairs(owner: Any, number: int) -> Iterable[tuple[Any, ...]]:
 class _Loop:
     """What all comprehensions have in common: the range, the names and the body."""
 
-    def __init__(self, compiler: _Compiler, tree: Call, bodies: Iterable[Expression]) -> None:
+    def __init__(self, compiler: Compiler, tree: Call, bodies: Iterable[Expression]) -> None:
         assert tree.target is not None  # ``find`` looks only at methods
         self.names = bound_names(tree)
         if len(set(self.names)) != len(self.names):
@@ -119,7 +130,7 @@ def _truth(value: Any) -> bool:
 
 
 def _quantifier(deciding: bool) -> Macro:
-    def compile_one(compiler: _Compiler, tree: Call) -> Run:
+    def compile_one(compiler: Compiler, tree: Call) -> Run:
         loop = _Loop(compiler, tree, tree.arguments[-1:])
         (body,) = loop.bodies
 
@@ -142,19 +153,19 @@ def _quantifier(deciding: bool) -> Macro:
     return compile_one
 
 
-def _exists_one(compiler: _Compiler, tree: Call) -> Run:
+def _exists_one(compiler: Compiler, tree: Call) -> Run:
     loop = _Loop(compiler, tree, tree.arguments[-1:])
     (body,) = loop.bodies
     return lambda meter: sum(_truth(body(meter)) for _ in loop.each(meter)) == 1
 
 
-def _filter(compiler: _Compiler, tree: Call) -> Run:
+def _filter(compiler: Compiler, tree: Call) -> Run:
     loop = _Loop(compiler, tree, tree.arguments[-1:])
     (body,) = loop.bodies
     return lambda meter: [values[0] for values in loop.each(meter) if _truth(body(meter))]
 
 
-def _map(compiler: _Compiler, tree: Call) -> Run:
+def _map(compiler: Compiler, tree: Call) -> Run:
     loop = _Loop(compiler, tree, tree.arguments[len(bound_names(tree)) :])
     *conditions, body = loop.bodies
 
@@ -164,7 +175,7 @@ def _map(compiler: _Compiler, tree: Call) -> Run:
     return run
 
 
-def _transform_map(compiler: _Compiler, tree: Call) -> Run:
+def _transform_map(compiler: Compiler, tree: Call) -> Run:
     loop = _Loop(compiler, tree, tree.arguments[2:])
     *conditions, body = loop.bodies
 
@@ -177,7 +188,7 @@ def _transform_map(compiler: _Compiler, tree: Call) -> Run:
 
 
 def _opt_map(*, flat: bool) -> Macro:
-    def compile_one(compiler: _Compiler, tree: Call) -> Run:
+    def compile_one(compiler: Compiler, tree: Call) -> Run:
         assert tree.target is not None  # ``find`` looks only at methods
         names = bound_names(tree)
         owner, body = compiler.run(tree.target), compiler.bound(names, tree.arguments[1])

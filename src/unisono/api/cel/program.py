@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
 from unisono.api.cel import functions, macros
 from unisono.api.cel.budget import Budget, CostError, Meter
 from unisono.api.cel.errors import CompileError, EvaluationError, MissingError, no_overload
+from unisono.api.cel.macros import Run
 from unisono.api.cel.syntax import Call, Expression, Ident, ListOf, Literal, MapOf, Select, parse
 from unisono.api.cel.values import Optional, Type
 
-Run = Callable[[Meter], Any]
 _TYPE_NAMES = ("bool", "bytes", "double", "int", "list", "map", "null_type", "optional_type", "string", "type", "uint")
 TYPES = {name: Type(name) for name in _TYPE_NAMES}
 _ABSENT = object()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from unisono.apiserver.custom.kinds import CustomKind, schema_for
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomKind, CustomObject, schema_for
 
 __all__ = ["CustomKind", "CustomObject", "schema_for"]

@@ -12,8 +12,7 @@ from unisono.api.structural.node import ABSENT
 from unisono.api.structural.values import NOWHERE
 from unisono.api.validation.meta import validate_meta, validate_meta_update
 from unisono.apiserver.custom import cel
-from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomKind, CustomObject
 from unisono.apiserver.custom.scale import find_value
 
 _LARGEST = 2**31 - 1

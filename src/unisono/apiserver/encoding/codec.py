@@ -12,8 +12,7 @@ from unisono.api.base import Object
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.decode import Decoded, decode, encode
 from unisono.api.kind import Kind
-from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomKind, CustomObject, stored_bytes
 from unisono.apiserver.custom.reading import decode_definition
 from unisono.apiserver.encoding.views import view_of
 from unisono.apiserver.failures import bad_request, invalid

@@ -10,8 +10,7 @@ import structlog
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
-from unisono.apiserver.custom.definition import Definition
-from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.kinds import CustomKind, Definition
 from unisono.apiserver.custom.naming import established
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.storage.entry import Entry, Event

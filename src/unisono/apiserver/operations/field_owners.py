@@ -15,8 +15,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.apiserver import managed_fields
-from unisono.apiserver.custom.kinds import is_custom, schema_for
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomObject, is_custom, schema_for
 from unisono.apiserver.custom.scale import paths_of, steps
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.encoding.views import view_of

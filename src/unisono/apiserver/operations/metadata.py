@@ -8,8 +8,7 @@ from typing import Any
 from unisono.api import field_error
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver.custom.kinds import is_custom
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomObject, is_custom
 from unisono.apiserver.failures import MODIFIED, bad_request, conflict, invalid
 
 _GENERATE_BASE = 58

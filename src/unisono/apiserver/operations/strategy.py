@@ -13,7 +13,7 @@ from unisono.api.defaulting.workloads import generate_selector
 from unisono.api.keys import NAMESPACE_NAME
 from unisono.api.kind import Kind
 from unisono.api.qos import qos_class
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomObject
 
 NAMESPACE_FINALIZER = "kubernetes"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"

@@ -13,8 +13,7 @@ import msgspec
 
 from unisono.api.kind import Kind
 from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
-from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.custom.objects import CustomObject, custom_of
+from unisono.apiserver.custom.kinds import CustomKind, CustomObject, custom_of
 from unisono.apiserver.flow_control.aside import aside, weigh
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.webhooks.calling import Caller, CallError, Objects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.apiserver.admission import Request
-from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.kinds import CustomObject
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.webhooks.matching import Labels
 

@@ -12,8 +12,7 @@ import click
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
-    from unisono.standalone.holder import Holder
-    from unisono.standalone.paths import DataDir
+    from unisono.standalone.paths import DataDir, Holder
 
 # Who waits longer than this is told for what.
 PATIENCE_SECONDS = 3.0
@@ -87,7 +86,7 @@ def default_root() -> Path:
 
 
 def _check(data: DataDir, holder: Holder) -> None:
-    from unisono.standalone.holder import CONTROL_PLANE
+    from unisono.standalone.paths import CONTROL_PLANE
 
     if holder.purpose != CONTROL_PLANE:
         raise StillRunning(

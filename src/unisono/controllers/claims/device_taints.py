@@ -16,8 +16,7 @@ from unisono.controllers.nodes.decide import disrupted, time_to_leave
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.errors import Conflict, NotFound
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 _Device = tuple[str, str, str]
 """(driver, pool, device)."""

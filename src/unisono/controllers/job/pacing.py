@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.batch import JobStatus
 from unisono.controllers.job import phases
-from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, Resume, WritePace
+from unisono.kube.pace import LONGEST_COUNT_SECONDS, Resume, WritePace
 
 # Fields that follow the pods one by one; every other field of a status is news.
 _COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown", "task_status_count", "replicas")

@@ -21,8 +21,7 @@ from unisono.controllers.pod_facts import is_deleting, is_disrupted
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 REASON = "MachineTakenBack"
 """Reason of the condition DisruptionTarget, and of events."""

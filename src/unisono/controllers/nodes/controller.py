@@ -28,8 +28,7 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 LEASE_NAMESPACE = "kube-node-lease"
 # A heartbeat may be late by as much as a kubelet's.

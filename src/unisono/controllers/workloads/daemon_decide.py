@@ -43,7 +43,7 @@ from unisono.controllers.pod_facts import (
 from unisono.controllers.workloads.amounts import amount
 from unisono.controllers.workloads.node_fit import blocking, fits
 from unisono.controllers.workloads.revisions import REVISION_LABEL
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import sooner
 
 # A pod that ended is replaced no sooner.
 _PAUSE_SECONDS = 10.0

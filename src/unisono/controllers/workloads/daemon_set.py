@@ -18,8 +18,7 @@ from unisono.controllers.workloads.revisions import HASH_LABEL, REVISION_LABEL, 
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 
 class DaemonSetController(Controller):

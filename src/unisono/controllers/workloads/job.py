@@ -25,8 +25,7 @@ from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
 from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

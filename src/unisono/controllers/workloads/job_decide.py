@@ -22,7 +22,7 @@ from unisono.controllers.workloads.job_tally import (
     index_of,
     is_indexed,
 )
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import sooner
 
 # The pause after a failed pod: it doubles with every one in a row.
 BACKOFF_SECONDS = 10.0

@@ -30,8 +30,7 @@ from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.refusals import refusal_wait
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 # Pods that are made or deleted at one look.
 BURST = 500

@@ -22,7 +22,7 @@ from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import amount
 from unisono.controllers.workloads.refusals import refused_for
 from unisono.controllers.workloads.revisions import REVISION_LABEL
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import sooner
 
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")
 

@@ -29,8 +29,7 @@ from unisono.controllers.workloads.stateful_decide import (
 )
 from unisono.controllers.workloads.stateful_pods import claim_name, claims_of, pod_of
 from unisono.errors import AlreadyExists, ApiError, NotFound
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 
 class StatefulSetController(Controller):

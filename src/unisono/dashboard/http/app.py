@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import yaml
@@ -13,25 +13,38 @@ from aiohttp import web
 
 from unisono.api.unreadable import UNREADABLE
 from unisono.dashboard.http import actions
+from unisono.dashboard.http.actions import JobRef, kind_of
 from unisono.dashboard.http.files import HOW_TO_BUILD, File
 from unisono.dashboard.http.guard import KEY_HEADER, QUESTIONS, SECURITY_HEADERS, refusal
-from unisono.dashboard.http.log_batches import batches
 from unisono.dashboard.http.questions import Questions
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
-from unisono.dashboard.http.streams import Events, follow, has_left
-from unisono.dashboard.http.views import UnknownView, page_of
+from unisono.dashboard.http.streams import Events, batches, follow, has_left
 from unisono.dashboard.live.configuration import configuration_of
 from unisono.dashboard.live.futures import Turns, futures
-from unisono.dashboard.live.past import Past
+from unisono.dashboard.live.pages import (
+    FleetPage,
+    JobPage,
+    JobsPage,
+    NodesPage,
+    OverviewPage,
+    Page,
+    QueuesPage,
+    SchedulerPage,
+)
 from unisono.dashboard.live.rights import namespaces_of
 from unisono.dashboard.live.samples import shares
-from unisono.dashboard.live.viewing import PageViewer
+from unisono.dashboard.live.viewing import PageViewer, Past
+from unisono.dashboard.views.nodes import NodeQuery
+from unisono.dashboard.views.table import Query
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, UnisonoError
 from unisono.history import answers as history_answers
-from unisono.history.series import Series
+from unisono.history.queue_shares import Series
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger
+
+if TYPE_CHECKING:
+    from unisono.dashboard.live.world import World
 
 _log = LazyLogger(__name__)
 T = TypeVar("T")
@@ -325,3 +338,35 @@ def _refused(why: str, code: int) -> web.Response:
     return web.Response(
         status=code, body=msgspec.json.encode(Refused(error=why, code=code)), content_type="application/json"
     )
+
+
+class UnknownView(UnisonoError):
+    """There is no view of that name."""
+
+
+def page_of(world: World, view: str, query: Mapping[str, str]) -> Page:
+    """The page that a view's name and its parameters mean.
+
+    Raises:
+        UnknownView: there is none of that name.
+        ValidationError: the parameters are not the view's.
+        NotFound: the kind of job is not known.
+
+    """
+    match view:
+        case "overview":
+            return OverviewPage(world)
+        case "jobs":
+            return JobsPage(world, msgspec.convert(dict(query), Query, strict=False))
+        case "queues":
+            return QueuesPage(world)
+        case "fleet":
+            return FleetPage(world)
+        case "scheduler":
+            return SchedulerPage(world)
+        case "nodes":
+            return NodesPage(world, msgspec.convert(dict(query), NodeQuery, strict=False))
+        case "job":
+            ref = msgspec.convert(dict(query), JobRef)
+            return JobPage(world, kind_of(ref.api_version, ref.kind), ref.namespace, ref.name)
+    raise UnknownView(f"There is no view {view!r}.")

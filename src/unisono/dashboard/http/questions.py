@@ -13,7 +13,7 @@ from unisono.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from unisono.dashboard.http.sessions import Sessions
-    from unisono.dashboard.live.past import Past
+    from unisono.dashboard.live.viewing import Past
 
 _SECONDS = 60.0
 _NO_DATABASE = (

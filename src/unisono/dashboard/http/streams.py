@@ -1,10 +1,12 @@
-"""Server-sent events: a view as it is, and then what changes in it."""
+"""Server-sent events: a view as it is and then what changes in it, and log lines in batches."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -12,8 +14,14 @@ from aiohttp import web
 from unisono.api.documents.merge import merge_diff
 from unisono.dashboard.live.pages import Page
 from unisono.dashboard.live.world import World
-from unisono.dashboard.views.wire import Refused
+from unisono.dashboard.views.wire import LogLine, Refused
 from unisono.errors import ApiError, UnisonoError
+from unisono.sdk.joblogs import follow_logs
+from unisono.sdk.log_selection import LogSelection
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+    from unisono.kube.http import HttpClient
 
 HEARTBEAT_SECONDS = 15.0
 """So long nothing is sent at most: the page knows by it that the server is there."""
@@ -22,6 +30,11 @@ LOOK_SECONDS = 1.0
 """How often a stream looks whether its reader has left, while nothing is sent that would tell."""
 # The part of its time that a page may spend on views: one that takes long to make is made less often.
 _MOST_BUSY = 0.2
+_MOST_LINES = 500
+_MOST_TAIL = 10_000
+# Longer lines are cut for the page; the command line shows all of them.
+_LONGEST = 4096
+_UNREAD_BATCHES = 4
 
 
 def has_left(request: web.Request) -> bool:
@@ -111,3 +124,50 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
         while not await world.signal.changed(topics, version, LOOK_SECONDS) and alive():
             await events.look()
     await events.send("refused", Refused(error="you were signed out elsewhere.", code=401))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An event for the page; an empty name says only that there was nothing for a while."""
+
+    event: str
+    data: Any = None
+
+
+async def batches(
+    client: HttpClient, kind: Kind[Any], namespace: str, name: str, container: str, tail: int
+) -> AsyncGenerator[Batch, None]:
+    """The last lines and then every line as it comes; the last batch is an end, or why there is no more."""
+    wanted = LogSelection(container=container, params={"tailLines": str(min(max(tail, 1), _MOST_TAIL))})
+    lines: asyncio.Queue[LogLine | Refused | None] = asyncio.Queue(_UNREAD_BATCHES * _MOST_LINES)
+
+    async def read() -> None:
+        end: Refused | None = None
+        try:
+            async with aclosing(follow_logs(client, kind, namespace, name, wanted)) as source:
+                async for line in source:
+                    await lines.put(LogLine(pod=line.pod, task=line.task, text=line.text[:_LONGEST]))
+        except ApiError as error:
+            end = Refused(error=error.message, code=error.code)
+        await lines.put(end)
+
+    reading = asyncio.create_task(read())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    got = [await lines.get()]
+            except TimeoutError:
+                yield Batch("")
+                continue
+            while len(got) < _MOST_LINES and not lines.empty():
+                got.append(lines.get_nowait())
+            told = [line for line in got if isinstance(line, LogLine)]
+            if told:
+                yield Batch("lines", told)
+            if len(told) < len(got):
+                yield Batch("end", got[-1] or {})
+                return
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unisono.dashboard.live.configuration import ConfigurationPlaces
-from unisono.dashboard.live.pool import Pool
+from unisono.dashboard.live.source import Pool
 from unisono.dashboard.live.world import World
 from unisono.errors import ApiError
 from unisono.kube.clock import Clock

@@ -13,8 +13,7 @@ from unisono.api.quantity import QuantityError
 from unisono.api.resource_metrics import POD_METRICS
 from unisono.api.resources import add, resource_list
 from unisono.dashboard.live.rights import may, may_carry_out
-from unisono.dashboard.views.events import event_rows
-from unisono.dashboard.views.explanation import explanation_view, fix_id
+from unisono.dashboard.views.explanation import event_rows, explanation_view, fix_id
 from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import EventRow, ExplanationView
 from unisono.errors import ApiError, NotFound

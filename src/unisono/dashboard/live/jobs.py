@@ -1,4 +1,4 @@
-"""Rows of all jobs, rebuilt only where something has changed."""
+"""Rows of all jobs, rebuilt only where something has changed, and windows of their table, made once for all pages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import controller_of, pod_group_of
+from unisono.dashboard.live.signal import Signal
 from unisono.dashboard.views.rows import group_row, job_row, key_of
-from unisono.dashboard.views.wire import JobRow
+from unisono.dashboard.views.table import Query, filters_of, jobs_view
+from unisono.dashboard.views.wire import JobRow, JobsView
 from unisono.lazy_logs import LazyLogger
 from unisono.sdk.dependents import Dependents, collect, owners_of
 
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.api.kind import Kind
     from unisono.dashboard.live.source import Source
+    from unisono.dashboard.views.table import Filters
 
 _log = LazyLogger(__name__)
 
 _LONGEST_CHAIN = 8
+TOPICS = ("jobs", "scope")
+# Windows of one state of the table.
+_MOST = 64
 
 
 class Jobs:
@@ -122,3 +128,35 @@ class Jobs:
             group = self._sources[POD_GROUPS.resource].get(namespace, name) if name else None
             return self._root_of(POD_GROUPS, group) if group is not None else None
         return None
+
+
+class Tables:
+    """The windows of one world.
+
+    Args:
+        jobs: the rows.
+        signal: tells when they have changed.
+
+    """
+
+    def __init__(self, jobs: Jobs, signal: Signal) -> None:
+        self._jobs, self._signal = jobs, signal
+        self._state: tuple[int, bool] = (-1, False)
+        self._views: dict[Query, JobsView] = {}
+        self._filters: Filters | None = None
+
+    def view(self, query: Query, *, ready: bool) -> JobsView:
+        """The window that a query asks for, as of now."""
+        state = self._signal.version(TOPICS), ready
+        if state != self._state:
+            self._state, self._filters = state, None
+            self._views.clear()
+        found = self._views.get(query)
+        if found is None:
+            rows = self._jobs.rows().values()
+            self._filters = self._filters or filters_of(rows)
+            found = jobs_view(rows, query, self._filters, ready=ready)
+            if len(self._views) >= _MOST:
+                self._views.clear()
+            self._views[query] = found
+        return found

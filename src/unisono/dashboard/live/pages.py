@@ -13,8 +13,8 @@ from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
 from unisono.api.times import time_or
 from unisono.dashboard.live.configuration import configuration_of
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
+from unisono.dashboard.live.jobs import TOPICS
 from unisono.dashboard.live.rights import may
-from unisono.dashboard.live.tables import TOPICS
 from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
 from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view

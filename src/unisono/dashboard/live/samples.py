@@ -9,9 +9,9 @@ import msgspec
 
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
+from unisono.history.queue_shares import Series, series, steps
 from unisono.history.records import CLUSTER, Share
 from unisono.history.report import Window
-from unisono.history.series import Series, series, steps
 
 if TYPE_CHECKING:
     from unisono.api.core import Node

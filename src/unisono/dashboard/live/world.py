@@ -12,14 +12,11 @@ from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.configuration import ConfigurationPlaces
-from unisono.dashboard.live.jobs import Jobs
-from unisono.dashboard.live.pool import Pool
+from unisono.dashboard.live.jobs import Jobs, Tables
 from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
 from unisono.dashboard.live.samples import Samples
-from unisono.dashboard.live.shared import Shared
-from unisono.dashboard.live.signal import Signal
-from unisono.dashboard.live.source import Source
-from unisono.dashboard.live.tables import Tables
+from unisono.dashboard.live.signal import Shared, Signal
+from unisono.dashboard.live.source import Pool, Source
 from unisono.dashboard.views.nodes import node_cells
 from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.usage import Usage, used_by_node

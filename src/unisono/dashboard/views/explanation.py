@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import yaml
 
+from unisono.api.times import time_or
 from unisono.api.verdict import Verdict, job_name
 from unisono.dashboard.views.table import counted
 from unisono.dashboard.views.units import amounts_text, ordered, quantity
 from unisono.dashboard.views.wire import (
     Amount,
+    EventRow,
     ExplanationView,
     Fact,
     FixView,
@@ -28,6 +31,8 @@ _MOST_VERDICTS = 20
 _MOST_LINES = 20
 # Those facts have places of their own.
 _SHOWN_ELSEWHERE = ("cause", "need", "have", "held by", "nodes")
+_MOST = 100
+_LONGEST = 1000
 
 
 def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -> ExplanationView:
@@ -108,4 +113,31 @@ def _operation(operation: Operation, allowed: bool) -> OperationView:
     body = "" if operation.body is None else yaml.safe_dump(operation.body, sort_keys=False, default_flow_style=False)
     return OperationView(
         title=operation.title, verb=operation.verb, body=body, kubectl=operation.kubectl(), allowed=allowed
+    )
+
+
+def event_rows(events: Iterable[Mapping[str, Any]], uids: Collection[str]) -> list[EventRow]:
+    """Those events that are about the objects with these UIDs, the newest first."""
+    found = [_row(event) for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
+    return sorted(found, key=lambda row: (-row.time, row.key))[:_MOST]
+
+
+def _row(event: Mapping[str, Any]) -> EventRow:
+    about, meta = event.get("involvedObject") or {}, event.get("metadata") or {}
+    series = event.get("series") or {}
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event.get("firstTimestamp"),
+        meta.get("creationTimestamp"),
+    )
+    return EventRow(
+        key=str(meta.get("uid") or meta.get("name") or ""),
+        time=time_or(next((str(time) for time in times if time), "")),
+        type=str(event.get("type") or "Normal"),
+        reason=str(event.get("reason") or ""),
+        message=str(event.get("message") or "")[:_LONGEST],
+        about=f"{str(about.get('kind') or '').lower()}/{about.get('name') or ''}",
+        count=int(series.get("count") or event.get("count") or 1),
     )

@@ -1,19 +1,22 @@
-"""What pods hold of each node, kept as pods change: no view has to go through all pods."""
+"""What pods ask for, and what they hold of each node, kept as pods change: no view has to go through all pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unisono.api.membership import pod_group_of
 from unisono.api.pod_states import has_ended
+from unisono.api.resources import pod_requests
 from unisono.api.verdict import job_name
-from unisono.dashboard.views.requests import requests_of
 
 if TYPE_CHECKING:
-    from unisono.api.core import Pod
+    from unisono.api.core import Pod, PodSpec, ResourceRequirements
 
 Amounts = Mapping[str, int]
+# The cache is emptied when it holds this many kinds of pods.
+_MOST = 4096
+_known: dict[tuple[Any, ...], Mapping[str, int]] = {}
 
 
 class Holder(NamedTuple):
@@ -82,3 +85,28 @@ def used_by_node(holders: Mapping[str, Mapping[str, Holder]]) -> dict[str, dict[
                 total[name] = total.get(name, 0) + amount
         found[node] = total
     return found
+
+
+def requests_of(spec: PodSpec) -> Mapping[str, int]:
+    """`pod_requests` of a pod, in engine units; pods that ask for the same share one mapping, which nobody changes.
+
+    Raises:
+        QuantityError: an amount is none.
+
+    """
+    if spec.init_containers or spec.resources is not None or spec.overhead:
+        return pod_requests(spec)
+    key = tuple(_told(each.resources) for each in spec.containers or ())
+    found = _known.get(key)
+    if found is None:
+        found = pod_requests(spec)
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def _told(resources: ResourceRequirements | None) -> tuple[Any, ...]:
+    if resources is None:
+        return ()
+    return tuple((resources.requests or {}).items()), tuple((resources.limits or {}).items())

@@ -38,8 +38,7 @@ from unisono.fleet.members.removal import remove_copies
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
 from unisono.kube.client import Client
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0

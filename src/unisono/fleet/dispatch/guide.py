@@ -20,7 +20,7 @@ from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import sooner
 
 START_SECONDS: Final = 600.0
 """How long a job may be in a member without a node for one of its pods."""

@@ -58,8 +58,7 @@ from unisono.fleet.jobs.pod_group import bring_group
 from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import has_ended
 from unisono.kube.client import Client
-from unisono.kube.controller import Context, Controller
-from unisono.kube.requeue import sooner
+from unisono.kube.controller import Context, Controller, sooner
 
 OWNER_INDEX = "controller-uid"
 """Jobs and PodGroups by what made them."""

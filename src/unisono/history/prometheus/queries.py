@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from unisono.history.hours import HOUR
+from unisono.history.records import HOUR
 
 POINTS = 1000
 """Samples that an amount over a time is made of; of short times one every 15 seconds."""

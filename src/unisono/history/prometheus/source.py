@@ -15,13 +15,11 @@ import msgspec
 
 from unisono.errors import ApiError
 from unisono.history.answers import BY, Report, Row
-from unisono.history.asked import bad_request, points_of, window_of
-from unisono.history.hours import HOUR, pieces
 from unisono.history.prometheus.api import Labels, PrometheusApi
 from unisono.history.prometheus.queries import Queries, over_time
-from unisono.history.records import CLUSTER, is_gpu
-from unisono.history.report import MOST_ROWS, Window, day_of, unit, waiting
-from unisono.history.series import Line, Series, steps, without_zeros
+from unisono.history.queue_shares import Line, Series, steps, without_zeros
+from unisono.history.records import CLUSTER, HOUR, is_gpu, pieces
+from unisono.history.report import MOST_ROWS, Window, bad_request, day_of, points_of, unit, waiting, window_of
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 Place = tuple[str, str]
