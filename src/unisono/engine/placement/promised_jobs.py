@@ -39,20 +39,26 @@ def promised(cycle: Cycle) -> list[JobState]:
     """Waiting jobs that starve and have a nominated task whose node has room, in queue and job order.
 
     Without this, the job that comes first in the orders, such as a victim's new pod, takes the place, and the eviction
-    has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over.
+    has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over;
+    queues with any come last, so that these take no room that was made for another queue.
     """
     if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.jobs):
         return []
     waiting, stops = waiting_jobs(cycle)
     found: list[JobState] = []
+    outranked: set[str] = set()
     for jobs in waiting.values():
         ready = [job for job in jobs if job.key not in stops]
         chosen = [job for job in ready if _has_place(cycle, job) and cycle.hooks.starving(job)]
         if chosen:
             highest = max(job.priority for job in chosen)
-            found += [job for job in ready if job in chosen or job.priority > highest]
+            higher = [job for job in ready if job.priority > highest]
+            outranked |= {job.queue.name for job in higher}
+            found += chosen + higher
     orders = cycle.orders
-    return sorted(found, key=lambda job: (orders.queue_key(job.queue), orders.job_key(job)))
+    return sorted(
+        found, key=lambda job: (job.queue.name in outranked, orders.queue_key(job.queue), orders.job_key(job))
+    )
 
 
 def _has_place(cycle: Cycle, job: JobState) -> bool:
