@@ -64,6 +64,9 @@ KIND_ORDER = (
 
 _ADMITTED = "enqueue admits a job that could start by evicting others; Volcano leaves it Pending"
 _FREE_FIRST = "a gang takes what is free, or left over by a victim, before it evicts; Volcano evicts for each pod"
+_TAKEN_BACK = (
+    "an eviction for which a later one of the cycle leaves room is taken back; Volcano evicts one pod more or two"
+)
 KNOWN_DIFFERENCES: dict[str, str] = {
     "F4-03": _ADMITTED,
     "F4-06": _ADMITTED,
@@ -72,6 +75,8 @@ KNOWN_DIFFERENCES: dict[str, str] = {
     "F4-09": _FREE_FIRST,
     "E-preempt-0": _FREE_FIRST,
     "E-preempt-gang-0": _FREE_FIRST,
+    "E-both-0": _TAKEN_BACK,
+    "E-both-1": _TAKEN_BACK,
     "scheduler_plugins_drf-001": "its test compares what jobs hold, which agrees, and records no binds",
 }
 """Case id to reason; docs/differences-from-volcano.md names each of them."""

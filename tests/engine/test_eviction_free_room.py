@@ -119,3 +119,28 @@ def test_nobody_goes_for_a_job_that_a_limit_keeps_waiting(action: str, limit: st
     running = plane.running()
     assert [running.get("b0", 0), running.get("b1", 0)] == [1, 0]
     assert sum(map(len, plane.evicted)) == 1
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "protected", "victims"),
+    [
+        # the first pod evicts a small one, the second a large one that leaves room for both
+        ({"n1": (1, [1]), "n2": (4, [4])}, [1, 3], "", {"n2-0"}),
+        ({"n1": (2, [1, 1]), "n2": (4, [4])}, [1, 1, 2], "", {"n2-0"}),
+    ],
+)
+def test_what_a_later_eviction_makes_needless_is_taken_back(
+    action: str, nodes: dict[str, tuple[int, list[int]]], wanted: list[int], protected: str, victims: set[str]
+) -> None:
+    """As one gang, and as jobs of one pod each, the first of which is served first."""
+    for jobs in (1, len(wanted)):
+        plane = scene(action, nodes, wanted if jobs == 1 else [], protected=protected)
+        for number, gpu in enumerate(wanted if jobs > 1 else []):
+            plane.put(group(f"s{number}", queue="mine", priority_class="high", created=number))
+            plane.put(pod(f"s{number}-w-0", f"s{number}", cpu=1, gpu=gpu))
+        plane.cycle()
+        assert set(plane.evicted[0]) == victims
+        plane.settle()
+        assert sum(number for name, number in plane.running().items() if name[0] in "gs") == len(wanted)
+        assert sum(map(len, plane.evicted)) == len(victims)

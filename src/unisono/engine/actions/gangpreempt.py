@@ -6,6 +6,7 @@ from unisono.engine.answers import Purpose
 from unisono.engine.config.arguments import argument_value
 from unisono.engine.config.names import ACTION_ARGUMENTS
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.needless import take_back_needless
 from unisono.engine.eviction.starving_jobs import starving_jobs
 from unisono.engine.eviction.whole_gangs import GangRule, serve
 
@@ -26,3 +27,4 @@ def run(cycle: Cycle) -> None:
         jobs = cycle.orders.jobs(by_queue[queues.pop().name])
         while len(jobs):
             serve(cycle, jobs.pop(), rule)
+    take_back_needless(cycle)

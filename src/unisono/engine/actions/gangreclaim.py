@@ -5,6 +5,7 @@ from __future__ import annotations
 from unisono.engine.actions.gangpreempt import rule_of
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.needless import take_back_needless
 from unisono.engine.eviction.starving_jobs import starving_jobs
 from unisono.engine.eviction.whole_gangs import serve
 
@@ -22,3 +23,4 @@ def run(cycle: Cycle) -> None:
         serve(cycle, jobs.pop(), rule)
         if len(jobs):
             queues.push(queue)
+    take_back_needless(cycle)

@@ -7,6 +7,7 @@ from unisono.engine.config.arguments import argument_value
 from unisono.engine.config.names import ACTION_ARGUMENTS
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.evictable_amounts import Among, Rule
+from unisono.engine.eviction.needless import take_back_needless
 from unisono.engine.eviction.search import evictions_of
 from unisono.engine.eviction.starving_jobs import place_starving, starving_jobs
 from unisono.engine.session.job_state import JobState
@@ -33,6 +34,7 @@ def run(cycle: Cycle) -> None:
                 place_starving(cycle, evictions, job, cycle.pending(job), between_jobs)
         for job in by_queue[queue.name]:
             _within(cycle, job, within_job)
+    take_back_needless(cycle)
 
 
 def _rules(cycle: Cycle) -> tuple[Rule, Rule]:

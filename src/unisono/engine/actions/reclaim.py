@@ -5,6 +5,7 @@ from __future__ import annotations
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.evictable_amounts import Among, Rule
+from unisono.engine.eviction.needless import take_back_needless
 from unisono.engine.eviction.search import evictions_of
 from unisono.engine.eviction.starving_jobs import place_starving, starving_jobs
 
@@ -28,3 +29,4 @@ def run(cycle: Cycle) -> None:
         place_starving(cycle, evictions_of(cycle), job, cycle.pending(job), RULE)
         if len(jobs):
             queues.push(queue)
+    take_back_needless(cycle)

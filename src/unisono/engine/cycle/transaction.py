@@ -263,6 +263,26 @@ class Transaction:
         for task in placement.tasks:
             del placement.job.places[task.key]
 
+    def withdraw(self, placement: Placement) -> None:
+        """Take back one promise, wherever it stands in the log, or one eviction that was committed."""
+        if placement.status is not TaskStatus.RELEASING:
+            self.log = [other for other in self.log if other is not placement]
+        self._give_back(placement)
+
+    def renew(self, placement: Placement) -> None:
+        """Let what was withdrawn take effect again; a promise comes last in the log."""
+        session, pod_class = self.session, placement.pod_class
+        if placement.status is TaskStatus.RELEASING:
+            for column in placement.columns:
+                session.release(pod_class, column, 1)
+        else:
+            self.log.append(placement)
+            change = session.change_of(pod_class, pipelined=True)
+            for column in placement.columns:
+                session.matrix[:, column] += change
+        session.touched.extend(placement.columns)
+        self._take_effect(placement, placement.before, placement.status)
+
     def commit(self, since: int) -> Committed:
         """Let everything after the checkpoint go: allocated tasks become binds, evictions stand, pipelined tasks wait.
 

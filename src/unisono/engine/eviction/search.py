@@ -255,7 +255,7 @@ class Evictions:
         """
         transaction = self.cycle.transaction
         mark = transaction.checkpoint()
-        if not self._fits(rank.job, task, column):
+        if not self.fits(rank.job, task, column):
             victims = self._victims(rank.job, task, column, rule, evictable)
             if not victims or not self._evict_until(rank, task, column, rule, victims):
                 return None
@@ -276,7 +276,7 @@ class Evictions:
         """The job of a task that could be evicted."""
         return self.index.jobs.states[int(self.index.job[self.index.at(victim)])]
 
-    def _fits(self, actor: JobState, task: Task, column: int) -> bool:
+    def fits(self, actor: JobState, task: Task, column: int) -> bool:
         """The task could start on the node once what is being released there is gone."""
         return self._fits_node(task, column) and not self.is_limited(actor, task.pod_class)
 
@@ -329,7 +329,7 @@ class Evictions:
             if not self.evict_for_good(rank, victim, rule):
                 continue
             gone.append(victim)
-            if self._fits(rank.job, task, column):
+            if self.fits(rank.job, task, column):
                 break
         else:
             self.rollback(mark)
@@ -359,7 +359,7 @@ class Evictions:
         """Evict these, unless the task does not fit then either."""
         mark = self.cycle.transaction.checkpoint()
         self.evict_all(gone, rule)
-        if self._fits(actor, task, column):
+        if self.fits(actor, task, column):
             return True
         self.rollback(mark)
         return False
@@ -444,11 +444,15 @@ class Evictions:
         undone = self.cycle.transaction.rollback(mark)
         for placement in undone:
             if placement.status is TaskStatus.RELEASING:
-                for victim, column in zip(placement.tasks, placement.columns, strict=True):
-                    self.pool.note(victim, column, alive=True)
-                    if self.losses is not None:
-                        self.losses.note(victim)
+                self.note(placement, alive=True)
         return undone
+
+    def note(self, placement: Placement, *, alive: bool) -> None:
+        """Pods were evicted, or are back."""
+        for victim, column in zip(placement.tasks, placement.columns, strict=True):
+            self.pool.note(victim, column, alive=alive)
+            if self.losses is not None:
+                self.losses.note(victim)
 
 
 def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:

@@ -12,6 +12,7 @@ from unisono.engine.eviction.evictable_amounts import Rule
 from unisono.engine.eviction.limit_relief import relieve
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.eviction.victim_rank import ActorRank
+from unisono.engine.placement.promised_jobs import serve_promised
 from unisono.engine.placement.waiting_tasks import place, remaining_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
@@ -21,8 +22,10 @@ from unisono.engine.session.sub_groups import is_bounded
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
     """Admitted, valid jobs with waiting tasks that are short of what they need, by queue.
 
+    Jobs for which others were evicted earlier are served first: they need no more victims, and keep their room.
     A job whose binds failed lately is left out: others would be evicted for it again and again, and for nothing.
     """
+    serve_promised(cycle)
     setbacks = cycle.session.snapshot.setbacks
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
