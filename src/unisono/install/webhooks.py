@@ -14,8 +14,19 @@ from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import KUBEFLOW_KINDS
-from unisono.install.conditions import changed, not_made_by, staying, unsealed
+from unisono.install.conditions import (
+    changed,
+    naming,
+    not_made_by,
+    not_of_components,
+    not_of_operators,
+    renaming,
+    staying,
+    unsealed,
+)
 from unisono.install.options import InstallOptions, labels
+from unisono.jobkinds.registry import FAMILIES
+from unisono.jobkinds.workloads import PODS_ALONE
 from unisono.scheduler.config_advice import INSTALLED_NAME
 
 NAME = "unisono"
@@ -37,19 +48,31 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
 
     Our own kinds wait for an answer, and only where there is something to complete or to check: never for a status.
     A new Job waits once: the review that completes it checks it, too, and its seal says so (decision 20).
-    Pods are not asked about; a policy checks what they say.
+    Whatever else names a queue, and only that, waits for an answer as well. What pods say besides is for a policy.
     """
     new, any_change = changed(), changed(annotations=True)
     once = {"reinvocationPolicy": "Never"}
     # Also after what other webhooks change: this review checks new Jobs, too.
     again = {"reinvocationPolicy": "IfNeeded"}
     ours = not_made_by("unisono-controllers", options.namespace)
+    naming_queues = [
+        (
+            f"queues-of-{name}",
+            # Those that are asked about in any case are here for what changes later.
+            [_rule(tuple(each.kind for each in family if each.kind not in _GANGS), "CREATE", "UPDATE")]
+            + [_rule((each.kind,), "UPDATE") for each in family if each.kind in _GANGS],
+            [naming(family), renaming(), not_of_components(options.namespace)]
+            + ([not_of_operators()] if family is PODS_ALONE else []),
+        )
+        for name, family in FAMILIES.items()
+    ]
     mutating = [
         _of_all(_hook("new-jobs", "/mutate", [_rule(_DEFAULTED, "CREATE")], options, **again)),
         _hook("jobs", "/mutate", [_rule(_DEFAULTED, "UPDATE")], options, new, **again),
         # A Job's gang is complete as its controller makes it; other gangs may have to go to their namespace's queue.
         _hook("groups", "/mutate", [_rule(_GROUPS, "CREATE", "UPDATE")], options, new, ours, **once),
         _hook("queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, **once),
+        *(_hook(name, "/mutate", rules, options, *only, **again) for name, rules, only in naming_queues),
     ]
     checking = [
         _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours, unsealed()),
@@ -74,6 +97,7 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
             failurePolicy="Ignore",
             timeoutSeconds=3,
         ),
+        *(_hook(name, "/validate", rules, options, *only) for name, rules, only in naming_queues),
     ]
     return [
         _configuration("MutatingWebhookConfiguration", mutating),

@@ -77,7 +77,7 @@ def _prepare(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
     by_queue: dict[str, list[JobState]] = {}
     stops: set[str] = set()
-    for job in cycle.jobs:
+    for job in cycle.eligible:
         if not _may_run(cycle, job, admits_all=admits_all):
             if strict_order.stops_others(cycle, job):
                 stops.add(job.key)
