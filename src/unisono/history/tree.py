@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS
 from unisono.history.records import Link
+from unisono.jobkinds.registry import JOB_KINDS
 
 JOB_RESOURCES = frozenset(kind.resource for kind in JOB_KINDS)
 # A chain of controllers that is longer is a circle.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.keys import JOBSET_NAME
 from unisono.api.trainer import TrainJob
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
 from unisono.api.workload_kinds import BATCH_JOBS
@@ -68,6 +69,19 @@ _PATCH = _at("spec.runtimePatches[*].trainingRuntimeSpec.template")
 _RUNTIME = _at("spec.template")
 JOBSET: tuple[JobKind, ...] = (
     JobKind(
+        TRAIN_JOBS,
+        **_PATCH,
+        queues=(NOTE, *noted(*_PATCH["inner"], *_PATCH["templates"])),
+        size=_train_size,
+        control="flag",
+        flag="spec.suspend",
+        makes=(JOB_SETS,),
+        own_pods=False,
+        ends=True,
+        keeps_author=True,
+        refers=True,
+    ),
+    JobKind(
         JOB_SETS,
         templates=(f"{_JOB}.spec.template",),
         inner=(_JOB,),
@@ -77,20 +91,9 @@ JOBSET: tuple[JobKind, ...] = (
         control="flag",
         flag="spec.suspend",
         makes=(BATCH_JOBS,),
+        pods_label=JOBSET_NAME,
         ends=True,
         keeps_author=True,
-    ),
-    JobKind(
-        TRAIN_JOBS,
-        **_PATCH,
-        queues=(NOTE, *noted(*_PATCH["inner"], *_PATCH["templates"])),
-        size=_train_size,
-        control="flag",
-        flag="spec.suspend",
-        makes=(JOB_SETS,),
-        ends=True,
-        keeps_author=True,
-        refers=True,
     ),
     *(
         JobKind(kind, **_RUNTIME, queues=noted(*_RUNTIME["inner"], *_RUNTIME["templates"]))

@@ -56,10 +56,14 @@ class JobKind:
         inner: where templates of what it makes between itself and its pods stand, which have metadata of their own.
         queues: where the name of its queue is heeded; the first that is there counts.
         pods: its pod sets.
+        replicas: path of the one number that says how many pods it has; empty where there is none, or there are more.
         size: pods at a time, where that is not the sum of the pod sets.
         control: how it is stopped: by ``commands``, by a ``flag`` in its spec, or by its ``parts``; empty: not at all.
         flag: path of the flag.
         makes: what its controller makes that has pods of its own.
+        own_pods: its own controller makes pods.
+        pods_label: label of its pods that has its name; empty where they have none.
+        group_name: name of its PodGroup, where that follows from its ``{name}`` and ``{uid}``.
         ends: its objects run to an end.
         keeps_author: it is written down who submits it, whatever queue it names.
         refers: objects that it refers to may name its queue.
@@ -71,10 +75,14 @@ class JobKind:
     inner: tuple[str, ...] = ()
     queues: tuple[str, ...] = (NOTE,)
     pods: Callable[[Any], Iterable[PodSet]] = no_pods
+    replicas: str = ""
     size: Callable[[Any], int] | None = None
     control: Control = ""
     flag: str = ""
     makes: tuple[Kind[Any], ...] = ()
+    own_pods: bool = True
+    pods_label: str = ""
+    group_name: str = ""
     ends: bool = False
     keeps_author: bool = False
     refers: bool = False

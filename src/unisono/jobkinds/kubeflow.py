@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from unisono.api.defaulting.kubeflow import TRAINING, elastic_limits, replica_specs, run_policy
+from unisono.api.keys import KUBEFLOW_JOB_NAME
 from unisono.api.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJobSpec
 from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
@@ -60,6 +61,8 @@ KUBEFLOW: tuple[JobKind, ...] = tuple(
         pods=pod_sets,
         control="flag",
         flag="spec.runPolicy.suspend",
+        pods_label=KUBEFLOW_JOB_NAME,
+        group_name="{name}",
         ends=True,
         keeps_author=True,
     )

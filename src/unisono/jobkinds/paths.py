@@ -33,6 +33,17 @@ def first(obj: Any, path: str) -> Any:
     return next((value for _, value in walk(obj, path)), None)
 
 
+def put(value: Any, path: str, new: Any) -> None:
+    """Set what a path leads to in an object's JSON; maps on the way are made. The path is a full one, as of `walk`."""
+    *way, (last, _) = steps(path)
+    for name, inside in way:
+        at = int(name) if inside and isinstance(value, list) else name
+        if isinstance(at, str) and value.get(at) is None:
+            value[at] = {}
+        value = value[at]
+    value[last] = new
+
+
 def patch_of(path: str, value: Any) -> dict[str, Any]:
     """The merge patch that sets a field; the path has no lists."""
     for name, _ in reversed(steps(path)):
@@ -68,6 +79,8 @@ def _joined(seen: str, name: str, *, inside: bool) -> str:
 def _get(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(name)
+    if isinstance(value, list):
+        return value[int(name)] if name.isdigit() and int(name) < len(value) else None
     if isinstance(value, msgspec.Struct):
         attribute = _attributes(type(value)).get(name)
         return getattr(value, attribute) if attribute is not None else None

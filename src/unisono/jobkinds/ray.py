@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from unisono.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
+from unisono.api.keys import RAY_CLUSTER
 from unisono.api.ray import RayClusterSpec, RayJob, RayWorkerGroupSpec
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.api.workload_kinds import BATCH_JOBS
@@ -89,7 +90,9 @@ def _at(field: str, *more: str) -> dict[str, Any]:
 
 
 RAY: tuple[JobKind, ...] = (
-    JobKind(RAY_CLUSTERS, **_at(""), pods=lambda obj: cluster_sets(obj.spec), keeps_author=True),
+    JobKind(
+        RAY_CLUSTERS, **_at(""), pods=lambda obj: cluster_sets(obj.spec), pods_label=RAY_CLUSTER, keeps_author=True
+    ),
     JobKind(
         RAY_JOBS,
         **_at("rayClusterSpec.", "spec.submitterPodTemplate"),

@@ -17,11 +17,11 @@ from unisono.jobkinds.workloads import PODS_ALONE, WORKLOADS
 
 FAMILIES: Final[Mapping[str, tuple[JobKind, ...]]] = {
     "volcano": VOLCANO,
-    "workloads": WORKLOADS,
-    "pods": PODS_ALONE,
     "kubeflow": KUBEFLOW,
     "jobset": JOBSET,
     "ray": RAY,
+    "workloads": WORKLOADS,
+    "pods": PODS_ALONE,
     "others": FOREIGN,
 }
 """Kinds whose objects look alike."""
@@ -32,8 +32,27 @@ JOB_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if eac
 FOREIGN_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in FOREIGN)
 """Kinds that other programs define."""
 
+_BY_RESOURCE: Final = {each.kind.resource: each for each in ALL}
 _BY_NAME: Final[Mapping[tuple[str, str], JobKind]] = {(each.kind.group, each.kind.kind): each for each in ALL}
 _BY_STRUCT: Final[Mapping[type[Object], JobKind]] = {each.kind.struct: each for each in ALL if each.kind is not None}
+
+
+def of_resource(resource: str) -> JobKind | None:
+    """What is known of a kind by its resource, such as ``rayjobs.ray.io``."""
+    return _BY_RESOURCE.get(resource)
+
+
+def between(resource: str) -> list[Kind[Any]]:
+    """All kinds that may stand between an object of this resource and its pods."""
+    found: dict[str, Kind[Any]] = {}
+    todo = [resource]
+    for each in todo:
+        known = of_resource(each)
+        for kind in known.makes if known is not None else ():
+            if kind.resource not in found:
+                found[kind.resource] = kind
+                todo.append(kind.resource)
+    return list(found.values())
 
 
 def job_kind(kind: Kind[Any]) -> JobKind | None:
@@ -60,6 +79,12 @@ def named_queues(obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, st
 def foreign_kind(api_version: str, kind: str) -> Kind[Any] | None:
     """A kind that another program defines and whose jobs are known here, in whatever version."""
     return next((each for each in FOREIGN_KINDS if each.matches(api_version, kind)), None)
+
+
+PARTS: Final[tuple[Kind[Any], ...]] = tuple(
+    {part.resource: part for kind in JOB_KINDS for part in between(kind.resource) if part not in JOB_KINDS}.values()
+)
+"""Kinds that stand between jobs and their pods and are no jobs themselves."""
 
 
 def queues_of(obj: Any) -> list[str]:

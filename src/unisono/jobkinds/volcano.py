@@ -9,6 +9,7 @@ from unisono.api.batch import JobSpec
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.hyper_job import HyperJob
+from unisono.api.keys import JOB_NAME
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.scheduling import PodGroup
 from unisono.jobkinds.kind import JobKind, PodSet, given
@@ -21,7 +22,7 @@ _PART = "spec.replicatedJobs[*].templateSpec"
 def task_sets(spec: JobSpec) -> Iterator[PodSet]:
     """The tasks of a Job's spec."""
     for task in spec.tasks or ():
-        yield PodSet(task.name or "", max(0, task.replicas or 0), task.template.spec, task.min_available)
+        yield PodSet(task.name or "", given(task.replicas), task.template.spec, task.min_available)
 
 
 def _hyper_size(obj: HyperJob) -> int:
@@ -51,6 +52,8 @@ VOLCANO: tuple[JobKind, ...] = (
         queues=("spec.queue",),
         pods=_of_spec,
         control="commands",
+        pods_label=JOB_NAME,
+        group_name="{name}-{uid}",
         ends=True,
         keeps_author=True,
     ),
@@ -61,6 +64,7 @@ VOLCANO: tuple[JobKind, ...] = (
         queues=(f"{_FLOW}.queue",),
         control="parts",
         makes=(JOBS,),
+        own_pods=False,
         ends=True,
         keeps_author=True,
         refers=True,
@@ -72,6 +76,7 @@ VOLCANO: tuple[JobKind, ...] = (
         queues=("spec.jobTemplate.spec.queue",),
         pods=lambda obj: task_sets(obj.spec.job_template.spec),
         makes=(JOBS,),
+        own_pods=False,
         keeps_author=True,
     ),
     JobKind(
@@ -81,6 +86,7 @@ VOLCANO: tuple[JobKind, ...] = (
         size=_hyper_size,
         control="parts",
         makes=(JOBS,),
+        own_pods=False,
         ends=True,
         keeps_author=True,
     ),

@@ -18,7 +18,7 @@ from unisono.api.workload_kinds import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
+from unisono.jobkinds.kind import NOTE, JobKind, PodSet, given, noted
 
 _TEMPLATE = "spec.template"
 _CRON = "spec.jobTemplate.spec.template"
@@ -31,7 +31,7 @@ def at_once(spec: BatchJobSpec | JobTemplateJobSpec) -> int:
 
 
 def _replicas(obj: Any) -> Iterator[PodSet]:
-    yield PodSet("", max(0, obj.spec.replicas or 0), obj.spec.template.spec)
+    yield PodSet("", given(obj.spec.replicas), obj.spec.template.spec)
 
 
 def _batch(spec: BatchJobSpec) -> Iterator[PodSet]:
@@ -42,16 +42,32 @@ def _itself(pod: Pod) -> Iterator[PodSet]:
     yield PodSet("", 1, pod.spec)
 
 
+_SCALED: dict[str, Any] = {
+    "templates": (_TEMPLATE,),
+    "queues": noted(_TEMPLATE),
+    "pods": _replicas,
+    "replicas": "spec.replicas",
+}
 WORKLOADS: tuple[JobKind, ...] = (
-    JobKind(DEPLOYMENTS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), pods=_replicas, makes=(REPLICA_SETS,)),
-    JobKind(REPLICA_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), pods=_replicas),
-    JobKind(STATEFUL_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), pods=_replicas),
+    JobKind(
+        DEPLOYMENTS,
+        templates=(_TEMPLATE,),
+        queues=noted(_TEMPLATE),
+        pods=_replicas,
+        replicas="spec.replicas",
+        makes=(REPLICA_SETS,),
+        own_pods=False,
+    ),
+    JobKind(REPLICA_SETS, **_SCALED),
+    JobKind(STATEFUL_SETS, **_SCALED),
     JobKind(DAEMON_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE)),
     JobKind(
         BATCH_JOBS,
         templates=(_TEMPLATE,),
         queues=noted(_TEMPLATE),
         pods=lambda obj: _batch(obj.spec),
+        replicas="spec.parallelism",
+        pods_label="job-name",
         control="flag",
         flag="spec.suspend",
         ends=True,
@@ -63,8 +79,9 @@ WORKLOADS: tuple[JobKind, ...] = (
         queues=noted(_CRON),
         pods=lambda obj: _batch(obj.spec.job_template.spec),
         makes=(BATCH_JOBS,),
+        own_pods=False,
     ),
-    JobKind(KNATIVE_SERVICES, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), makes=(DEPLOYMENTS,)),
+    JobKind(KNATIVE_SERVICES, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), makes=(DEPLOYMENTS,), own_pods=False),
 )
 PODS_ALONE: tuple[JobKind, ...] = (JobKind(PODS, queues=(NOTE,), size=lambda _: 0, pods=_itself),)
 """The queue of a pod that a job has made is its gang's."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import controller_of, pod_group_of
 from unisono.dashboard.views.rows import group_row, job_row, key_of
 from unisono.dashboard.views.wire import JobRow
+from unisono.jobkinds.registry import JOB_KINDS
 from unisono.lazy_logs import LazyLogger
 from unisono.sdk.dependents import Dependents, collect, owners_of
 
