@@ -120,7 +120,7 @@ CLUSTER = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "gpu", "repli
     [
         (JOB_SET, JOB_SETS, {"node": 6}),
         (TRAIN, {"trainer": {"numNodes": 6}}, {}),
-        (RAY, {"rayClusterSpec": CLUSTER}, {"headgroup": 1, "gpu": 2, "cpu": 1}),
+        (RAY, {"rayClusterSpec": CLUSTER}, {"headgroup": 1, "gpu": 2, "cpu": 0}),
         (RAY, {"clusterSelector": {"ray.io/cluster": "shared"}}, {}),
         (BATCH, {}, {"pod": 1}),
         (BATCH, {"parallelism": 3}, {"pod": 3}),

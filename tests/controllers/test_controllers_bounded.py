@@ -17,7 +17,6 @@ from unisono.api.decode import decode
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_TEMPLATES
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.sizes import SIZED, pods_of
 from unisono.api.training_kinds import (
     JOB_SETS,
     MPI_JOBS,
@@ -55,6 +54,8 @@ from unisono.controllers.workloads.daemon_decide import daemon_spec
 from unisono.controllers.workloads.job_decide import Slot
 from unisono.controllers.workloads.templates import pod_from
 from unisono.errors import ApiError
+from unisono.jobkinds.kind import no_pods
+from unisono.jobkinds.registry import job_kind, pods_of
 from unisono.kube.controller import Controller
 
 HUGE = 2**31 - 1
@@ -114,12 +115,12 @@ class Everything(ControllerWorld):
 
 @pytest.mark.parametrize(("kind", "spec"), [*HUGE_OBJECTS, *HUGE_GROUPS])
 def test_what_an_object_asks_for_is_known_of_every_kind(kind: Kind[Any], spec: dict[str, Any]) -> None:
-    assert kind.struct in SIZED
     assert pods_of(made(kind, spec)) >= HUGE
 
 
 def test_every_training_job_has_a_size() -> None:
-    assert not [kind.kind for kind in RUN_KINDS if kind.struct not in SIZED]
+    sized = [kind.kind for kind in RUN_KINDS if (found := job_kind(kind)) and (found.size or found.pods is not no_pods)]
+    assert sized == [kind.kind for kind in RUN_KINDS]
 
 
 @pytest.mark.parametrize(("kind", "spec"), HUGE_OBJECTS, ids=IDS)

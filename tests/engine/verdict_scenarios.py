@@ -132,6 +132,16 @@ SCENARIOS: dict[Cause, Scenario] = {
         [nodes(1), gang(J, 1)],
         config(("gang", "house-rules"), ("predicates",)),
     ),
+    Cause.QUEUE_FORBIDDEN: (
+        "Queue `q` is for user alice, and bob submitted the job before it was.",
+        [
+            nodes(1),
+            queue("q", annotations={"unisono.io/users": "alice"}),
+            group(J, queue="q", annotations={"unisono.io/user": "bob"}),
+            pod(f"{J}-0", J),
+        ],
+        config(("gang",), ("predicates",)),
+    ),
     Cause.QUEUE_INVALID: (
         "Queues form a tree, and the parent of queue `q` is gone.",
         [nodes(1), queue("root"), queue("q", parent="gone"), gang(J, 1, queue="q")],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support import impossible
-from support.impossible import KEPT, KINDS, Impossible
+from support.impossible import KINDS, Impossible
 from unisono.kube.discovery import request_json
 
 sys.path.append(str(Path(__file__).parents[2]))

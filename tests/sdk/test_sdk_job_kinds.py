@@ -8,7 +8,6 @@ import pytest
 
 from unisono.api.decode import decode
 from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
-from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, PODS, find
 from unisono.api.training_kinds import (
@@ -22,9 +21,11 @@ from unisono.api.training_kinds import (
     TRAIN_JOBS,
 )
 from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.registry import JOB_KINDS, PARTS
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.errors import BadWork
-from unisono.sdk.job_kinds import JobKind, is_job, job_kind_of, named, size_patch, suspend_patch, worker_group_patch
+from unisono.sdk.job_kinds import is_job, job_kind_of, named, size_patch, suspend_patch, worker_group_patch
 from unisono.sdk.views import JobView
 
 

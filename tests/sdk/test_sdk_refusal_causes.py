@@ -46,17 +46,27 @@ def test_other_refusals_are_no_quota(text: str) -> None:
     assert quota_verdict(Refusal("job", "train", text), "ns/train", 1) is None
 
 
+def item(api_version: str, kind: str, spec: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "spec": spec, **more}
+
+
 @pytest.mark.parametrize(
-    ("item", "there", "missing"),
+    ("given", "there", "missing"),
     [
-        ({"kind": "Deployment", "spec": {"replicas": 3}}, 1, 2),
-        ({"kind": "StatefulSet", "spec": {}}, 0, 1),
-        ({"kind": "Job", "spec": {"parallelism": 4, "completions": 6}, "status": {"succeeded": 4}}, 1, 1),
-        ({"kind": "Job", "spec": {"tasks": []}}, 0, 0),
-        ({"kind": "Job", "spec": {"tasks": [{"replicas": 3}, {"replicas": 1}]}}, 1, 3),
-        ({"kind": "PyTorchJob", "spec": {}}, 0, 0),
-        ({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {}, "Worker": {"replicas": 2}}}}, 1, 2),
+        (item("apps/v1", "Deployment", {"replicas": 3}), 1, 2),
+        (item("apps/v1", "StatefulSet", {}), 0, 1),
+        (item("batch/v1", "Job", {"parallelism": 4, "completions": 6}, status={"succeeded": 4}), 1, 1),
+        (item("batch.volcano.sh/v1alpha1", "Job", {"tasks": []}), 0, 0),
+        (item("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"replicas": 3}, {"replicas": 1}]}), 1, 3),
+        (item("kubeflow.org/v1", "PyTorchJob", {}), 0, 0),
+        (
+            item("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {}, "Worker": {"replicas": 2}}}),
+            1,
+            2,
+        ),
+        (item("ray.io/v1", "RayCluster", {"workerGroupSpecs": [{"groupName": "w", "replicas": 2}]}), 1, 2),
+        (item("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"name": "a"}]}), 0, 0),
     ],
 )
-def test_pods_that_are_missing(item: dict[str, Any], there: int, missing: int) -> None:
-    assert missing_pods(item, there) == missing
+def test_pods_that_are_missing(given: dict[str, Any], there: int, missing: int) -> None:
+    assert missing_pods(given, there) == missing

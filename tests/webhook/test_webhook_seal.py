@@ -96,7 +96,7 @@ def test_no_new_job_escapes_the_review_that_seals_it() -> None:
         hook
         for hook in mutating["webhooks"]
         for rule in hook["rules"]
-        if "jobs" in rule["resources"] and "CREATE" in rule["operations"]
+        if JOBS.plural in rule["resources"] and JOBS.group in rule["apiGroups"] and "CREATE" in rule["operations"]
     )
     assert not {"matchConditions", "objectSelector", "namespaceSelector"} & hook.keys()
     assert hook["failurePolicy"] == "Fail"

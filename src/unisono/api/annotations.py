@@ -16,6 +16,9 @@ VERDICT: Final = "unisono.io/verdict"
 GANG_PARTS: Final = "unisono.io/gang-parts"
 """On a PodGroup: what each role of its gang asks for, as JSON; a controller writes it before the pods exist."""
 
+LATER_PARTS: Final = "unisono.io/later-parts"
+"""On a RayCluster that a RayJob has made: what the job makes beside it when it runs, as JSON like gang parts."""
+
 SCHEDULER_CYCLES: Final = "unisono.io/scheduler-cycles"
 """On a Lease (label): a scheduler renews it when its cycles end."""
 
@@ -186,6 +189,10 @@ MEMBER_REASONS: Final = "unisono.io/member-reasons"
 
 USER: Final = "unisono.io/user"
 """On a job or a PodGroup: who submitted it, as the server knows; only controllers may say otherwise."""
+
+ADMITTED_QUEUES: Final = "unisono.io/admitted-queues"
+"""On what names a queue for certain users: the queues, separated by commas, that its author was let use. Admission
+writes it, and the scheduler holds pods to it; nobody else may say otherwise."""
 
 CHECKED: Final = "unisono.io/checked"
 """On a Job: what the webhook had before it when it checked the new Job; nobody else writes it. See decision 20."""

@@ -27,6 +27,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         role: name of the task or replica type; empty where there are none.
         count: how many of them the smallest gang has.
         replicas: how many there will be in all.
+        later: how many are made when others run; no member of the gang, but in its minResources.
         spec: what of their spec decides where they may run.
 
     """
@@ -34,6 +35,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     role: str = ""
     count: int = 0
     replicas: int = 0
+    later: int = 0
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
@@ -61,7 +63,7 @@ def decode_parts(text: str) -> tuple[Part, ...]:
     except (msgspec.DecodeError, QuantityError, RecursionError):
         return ()
     sound = len(parts) <= _MOST_PARTS and all(
-        0 <= n <= _MOST_PODS for part in parts for n in (part.count, part.replicas)
+        0 <= n <= _MOST_PODS for part in parts for n in (part.count, part.replicas, part.later)
     )
     return parts if sound else ()
 

@@ -43,7 +43,7 @@ def job_state(job: Any, *, running: bool) -> tuple[str, str]:
     """Phase of a job, and what the job says of it.
 
     Args:
-        job: of any kind of ``unisono.api.job_kinds.JOB_KINDS``.
+        job: of any kind of ``unisono.jobkinds.registry.JOB_KINDS``.
         running: a pod of it runs; kinds that tell their state by conditions do not all say so.
 
     """

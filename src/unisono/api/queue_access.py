@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import NamedTuple
 
-from unisono.api.annotations import QUEUE_NAMESPACES, QUEUE_USERS
-from unisono.api.keys import POD_QUEUE
+from unisono.api.annotations import ADMITTED_QUEUES, QUEUE_NAMESPACES, QUEUE_USERS
 from unisono.api.scheduling import Queue
 
 USE = "use"
@@ -21,42 +20,39 @@ _GROUP = "group:"
 _RESERVED = re.compile(r"queue (\S{1,253}?)(?:, which queue \S{1,253} is below,)? is for jobs of other namespaces than")
 
 
-def named_queues(obj: Any) -> Iterator[tuple[str, str]]:
-    """Fields in which an object names a queue for its pods, and the queues."""
-    yield from _noted(obj, "")
-    spec = getattr(obj, "spec", None)
-    policy = getattr(getattr(spec, "run_policy", None), "scheduling_policy", None)
-    template = getattr(spec, "template", None)
-    for path, value in (
-        ("spec.queue", getattr(spec, "queue", None)),
-        ("spec.runPolicy.schedulingPolicy.queue", getattr(policy, "queue", None)),
-        (
-            "spec.jobTemplate.spec.queue",
-            getattr(getattr(getattr(spec, "job_template", None), "spec", None), "queue", None),
-        ),
-    ):
-        if isinstance(value, str) and value:
-            yield path, value
-    if template is not None:
-        yield from _noted(template, "spec.template.")
-    for index, flow in enumerate(getattr(spec, "flows", None) or ()):
-        patch = getattr(getattr(flow, "patch", None), "job_spec", None)
-        if isinstance(value := getattr(patch, "queue", None), str) and value:
-            yield f"spec.flows[{index}].patch.jobSpec.queue", value
-    for index, part in enumerate(getattr(spec, "replicated_jobs", None) or ()):
-        if isinstance(value := getattr(getattr(part, "template_spec", None), "queue", None), str) and value:
-            yield f"spec.replicatedJobs[{index}].templateSpec.queue", value
+class Rules(NamedTuple):
+    """What a queue says of access: its annotations, and the queue above it."""
+
+    notes: Mapping[str, str]
+    parent: str
 
 
-def _noted(obj: Any, path: str) -> Iterator[tuple[str, str]]:
-    annotations = getattr(getattr(obj, "metadata", None), "annotations", None)
-    if isinstance(annotations, Mapping) and annotations.get(POD_QUEUE):
-        yield f"{path}metadata.annotations[{POD_QUEUE}]", str(annotations[POD_QUEUE])
+def rules_of(queue: Queue | None) -> Rules | None:
+    """The same of an object; None of none."""
+    return None if queue is None else Rules(queue.metadata.annotations or {}, queue.spec.parent or "")
+
+
+def names_users(name: str, queues: Callable[[str], Rules | None]) -> bool:
+    """Whether a queue, or one above it, is for certain users only."""
+    return any(QUEUE_USERS in rules.notes for _, rules in _upwards(name, queues))
+
+
+def admitted_to(notes: Mapping[str, str] | None) -> frozenset[str]:
+    """Queues for certain users that admission has let an object's author use, as the object's annotation says."""
+    return frozenset(_parts((notes or {}).get(ADMITTED_QUEUES, "")))
+
+
+def _upwards(name: str, queues: Callable[[str], Rules | None]) -> Iterator[tuple[str, Rules]]:
+    seen: set[str] = set()
+    while name and name not in seen and (rules := queues(name)) is not None:
+        seen.add(name)
+        yield name, rules
+        name = rules.parent
 
 
 def refusal(
     name: str,
-    queues: Callable[[str], Queue | None],
+    queues: Callable[[str], Rules | None],
     namespace: str,
     user: str,
     groups: Iterable[str],
@@ -66,18 +62,14 @@ def refusal(
 
     Args:
         name: of the queue.
-        queues: finds queues by name.
+        queues: finds what queues say, by name.
         namespace: of the job.
         user: who submits it; empty for the system, whom only ``namespaces`` concerns.
         groups: the user's groups.
         may_use: whether roles give the user the verb ``use`` on the queue of a name.
 
     """
-    seen: set[str] = set()
-    at = name
-    while at and at not in seen and (queue := queues(at)) is not None:
-        seen.add(at)
-        notes = queue.metadata.annotations or {}
+    for at, (notes, _) in _upwards(name, queues):
         spaces, users = notes.get(QUEUE_NAMESPACES), notes.get(QUEUE_USERS)
         below = "" if at == name else f", which queue {name} is below,"
         if spaces is not None and not any(_matches(namespace, one) for one in _parts(spaces)):
@@ -87,7 +79,6 @@ def refusal(
                 f'queue {at}{below} is not for user "{user}": annotation {QUEUE_USERS} does not name them, and no role '
                 f"gives them the verb {USE} on it"
             )
-        at = queue.spec.parent or ""
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from unisono.api.annotations import USER
+from unisono.api.annotations import ADMITTED_QUEUES, USER
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
@@ -24,8 +24,10 @@ SUBMITTED: Final[tuple[Kind[Any], ...]] = (
 """What becomes a PodGroup, and what such objects are made from: limits and shares of users rest on it."""
 
 
+_OF_AUTHORS: Final = (USER, ADMITTED_QUEUES)
+
+
 def handed_down(owner: Mapping[str, str] | None, given: Mapping[str, str] | None) -> dict[str, str]:
     """Annotations ``given`` for what a controller makes of an owner: it is the owner's author's, whatever they say."""
-    kept = {key: value for key, value in (given or {}).items() if key != USER}
-    user = (owner or {}).get(USER)
-    return {**kept, USER: user} if user else kept
+    kept = {key: value for key, value in (given or {}).items() if key not in _OF_AUTHORS}
+    return kept | {key: owner[key] for key in _OF_AUTHORS if owner and owner.get(key)}

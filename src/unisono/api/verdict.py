@@ -34,6 +34,8 @@ class Cause(StrEnum):
     """The queue is not in state Open."""
     QUEUE_INVALID = "QueueInvalid"
     """The queue's place in the tree of queues lets nothing run in it."""
+    QUEUE_FORBIDDEN = "QueueForbidden"
+    """The queue is not for the job's namespace or its author."""
     OVER_CAPABILITY = "OverCapability"
     """Admission would take the queue over its capability."""
     OVER_SHARE = "OverShare"

@@ -43,7 +43,7 @@ def stop_all_jobs(data: DataDir, timeout: float) -> None:
 
 async def _stop(data: DataDir) -> tuple[int, set[str]]:
     """Number of jobs that were stopped, and ``namespace/name`` of their pods."""
-    from unisono.api.job_kinds import JOB_KINDS
+    from unisono.jobkinds.registry import JOB_KINDS
     from unisono.kube.command_transport import CommandTransport
     from unisono.kube.http import HttpClient
     from unisono.kube.kubeconfig import load

@@ -20,8 +20,8 @@ def is_workload(manifest: Manifest) -> bool:
 
 def nothing_to_run(manifests: Sequence[Manifest]) -> str:
     """What to say of manifests without any job or pod: a kind that may be misspelt, else the kinds that they have."""
-    from unisono.api.job_kinds import JOB_KINDS
     from unisono.api.kinds import find
+    from unisono.jobkinds.registry import JOB_KINDS
 
     kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
     text = f"There is nothing to run in these files, only {kinds}"

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.fields import Quantity
+from unisono.api.membership import controller_of
 from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.scheduling import Queue as QueueObject
@@ -147,7 +148,7 @@ class JobBook:
         job.known = True
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
-        job.created = created
+        job.created, job.owned = created, controller_of(group) is not None
         spec, status = group.spec, group.status
         job.queue = spec.queue or self.default_queue
         job.priority_class = spec.priority_class_name or ""

@@ -157,6 +157,7 @@ class Job:
         request: ``allocated`` plus the requests of pending tasks, ``[R]``.
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
         held: it waits after a failed bind, and asks for nothing meanwhile.
+        owned: another object controls the PodGroup.
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
@@ -185,6 +186,7 @@ class Job:
         "min_task_member",
         "name",
         "namespace",
+        "owned",
         "pending",
         "pending_best_effort",
         "phase",
@@ -208,6 +210,7 @@ class Job:
         self.key = f"{namespace}/{name}"
         self.uid = ""
         self.known = False
+        self.owned = False
         self.queue = ""
         self.priority_class = ""
         self.created = 0.0

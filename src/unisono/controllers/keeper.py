@@ -16,12 +16,12 @@ from unisono.api.batch import Job
 from unisono.api.documents.merge import Json
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
-from unisono.api.sizes import too_many
 from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
 from unisono.controllers.patching import to_json
 from unisono.controllers.recorder import Recorder
 from unisono.errors import Conflict, NotFound, SetAside
+from unisono.jobkinds.registry import too_many
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 

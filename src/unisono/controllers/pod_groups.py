@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from unisono.api.annotations import CHECKED
+from unisono.api.annotations import CHECKED, LATER_PARTS
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import PodSpec
 from unisono.api.keys import LAST_APPLIED
@@ -19,7 +19,7 @@ PENDING: Final = "Pending"
 """Phase of a PodGroup that waits for its admission."""
 
 # Annotations that say something of the job alone.
-_OWN = frozenset({LAST_APPLIED, CHECKED})
+_OWN = frozenset({LAST_APPLIED, CHECKED, LATER_PARTS})
 # Resources of which a quota counts limits.
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -76,13 +76,26 @@ def foreign_group(group: PodGroup) -> str:
     return f"pod group {group.key} exists and belongs to something else; delete it to let this job start"
 
 
+def most_requested(alternatives: Iterable[Iterable[tuple[PodSpec, int]]]) -> dict[str, str]:
+    """Of each resource the most that one of several sets of pods requests, as wire quantities."""
+    most: dict[str, int] = {}
+    for parts in alternatives:
+        for name, amount in _requested(parts).items():
+            most[name] = max(amount, most.get(name, 0))
+    return to_wire(most)
+
+
 def sum_requests(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:
     """Requests of so many pods of each spec, as wire quantities."""
+    return to_wire(_requested(parts))
+
+
+def _requested(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for spec, count in parts:
         if count > 0:
             add(total, {name: amount * count for name, amount in pod_requests(spec).items()})
-    return to_wire(total)
+    return total
 
 
 def sum_usage(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:

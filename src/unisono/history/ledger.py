@@ -12,7 +12,6 @@ from typing import Any
 from unisono.api.annotations import USER
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.job_state import ENDED, SUCCEEDED, job_state
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
@@ -23,6 +22,7 @@ from unisono.history.book import Book
 from unisono.history.lives import JOB_RESOURCES, Tree
 from unisono.history.queue_shares import QueueShares
 from unisono.history.records import DELETED, Changes, Interval, JobRecord, Link, Memory
+from unisono.jobkinds.registry import JOB_KINDS, PARTS
 
 KINDS: tuple[Kind[Any], ...] = (*JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 """Kinds whose events make records; each is followed from where it was left."""

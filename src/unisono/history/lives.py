@@ -8,7 +8,6 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import controller_of
 from unisono.api.pod_end import pod_end
@@ -17,6 +16,7 @@ from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.times import time_or
 from unisono.history.records import DELETED, EVICTED, Link
+from unisono.jobkinds.registry import JOB_KINDS
 
 _TRUE = "True"
 JOB_RESOURCES = frozenset(kind.resource for kind in JOB_KINDS)

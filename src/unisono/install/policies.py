@@ -8,8 +8,9 @@ from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.kinds import PODS
 from unisono.api.policies import POLICIES, RIGHTS, Policy
 from unisono.api.policies.rule import Rule
+from unisono.install.conditions import changed, staying
 from unisono.install.options import labels
-from unisono.install.webhooks import ASKED, changed, staying
+from unisono.install.webhooks import ASKED
 
 
 def policies(*, webhook: bool = False) -> list[dict[str, Any]]:

@@ -20,8 +20,16 @@ from unisono.api.policies.rights import ACT_FOR
 from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, RUN_KINDS, TRAINING_KINDS
-from unisono.api.workload_kinds import BATCH_JOBS, DAEMON_SETS, REPLICA_SETS, STATEFUL_SETS
+from unisono.api.workload_kinds import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 from unisono.install.options import InstallOptions, labels
+from unisono.jobkinds.registry import FOREIGN_KINDS
 
 _API = "rbac.authorization.k8s.io"
 _HOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -109,8 +117,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create patch delete", k.SERVICES),
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
-    # A pod group takes over annotations of what owns its pods.
-    *_on("get", DAEMON_SETS),
+    # A pod group takes over annotations of what owns its pods, and what is known of the outermost owner's author.
+    *_on("get", DAEMON_SETS, DEPLOYMENTS, BATCH_CRON_JOBS, *FOREIGN_KINDS),
     # Whose pods they are is written down in the history.
     *_on("get list watch", BATCH_JOBS),
     # Its UID tells clusters apart.

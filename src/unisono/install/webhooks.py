@@ -13,10 +13,20 @@ from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS
-from unisono.api.seal import sealed
 from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.install.conditions import (
+    changed,
+    naming,
+    not_made_by,
+    not_of_components,
+    not_of_operators,
+    renaming,
+    staying,
+    unsealed,
+)
 from unisono.install.options import InstallOptions, labels
+from unisono.jobkinds.registry import FAMILIES
+from unisono.jobkinds.workloads import PODS_ALONE
 from unisono.scheduler.config_advice import INSTALLED_NAME
 
 NAME = "unisono"
@@ -31,7 +41,6 @@ _GANGS: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS)
 _CHECKED: tuple[Kind[Any], ...] = (*FLOW_KINDS, *FLEET_KINDS)
 ASKED = frozenset((*_GANGS, *_CHECKED, *_QUEUES))
 """Kinds of ours whose objects are stored only when the webhook has said yes, or has checked what they are made from."""
-_OLD, _NEW = "oldObject", "object"
 
 
 def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
@@ -39,19 +48,31 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
 
     Our own kinds wait for an answer, and only where there is something to complete or to check: never for a status.
     A new Job waits once: the review that completes it checks it, too, and its seal says so (decision 20).
-    Pods are not asked about; a policy checks what they say.
+    Whatever else names a queue, and only that, waits for an answer as well. What pods say besides is for a policy.
     """
     new, any_change = changed(), changed(annotations=True)
     once = {"reinvocationPolicy": "Never"}
     # Also after what other webhooks change: this review checks new Jobs, too.
     again = {"reinvocationPolicy": "IfNeeded"}
     ours = not_made_by("unisono-controllers", options.namespace)
+    naming_queues = [
+        (
+            f"queues-of-{name}",
+            # Those that are asked about in any case are here for what changes later.
+            [_rule(tuple(each.kind for each in family if each.kind not in _GANGS), "CREATE", "UPDATE")]
+            + [_rule((each.kind,), "UPDATE") for each in family if each.kind in _GANGS],
+            [naming(family), renaming(), not_of_components(options.namespace)]
+            + ([not_of_operators()] if family is PODS_ALONE else []),
+        )
+        for name, family in FAMILIES.items()
+    ]
     mutating = [
         _of_all(_hook("new-jobs", "/mutate", [_rule(_DEFAULTED, "CREATE")], options, **again)),
         _hook("jobs", "/mutate", [_rule(_DEFAULTED, "UPDATE")], options, new, **again),
         # A Job's gang is complete as its controller makes it; other gangs may have to go to their namespace's queue.
         _hook("groups", "/mutate", [_rule(_GROUPS, "CREATE", "UPDATE")], options, new, ours, **once),
         _hook("queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, **once),
+        *(_hook(name, "/mutate", rules, options, *only, **again) for name, rules, only in naming_queues),
     ]
     checking = [
         _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours, unsealed()),
@@ -76,6 +97,7 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
             failurePolicy="Ignore",
             timeoutSeconds=3,
         ),
+        *(_hook(name, "/validate", rules, options, *only) for name, rules, only in naming_queues),
     ]
     return [
         _configuration("MutatingWebhookConfiguration", mutating),
@@ -129,44 +151,3 @@ def _rule(of: tuple[Kind[Any], ...], *operations: str) -> dict[str, Any]:
         "resources": sorted({kind.plural for kind in of}),
         "scope": "*",
     }
-
-
-def changed(*, annotations: bool = False) -> dict[str, Any]:
-    """The object is new or going, or its content changes.
-
-    Statuses of kinds without a subresource for them, finalizers and labels are written far more often than specs.
-
-    Args:
-        annotations: they say something as well.
-
-    """
-    parts = ["request.operation != 'UPDATE'", _differs("spec")]
-    if annotations:
-        parts.append(_differs("metadata.annotations"))
-    return {"name": "changed", "expression": " || ".join(parts)}
-
-
-def staying() -> dict[str, Any]:
-    """The object is not on its way out: one that is must get there, whatever it looks like."""
-    # A new object is not on its way out, though its author may say so.
-    leaves = f"has({_NEW}.metadata.deletionTimestamp)"
-    return {"name": "not-being-deleted", "expression": f"request.operation != 'UPDATE' || !{leaves}"}
-
-
-def not_made_by(account: str, namespace: str) -> dict[str, Any]:
-    """Objects that the service account makes for another object of ours, which was checked itself."""
-    user = f"request.userInfo.username == 'system:serviceaccount:{namespace}:{account}'"
-    owned = f"has({_NEW}.metadata.ownerReferences)"
-    group = f"{_NEW}.metadata.ownerReferences.exists(o, o.apiVersion.startsWith('batch.volcano.sh/'))"
-    return {"name": "not-of-a-checked-job", "expression": f"!({user} && {owned} && {group})"}
-
-
-def unsealed() -> dict[str, Any]:
-    """Not a new Job that the review which completed it has checked, and that is still as it was then."""
-    new = f"request.operation == 'CREATE' && request.resource.resource == '{JOBS.plural}'"
-    return {"name": "not-checked-yet", "expression": f"!({new} && {sealed(_NEW)})"}
-
-
-def _differs(path: str) -> str:
-    old, new = f"{_OLD}.{path}", f"{_NEW}.{path}"
-    return f"has({old}) != has({new}) || (has({new}) && {new} != {old})"

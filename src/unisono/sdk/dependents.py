@@ -9,14 +9,11 @@ from typing import Any, Protocol
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
-from unisono.api.inference_kinds import KNATIVE_SERVICES
-from unisono.api.job_kinds import BETWEEN, between
-from unisono.api.keys import JOB_NAME, JOBSET_NAME, KUBEFLOW_JOB_NAME, RAY_CLUSTER
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
 from unisono.api.scheduling import PodGroup
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RUN_KINDS, TRAIN_JOBS
+from unisono.api.training_kinds import RUN_KINDS
 from unisono.api.workload_kinds import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
@@ -26,6 +23,7 @@ from unisono.api.workload_kinds import (
     STATEFUL_SETS,
 )
 from unisono.errors import NotFound
+from unisono.jobkinds.registry import between, of_resource
 from unisono.kube.client import Client
 
 OWNERS: tuple[Kind[Any], ...] = (
@@ -43,23 +41,8 @@ OWNERS: tuple[Kind[Any], ...] = (
 )
 """Kinds that are known to have pods or PodGroups."""
 
-# Labels by which an owner's pods are listed, so that not all pods of the namespace have to come.
-_NAME_LABELS = {
-    JOBS.resource: JOB_NAME,
-    **{kind.resource: KUBEFLOW_JOB_NAME for kind in KUBEFLOW_KINDS},
-    JOB_SETS.resource: JOBSET_NAME,
-    RAY_CLUSTERS.resource: RAY_CLUSTER,
-    BATCH_JOBS.resource: "job-name",
-}
-# Kinds whose PodGroup has a name that follows from the object, so that not all of the namespace have to come.
-_GROUP_NAMES = {JOBS.resource: "{name}-{uid}", **{kind.resource: "{name}" for kind in KUBEFLOW_KINDS}}
 # From so many owners on, one list of all pods is cheaper than one list per owner.
 _MANY_OWNERS = 16
-# An owner that only has others below it, and no pods of its own.
-_NO_PODS = frozenset(
-    kind.resource
-    for kind in (TRAIN_JOBS, DEPLOYMENTS, BATCH_CRON_JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS, KNATIVE_SERVICES)
-)
 
 
 @dataclass(slots=True)
@@ -111,7 +94,8 @@ def owners_of(resource: str, owner: Object, made: Mapping[str, Owned]) -> list[t
     """
     found: list[tuple[str, Any]] = [(resource, owner)]
     for above, each in found:
-        for kind in BETWEEN.get(above, ()):
+        known = of_resource(above)
+        for kind in known.makes if known is not None else ():
             if kind.resource in made:
                 found += [(kind.resource, part) for part in made[kind.resource].of(each)]
     return found
@@ -153,7 +137,7 @@ async def dependents(client: Client, resource: str, owner: Object) -> Dependents
     namespace = owner.metadata.namespace
     made = {kind.resource: ByOwner(await listed(client, kind, namespace)) for kind in between(resource)}
     owners = owners_of(resource, owner, made)
-    pods = await _pods(client, namespace, [(name, each) for name, each in owners if name not in _NO_PODS])
+    pods = await _pods(client, namespace, [(name, each) for name, each in owners if _has_pods(name)])
     groups = await listed(client, POD_GROUPS, namespace, group_selector(resource, owner))
     return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}.get, ByOwner(pods))
 
@@ -169,10 +153,17 @@ async def _pods(client: Client, namespace: str | None, owners: Sequence[tuple[st
     return list(found.values())
 
 
+def _has_pods(resource: str) -> bool:
+    """Whether an owner has pods of its own, and not only others below it."""
+    known = of_resource(resource)
+    return known is None or known.own_pods
+
+
 def pod_selector(resource: str, owner: Object) -> str:
     """Which labels the owner's pods have; empty where nothing is known of them."""
-    if resource in _NAME_LABELS:
-        return f"{_NAME_LABELS[resource]}={owner.metadata.name}"
+    known = of_resource(resource)
+    if known is not None and known.pods_label:
+        return f"{known.pods_label}={owner.metadata.name}"
     selector = getattr(getattr(owner, "spec", None), "selector", None)
     labels: dict[str, str] = getattr(selector, "match_labels", None) or {}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
@@ -180,7 +171,8 @@ def pod_selector(resource: str, owner: Object) -> str:
 
 def group_selector(resource: str, owner: Object) -> str:
     """Field selector of the owner's PodGroup; empty where its name is not known."""
-    name = _GROUP_NAMES.get(resource, "").format(name=owner.metadata.name, uid=owner.metadata.uid)
+    known = of_resource(resource)
+    name = known.group_name.format(name=owner.metadata.name, uid=owner.metadata.uid) if known is not None else ""
     return f"metadata.name={name}" if name else ""
 
 

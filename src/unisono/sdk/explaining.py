@@ -259,7 +259,7 @@ async def explain_owner(
     if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
     if told.suspended and not found.pods:
-        told.hurdle = await queue_hurdle(client, told.kind, owner)
+        told.hurdle = await queue_hurdle(client, owner)
     return await _completed(client, told, scheduler_of(item, found), item)
 
 

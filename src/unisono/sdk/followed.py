@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import job_state
 from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
+from unisono.api.kinds import JOBS
 from unisono.api.pod_end import pod_end
 from unisono.api.pod_states import has_ended
+from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.jobkinds.ray import SUBMITTER
+from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.views import JobView, TaskView
 
 if TYPE_CHECKING:
@@ -22,7 +26,6 @@ TASK_LABELS = (
     JOBSET_REPLICATED_JOB_NAME,
     RAY_GROUP,
 )
-_HEAD = "headgroup"
 _ONLY = "pod"
 
 
@@ -81,23 +84,14 @@ def workload_view(
 
 def wanted_pods(job: Any) -> dict[str, int]:
     """Pods by task as the specification says; empty where only the controller knows."""
-    spec = job.spec
-    for name in spec.__struct_fields__:
-        if name.endswith("_replica_specs"):
-            roles: Mapping[str, Any] = getattr(spec, name) or {}
-            return {role.lower(): _number(each.replicas) for role, each in roles.items()}
-    if hasattr(spec, "replicated_jobs"):
-        # Those of a HyperJob are jobs, each of which tells its own pods.
-        found = [each for each in spec.replicated_jobs or () if hasattr(each, "template")]
-        return {each.name: _number(each.replicas) * _number(each.template.spec.parallelism) for each in found}
-    cluster = getattr(spec, "ray_cluster_spec", None) or (spec if hasattr(spec, "worker_group_specs") else None)
-    if cluster is not None:
-        return {_HEAD: 1, **{each.group_name: _number(each.replicas) for each in cluster.worker_group_specs or ()}}
-    if hasattr(spec, "tasks"):
-        return {job.metadata.name: sum(_number(task.replicas) for task in spec.tasks or ())}
-    if hasattr(spec, "completions"):
-        return {_ONLY: spec.completions if spec.completions is not None else _number(spec.parallelism)}
-    return {}
+    kind = job_kind_of(job)
+    if kind is None:
+        return {}
+    if kind.kind is JOBS:  # those of a flow are counted each as a whole
+        return {job.metadata.name: kind.pods_of(job)}
+    if kind.kind is BATCH_JOBS and job.spec.completions is not None:
+        return {_ONLY: job.spec.completions}
+    return {each.role or _ONLY: each.count for each in kind.pods(job) if each.role != SUBMITTER}
 
 
 def task_of(pod: Pod) -> str:
@@ -110,7 +104,3 @@ def task_of(pod: Pod) -> str:
 def _part(pod: Pod) -> str:
     """As ``task_of``, but the Jobs of a flow are counted each as a whole."""
     return (pod.metadata.labels or {}).get(JOB_NAME) or task_of(pod)
-
-
-def _number(value: int | None) -> int:
-    return 1 if value is None else value

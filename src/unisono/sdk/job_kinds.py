@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_JOBS, TRAIN_JOBS
 from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.paths import patch_of
+from unisono.jobkinds.registry import JOB_KINDS, job_kind
 from unisono.sdk.errors import BadWork
 
-Control = Literal["commands", "flag", "parts"]
 Json = dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class JobKind:
-    """One kind of job.
-
-    Attributes:
-        kind: the kind.
-        control: how it is stopped: ``commands`` to a Volcano Job, a ``flag`` in its spec, or by its ``parts``, which
-            are Volcano Jobs.
-        flag: where the flag is, from the spec down.
-
-    """
-
-    kind: Kind[Any]
-    control: Control
-    flag: tuple[str, ...] = ()
-
-
-_JOB_KINDS = (
-    JobKind(JOBS, "commands"),
-    JobKind(JOB_FLOWS, "parts"),
-    JobKind(HYPER_JOBS, "parts"),
-    *(JobKind(kind, "flag", ("runPolicy", "suspend")) for kind in KUBEFLOW_KINDS),
-    *(JobKind(kind, "flag", ("suspend",)) for kind in (TRAIN_JOBS, JOB_SETS, RAY_JOBS, BATCH_JOBS)),
-)
-_BY_RESOURCE = {each.kind.resource: each for each in _JOB_KINDS}
 # A batch Job has one kind of pods, and no name for it.
 POD_TASK = "pod"
 
 
 def job_kind_of(kind: Kind[Any]) -> JobKind | None:
     """What can be done with jobs of a kind; None where it is no job."""
-    return _BY_RESOURCE.get(kind.resource)
+    found = job_kind(kind)
+    return found if found is not None and found.ends else None
 
 
 def is_job(api_version: str, kind: str) -> bool:
@@ -88,10 +60,7 @@ def suspend_patch(job_kind: JobKind, value: bool) -> Json:
     """
     if job_kind.control != "flag":
         raise BadWork(f"a {job_kind.kind.kind} cannot be suspended as a whole: suspend the jobs that it is made of.")
-    patch: Any = value
-    for name in reversed(("spec", *job_kind.flag)):
-        patch = {name: patch}
-    return dict(patch)
+    return patch_of(job_kind.flag, value)
 
 
 def size_patch(job_kind: JobKind, job: Any, task: str, replicas: int) -> Json:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.api.core import Pod
-from unisono.api.job_kinds import between
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
 from unisono.api.verdict import waiting_text
+from unisono.jobkinds.registry import between
 from unisono.kube.client import Client
 from unisono.sdk.dependents import ByOwner, Dependents, collect, dependents, listed, owners_of
 from unisono.sdk.followed import workload_view

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.decode import decode
 from unisono.api.flow_kinds import JOB_TEMPLATES
 from unisono.api.kinds import (
     CONFIG_MAPS,
@@ -24,10 +25,12 @@ from unisono.api.kinds import (
 from unisono.api.messages import MISSING_QUEUE, closed_queue_in
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, KUBEFLOW_KINDS, TRAINING_RUNTIMES
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
 from unisono.api.words import counted
+from unisono.api.workload_kinds import BATCH_JOBS, REPLICA_SETS
 from unisono.errors import ApiError, UnisonoError
+from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.missing_keys import missing_key, with_meant_key
 from unisono.sdk.refusals import Refusal
@@ -60,7 +63,6 @@ _UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9
 _KIND = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
 _LONGEST = 4000
 _MOST_MESSAGES = 4
-_KUBEFLOW = frozenset(kind.kind for kind in KUBEFLOW_KINDS)
 
 
 async def with_names(
@@ -198,26 +200,15 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
 
 
 def missing_pods(item: Mapping[str, Any], there: int) -> int:
-    """How many pods the object still wants, where its spec says that in one number; else 0."""
-    spec = item.get("spec") or {}
-    match item.get("kind"):
-        case "Deployment" | "ReplicaSet" | "StatefulSet":
-            wanted = spec.get("replicas", 1)
-        case "Job" if "tasks" in spec:
-            wanted = sum(task.get("replicas", 1) for task in spec["tasks"])
-        case kind if kind in _KUBEFLOW:
-            roles = [value for name, value in spec.items() if name.endswith("ReplicaSpecs")]
-            wanted = sum(role.get("replicas", 1) for one in roles for role in one.values())
-        case "Job" if "parallelism" in spec or "template" in spec:
-            done = (item.get("status") or {}).get("succeeded") or 0
-            wanted = spec.get("parallelism", 1)
-            if spec.get("completions") is not None:
-                wanted = min(wanted, spec["completions"] - done)
-        case "RayCluster":
-            wanted = 1 + sum(group.get("replicas", 1) for group in spec.get("workerGroupSpecs") or ())
-        case _:
-            return 0
-    return max(int(wanted) - there, 0)
+    """How many pods the object still wants, where it has pods of its own and says how many; else 0."""
+    kind = job_kind_of(item)
+    if kind is None or any(each is not REPLICA_SETS for each in kind.makes):
+        return 0
+    obj = decode(kind.kind, item).obj
+    wanted = sum(each.count for each in kind.pods(obj) if not each.later)
+    if kind.kind is BATCH_JOBS and obj.spec.completions is not None:
+        wanted = min(wanted, obj.spec.completions - (obj.status.succeeded or 0))
+    return max(wanted - there, 0)
 
 
 def missing_parts(item: Mapping[str, Any], there: int) -> int:

@@ -11,10 +11,10 @@ import msgspec
 
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import Object
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.yaml import expand_lists, load_all
+from unisono.jobkinds.registry import JOB_KINDS
 from unisono.sdk.builders import Job
 from unisono.sdk.errors import BadWork
 from unisono.sdk.job_kinds import is_job

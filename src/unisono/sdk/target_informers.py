@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_kinds import between
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import pod_group_of
 from unisono.errors import ApiError
+from unisono.jobkinds.registry import between
 from unisono.kube.informer import Informer, is_newer
 from unisono.sdk.dependents import Dependents, collect, group_selector, owners_of, pod_selector
 from unisono.sdk.owner_graph import OwnerGraph

@@ -23,9 +23,10 @@ from unisono.api.validation import validate
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import Operation, Request, Settings
 from unisono.apiserver.admission.request import Clocked
-from unisono.apiserver.admission.tenants import MayUse
+from unisono.apiserver.admission.tenants import MayUse, note_queues, unheeded
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
+from unisono.jobkinds.registry import foreign_kind
 from unisono.webhook.rules import CHANGING, FOREIGN, PREPARING, checking
 
 _SETTINGS = Settings()
@@ -81,7 +82,7 @@ def read(body: bytes) -> Question:
         return Question(
             uid=str(request["uid"]),
             operation=str(request["operation"]),
-            kind=find(f"{group}/{version}" if group else version, kind),
+            kind=_kind(f"{group}/{version}" if group else version, kind),
             name=str(request.get("name") or ""),
             namespace=str(request.get("namespace") or ""),
             subresource=str(request.get("subResource") or ""),
@@ -94,22 +95,34 @@ def read(body: bytes) -> Question:
         raise BadReview(f"this is no AdmissionReview: {error}") from error
 
 
-def completed(question: Question, view: Clocked) -> dict[str, Any] | None:
-    """The object with its defaults, a new Job also with its seal; None where there is nothing to complete."""
+def _kind(api_version: str, kind: str) -> Kind[Any] | None:
+    return find(api_version, kind) or foreign_kind(api_version, kind)
+
+
+def completed(
+    question: Question, view: Clocked, may_use: MayUse = lambda _request, _queue: True
+) -> dict[str, Any] | None:
+    """The object with its defaults, a new Job also with its seal; None where there is nothing to complete.
+
+    Kinds of others get nothing but what admission says of their author.
+    """
     kind, raw = question.kind, question.raw
-    if kind is None or raw is None or question.subresource or question.leaving or kind.resource in FOREIGN:
+    if kind is None or raw is None or question.subresource or question.leaving:
         return None
+    foreign = kind.resource in FOREIGN
     decoded = decode(kind, _copy(raw))
-    if decoded.type_errors:
+    if decoded.type_errors and not foreign:
         return None
     before = msgspec.to_builtins(decoded.obj)
     old = _decoded(kind, question.old_raw)
     request = _request(question, kind, decoded.obj, old.obj if old is not None else None)
-    for rule in PREPARING.get(kind.resource, ()):
-        rule(request, view)
-    apply_defaults(kind, decoded.obj)
-    for rule in CHANGING.get(kind.resource, ()):
-        rule(request, view)
+    if not foreign:
+        for rule in PREPARING.get(kind.resource, ()):
+            rule(request, view)
+        apply_defaults(kind, decoded.obj)
+        for rule in CHANGING.get(kind.resource, ()):
+            rule(request, view)
+    note_queues(may_use, request, view)
     if seals(kind, question.operation):
         seal(decoded.obj)
     after: dict[str, Any] = carry_over(raw, before, msgspec.to_builtins(decoded.obj))
@@ -167,7 +180,8 @@ def check(
         for rule in checking(kind, settings, may_use):
             rule(request, view)
         if question.operation != "DELETE":
-            warnings = [*object_warnings(kind, new.obj), *(advise(new.obj) if isinstance(new.obj, ConfigMap) else ())]
+            warnings = [*object_warnings(kind, new.obj), *unheeded(request)]
+            warnings += advise(new.obj) if isinstance(new.obj, ConfigMap) else ()
     except ApiError as error:
         return _answer(question, error)
     answer = _answer(question)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from aiohttp import web
@@ -18,6 +18,7 @@ from unisono.api.pod_limit import MOST_PODS
 from unisono.api.queue_access import USE
 from unisono.apiserver.admission import Request, Settings
 from unisono.apiserver.admission.request import Clocked
+from unisono.apiserver.admission.tenants import MayUse
 from unisono.errors import ApiError, ConfigError, system_reason
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Informers
@@ -38,6 +39,8 @@ from unisono.webhook.review import (
     sealing,
 )
 from unisono.webhook.view import SEEN, cached, live
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -188,7 +191,7 @@ class WebhookServer:
 
     async def _complete(self, question: Question, view: Clocked) -> dict[str, Any]:
         """The answer with the defaults; of what gets a seal, only when the object with them passes the rules."""
-        after = completed(question, view)
+        after = await self._with_roles(question, lambda may_use: completed(question, view, may_use))
         answer = patching(question, after)
         if not sealing(question):
             return answer
@@ -202,7 +205,10 @@ class WebhookServer:
         return await self._look_again(question, answer) if refused(answer) else answer
 
     async def _check(self, question: Question, view: Clocked) -> dict[str, Any]:
-        """The answer, after the API server was asked about every queue for which the author's roles count."""
+        return await self._with_roles(question, lambda may_use: check(question, view, self._settings, advice, may_use))
+
+    async def _with_roles(self, question: Question, answer: Callable[[MayUse], T]) -> T:
+        """An answer, after the API server was asked about every queue for which the author's roles count."""
         known: dict[str, bool] = {}
         while True:
             asked: set[str] = set()
@@ -211,9 +217,9 @@ class WebhookServer:
                 asked.add(queue)
                 return known.get(queue, False)
 
-            answer = check(question, view, self._settings, advice, may_use)
+            found = answer(may_use)
             if asked <= known.keys():
-                return answer
+                return found
             for queue in asked - known.keys():
                 known[queue] = await self._may_use(question, queue)
 

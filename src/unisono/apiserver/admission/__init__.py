@@ -85,6 +85,7 @@ class Admission:
         )
         self._checking = _joined({**_CHECKING, _QUEUES: (*queue_rules, tenants.check_notes)}, checking or {})
         self._everywhere: tuple[Rule, ...] = (partial(sizes.check, settings),)
+        self._completing: tuple[Rule, ...] = ()
         self._advisers: dict[str, Adviser] = {}
 
     def extend(
@@ -93,9 +94,11 @@ class Admission:
         mutating: Mapping[str, Sequence[Rule]] | None = None,
         checking: Mapping[str, Sequence[Rule]] | None = None,
         everywhere: Sequence[Rule] = (),
+        completing: Sequence[Rule] = (),
         advisers: Mapping[str, Adviser] | None = None,
     ) -> None:
-        """Add rules behind those that are there, per resource; those of ``everywhere`` check every resource.
+        """Add rules behind those that are there, per resource; those of ``everywhere`` check every resource,
+        those of ``completing`` complete each.
 
         An adviser, one per resource, refuses nothing: it says what to tell the writer.
         """
@@ -103,6 +106,7 @@ class Admission:
         self._mutating = _joined(self._mutating, mutating or {})
         self._checking = _joined(self._checking, checking or {})
         self._everywhere += tuple(everywhere)
+        self._completing += tuple(completing)
 
     def prepare(self, request: Request, view: Clocked) -> None:
         """Complete ``request.object`` before it has its defaults: what they stand for can still be told apart."""
@@ -124,6 +128,8 @@ class Admission:
             tenants.note_user(request, view)
         if request.kind.resource in placements.DISPATCHED and not request.subresource:
             placements.keep(request, view)
+        for rule in self._completing:
+            rule(request, view)
 
     def check(self, request: Request, view: Clocked) -> None:
         """Refuse what must not be.
@@ -142,7 +148,7 @@ class Admission:
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
-        told = object_warnings(request.kind, request.object) if written else []
+        told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
         return told + queues.warnings(request, view) if request.kind.resource == _QUEUES else told
 
     async def advice(self, request: Request) -> list[str]:

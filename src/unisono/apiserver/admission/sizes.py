@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from unisono.api.base import Object
-from unisono.api.sizes import pods_of, too_many
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.failures import forbidden
+from unisono.jobkinds.registry import pods_of, too_many
 
 
 def check(settings: Settings, request: Request, _: View) -> None:

@@ -75,6 +75,7 @@ class ObjectService:
                 APPLICATIONS.resource: (deputies.check_application,),
             },
             mutating={SERVICES.resource: (Addresses(store).assign,)},
+            completing=(partial(tenants.note_queues, deputies.may_use),),
             everywhere=(
                 deputies.check_owners,
                 partial(tenants.check_use, deputies.may_use),

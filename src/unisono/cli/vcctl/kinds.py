@@ -39,8 +39,8 @@ async def tell_others(client: HttpClient, namespace: str, name: str, words: str,
         NotFound: always.
 
     """
-    from unisono.api.job_kinds import JOB_KINDS
     from unisono.api.kinds import JOBS
+    from unisono.jobkinds.registry import JOB_KINDS
 
     found = []
     for kind in JOB_KINDS:

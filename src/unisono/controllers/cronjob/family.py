@@ -15,6 +15,7 @@ from unisono.api.cron_job import CronJob
 from unisono.api.flow_kinds import CRON_JOBS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
+from unisono.api.submitters import handed_down
 from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import make_job, phase_of
@@ -91,7 +92,9 @@ def _batch_make(cron_job: BatchCronJob, name: str, annotations: Mapping[str, str
             name=name,
             namespace=cron_job.metadata.namespace,
             labels=dict(template.metadata.labels or {}) or None,
-            annotations={**(template.metadata.annotations or {}), **annotations},
+            annotations=handed_down(
+                cron_job.metadata.annotations, {**(template.metadata.annotations or {}), **annotations}
+            ),
             owner_references=[owned_by(BATCH_CRON_JOBS, cron_job)],
         ),
         spec=msgspec.json.decode(msgspec.json.encode(template.spec), type=BatchJobSpec),

@@ -83,7 +83,7 @@ def _by_priority(view: JobView, priority: Priorities) -> list[TaskView]:
 
 def _parts(view: JobView, priority: Priorities) -> list[Part]:
     taken = smallest_gang(view, priority)
-    return [Part(task.name, taken[task.name], task.replicas, task.template.spec) for task in view.tasks]
+    return [Part(task.name, taken[task.name], task.replicas, spec=task.template.spec) for task in view.tasks]
 
 
 def _priority_class(view: JobView, task: TaskView) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
+from unisono.api import submitters
+from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.keys import GROUP_NAME, POD_QUEUE
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
@@ -21,6 +23,7 @@ from unisono.controllers.podgroup.decide import (
 )
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from unisono.jobkinds.registry import foreign_kind
 from unisono.kube.controller import Context, Controller
 
 SCHEDULER_NAMES = ("volcano", "unisono")
@@ -28,6 +31,8 @@ SCHEDULER_NAMES = ("volcano", "unisono")
 FAILED = "FailedCreatePodGroup"
 # Seconds until a group that is being deleted is looked at again.
 _DELETION_RETRY = 1.0
+# Owners of owners that are asked for: people nest fewer.
+_MOST_OWNERS = 5
 
 
 class PodGroupController(Controller):
@@ -71,7 +76,12 @@ class PodGroupController(Controller):
     async def _create(self, pod: Pod) -> PodGroup | None:
         namespace = self._namespaces.get(pod.metadata.namespace or "")
         queue = (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
-        group = pod_group_for(pod, await self._owner_annotations(pod), queue)
+        chain = await self._owners(pod)
+        handed = handed_down(chain[0]) if chain and chain[0].kind in INHERITING else {}
+        outermost = chain[-1] if chain else pod
+        # Who is behind an owner that is not known here is not known either.
+        author = submitters.handed_down(outermost.metadata.annotations, None) if not controller_of(outermost) else {}
+        group = pod_group_for(pod, handed, queue, author)
         try:
             return await self._client.create(POD_GROUPS, group)
         except AlreadyExists:
@@ -94,16 +104,24 @@ class PodGroupController(Controller):
         with contextlib.suppress(Conflict, NotFound):
             await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
-    async def _owner_annotations(self, pod: Pod) -> dict[str, str]:
-        """Annotations of the controller, if it is of a kind that hands them down and that this version knows."""
-        owner = controller_of(pod)
-        if owner is None or owner.kind not in INHERITING:
-            return {}
-        kind = find(owner.api_version, owner.kind)
-        if kind is None:
-            return {}
-        try:
-            found = await self._client.get(kind, owner.name, pod.metadata.namespace)
-        except NotFound:
-            return {}
-        return handed_down(found)
+    async def _owners(self, pod: Pod) -> list[Object]:
+        """The pod's controller, that one's, and so on, as far as they are of kinds that this version knows.
+
+        A reference is only what its author wrote: it counts where the object has the uid that it gives.
+        """
+        chain: list[Object] = []
+        at: Object = pod
+        while (owner := controller_of(at)) is not None and len(chain) < _MOST_OWNERS:
+            kind = find(owner.api_version, owner.kind) or foreign_kind(owner.api_version, owner.kind)
+            if kind is None:
+                break
+            try:
+                at = await self._client.get(kind, owner.name, pod.metadata.namespace)
+            except ApiError as error:
+                if error.code not in (403, 404):
+                    raise
+                break
+            if at.metadata.uid != owner.uid:
+                break
+            chain.append(at)
+        return chain

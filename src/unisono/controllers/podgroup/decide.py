@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from unisono.api.apps import ReplicaSet
@@ -50,13 +50,16 @@ def group_name(pod: Pod) -> str:
     return f"podgroup-{owner.uid if owner else pod.metadata.uid}"
 
 
-def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: str) -> PodGroup:
+def pod_group_for(
+    pod: Pod, owner_annotations: dict[str, str], namespace_queue: str, author: Mapping[str, str] | None = None
+) -> PodGroup:
     """The pod group of a plain pod.
 
     Args:
         pod: the first pod of the group.
         owner_annotations: annotations of the pod's controller, empty when it hands none down.
         namespace_queue: default queue of the pod's namespace, empty for the cluster's.
+        author: what the server has written on its outermost owner about who submitted it.
 
     """
     annotations = pod.metadata.annotations or {}
@@ -67,7 +70,7 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
             name=group_name(pod),
             namespace=pod.metadata.namespace,
             labels=keys.inherited_labels(pod.metadata.labels or {}) or None,
-            annotations=handed | keys.inherited_annotations(annotations) or None,
+            annotations={**handed, **keys.inherited_annotations(annotations), **(author or {})} or None,
             owner_references=_owners(pod),
         ),
         spec=PodGroupSpec(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from unisono.api.annotations import USER
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod, PodSpec
@@ -13,6 +12,7 @@ from unisono.api.keys import LAST_APPLIED, POD_QUEUE
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.meta import Condition
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.submitters import handed_down
 from unisono.api.times import rfc3339
 from unisono.api.topology import NetworkTopologySpec
 from unisono.api.workload import SCHEDULED, WorkloadPodGroup
@@ -36,8 +36,6 @@ def mirror(group: WorkloadPodGroup, pods: Sequence[Pod], namespace_queue: str) -
     """
     notes, first = group.metadata.annotations or {}, pods[0]
     handed = {key: value for key, value in notes.items() if key.startswith(_PREFIX) and key != LAST_APPLIED}
-    if notes.get(USER):
-        handed[USER] = notes[USER]
     of_pod = first.metadata.annotations or {}
     members = min_member(group, pods)
     return PodGroup(
@@ -45,7 +43,7 @@ def mirror(group: WorkloadPodGroup, pods: Sequence[Pod], namespace_queue: str) -
             name=group.metadata.name,
             namespace=group.metadata.namespace,
             labels=inherited_labels({**(first.metadata.labels or {}), **(group.metadata.labels or {})}) or None,
-            annotations=inherited_annotations(dict(of_pod)) | handed or None,
+            annotations=handed_down(notes, inherited_annotations(dict(of_pod)) | handed) or None,
             owner_references=[owned_by(WORKLOAD_POD_GROUPS, group)],
         ),
         spec=PodGroupSpec(

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from unisono.api import submitters
 from unisono.api.apps import ReplicaSet, StatefulSet
 from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Pod
@@ -74,7 +75,8 @@ class WorkloadGroupController(Controller):
             return None
         pod = next((each for each in pods if self._is_ours(each, group)), None)
         if pod is not None:
-            await self._follow(group, pod_group_for(pod, handed_down(owner), self._queue(pod)))
+            author = submitters.handed_down(owner.metadata.annotations, None)
+            await self._follow(group, pod_group_for(pod, handed_down(owner), self._queue(pod), author))
         return None
 
     def _is_ours(self, pod: Pod, group: PodGroup) -> bool:

@@ -14,8 +14,9 @@ from unisono.api.kind import Kind
 from unisono.api.scheduling import PodGroup, PodGroupSpec
 from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers.objects import owner_uid
-from unisono.controllers.pod_groups import foreign_group, is_admitted, pod_group_of_job, spec_patch, sum_requests
+from unisono.controllers.pod_groups import foreign_group, is_admitted, most_requested, pod_group_of_job, spec_patch
 from unisono.controllers.training.plan import Plan
+from unisono.jobkinds.kind import PodSet
 
 # Training jobs say nothing of these, or need not: what others set is left alone.
 _KEPT = frozenset({"minTaskMember", "networkTopology", "subGroupPolicy"})
@@ -27,11 +28,12 @@ class Gang:
 
     Attributes:
         members: pods that must run together.
-        parts: what the pods of each role ask for, and how many of them the smallest gang has.
+        parts: what the pods of each role ask for, and how many of them the smallest gang has or come later.
         queue: where the gang waits.
         priority_class: name of the gang's priority class.
         resources: what the author of the job says that the gang needs, in place of what ``parts`` request.
         topology: how close the pods must be.
+        together: parts that run at a time, where not all of them do: the gang needs room for the largest of these.
 
     """
 
@@ -41,6 +43,7 @@ class Gang:
     priority_class: str | None = None
     resources: Mapping[str, Quantity] | None = None
     topology: NetworkTopologySpec | None = None
+    together: Sequence[Sequence[Part]] = ()
 
     def spec(self) -> PodGroupSpec:
         """The same as a PodGroup says it."""
@@ -48,9 +51,21 @@ class Gang:
             min_member=self.members,
             queue=self.queue,
             priority_class_name=self.priority_class,
-            min_resources={**(self.resources or sum_requests((part.spec, part.count) for part in self.parts))} or None,
+            min_resources={**(self.resources or self._requested())} or None,
             network_topology=self.topology,
         )
+
+    def _requested(self) -> dict[str, str]:
+        """Of all that is there at a time: who is let in on less waits later, with all that it holds, for the rest."""
+        return most_requested(
+            [(part.spec, part.count + part.later) for part in parts] for parts in self.together or (self.parts,)
+        )
+
+
+def part_of(pods: PodSet) -> Part:
+    """A pod set as a PodGroup tells it."""
+    least = pods.count if pods.least is None else pods.least
+    return Part(pods.role, least, pods.count, pods.count if pods.later else 0, pods.spec)
 
 
 def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, found: PodGroup | None) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import controller_of, pod_group_of
 from unisono.dashboard.live.signal import Signal
 from unisono.dashboard.views.rows import group_row, job_row, key_of
 from unisono.dashboard.views.table import Query, filters_of, jobs_view
 from unisono.dashboard.views.wire import JobRow, JobsView
+from unisono.jobkinds.registry import JOB_KINDS
 from unisono.lazy_logs import LazyLogger
 from unisono.sdk.dependents import Dependents, collect, owners_of
 

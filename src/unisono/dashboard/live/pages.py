@@ -8,7 +8,6 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
-from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
 from unisono.api.times import time_or
 from unisono.dashboard.live.configuration import configuration_of
@@ -27,6 +26,7 @@ from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wir
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import has_ended
+from unisono.jobkinds.registry import JOB_KINDS
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
-from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.jobs import Jobs, Tables
@@ -22,6 +21,7 @@ from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.usage import Usage, used_by_node
 from unisono.dashboard.views.wire import NodeCell, OverviewView
 from unisono.errors import ApiError
+from unisono.jobkinds.registry import JOB_KINDS, PARTS
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger

@@ -19,7 +19,7 @@ def run(cycle: Cycle) -> None:
     Shares are not asked about, for nothing is requested; a node's number of pods and a closed queue are respected.
     """
     by_queue: dict[str, list[JobState]] = {}
-    for job in cycle.jobs:
+    for job in cycle.eligible:
         if job.pending_best_effort and job.phase != "Pending" and cycle.valid(job) and not is_behind(cycle, job):
             by_queue.setdefault(job.queue.name, []).append(job)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in by_queue)

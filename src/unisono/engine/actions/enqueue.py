@@ -19,7 +19,7 @@ def run(cycle: Cycle) -> None:
     A refused job is passed over, and the next one of its queue is asked, unless the queue keeps strict order.
     """
     waiting: dict[str, list[JobState]] = {}
-    for job in cycle.jobs:
+    for job in cycle.eligible:
         if job.phase == "Pending":
             waiting.setdefault(job.queue.name, []).append(job)
     heaps: dict[str, Heap[JobState]] = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items()}

@@ -13,6 +13,7 @@ from unisono.engine.candidates.static_answers import StaticResults
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Lookup
+from unisono.engine.cycle.barred_jobs import barred_jobs
 from unisono.engine.cycle.reports import FitReporter, JobReport
 from unisono.engine.cycle.sleeping_jobs import awake_jobs, sleeping_jobs
 from unisono.engine.cycle.transaction import Placement, Transaction
@@ -101,6 +102,10 @@ class Cycle:
         self.jobs = awake_jobs(self.session, self.asleep)
         known = len(self.jobs) + sum(map(len, self.asleep))
         self.strays = [] if known == len(snapshot.active) else _strays(self.session)
+        barred = barred_jobs(self.session, self.jobs)
+        self.eligible = [job for job in self.jobs if job.key not in barred] if barred else self.jobs
+        for key, refusal in barred.items():
+            self.reports[key] = JobReport(gate=refusal)
         self._valid: dict[str | int, Any] = {}
         self._set_back = bool(snapshot.setbacks)
 

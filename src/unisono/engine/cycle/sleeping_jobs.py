@@ -12,6 +12,7 @@ from typing import Final
 
 from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.answers import Reach
+from unisono.engine.cycle.barred_jobs import is_for_some
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
@@ -74,7 +75,9 @@ def _is_nominated(session: Session, key: str) -> bool:
 def _rests(session: Session, alike: Alike) -> bool:
     record = session.snapshot.jobs[alike.sample]
     queue = session.queues.get(record.queue)
-    return record.phase != "Pending" and queue is not None and not queue.closed and not queue.record.fifo
+    if record.phase == "Pending" or queue is None or queue.closed or queue.record.fifo:
+        return False
+    return not is_for_some(session, queue.name)  # of which it is asked job by job
 
 
 def awake_jobs(session: Session, asleep: Sequence[Alike]) -> list[JobState]:

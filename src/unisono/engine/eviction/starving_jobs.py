@@ -28,7 +28,7 @@ def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
     serve_promised(cycle)
     setbacks = cycle.session.snapshot.setbacks
     by_queue: dict[str, list[JobState]] = {}
-    for job in cycle.jobs:
+    for job in cycle.eligible:
         if (
             job.key in setbacks
             or job.phase == "Pending"

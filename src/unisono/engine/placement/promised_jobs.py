@@ -42,7 +42,7 @@ def promised(cycle: Cycle) -> list[JobState]:
     has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over;
     queues with any come last, so that these take no room that was made for another queue.
     """
-    if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.jobs):
+    if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.eligible):
         return []
     waiting, stops = waiting_jobs(cycle)
     found: list[JobState] = []
@@ -82,7 +82,7 @@ def waiting_jobs(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
     by_queue: dict[str, list[JobState]] = {}
     stops: set[str] = set()
-    for job in cycle.jobs:
+    for job in cycle.eligible:
         if not _may_run(cycle, job, admits_all=admits_all):
             if strict_order.stops_others(cycle, job):
                 stops.add(job.key)

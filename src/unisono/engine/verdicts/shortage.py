@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unisono.api.resources import by_importance, readable
+from unisono.api.annotations import GANG_PARTS
+from unisono.api.gang_parts import decode_parts
+from unisono.api.resources import by_importance, pod_requests, readable
 from unisono.api.words import counted
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
@@ -352,9 +354,13 @@ def _of(amounts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
 def contradiction(
     cycle: Cycle, job: JobState, kinds: list[Kind], need: Mapping[str, int]
 ) -> tuple[str, dict[str, int]] | None:
-    """That minResources ask for more than all pods of a whole gang do, and what they should be; None where not."""
+    """That minResources ask for more than all pods of a whole gang do, and what they should be; None where not.
+
+    Pods that come later count as well. What a controller states that does not tell of its pods is for it to know.
+    """
     registry, record = cycle.session.registry, job.record
-    if not record.min_amounts or job.ready_count:
+    parts = record.annotations.get(GANG_PARTS, "")
+    if not record.min_amounts or job.ready_count or (record.owned and not parts):
         return None
     stated = [name for name in need if name in record.min_amounts]
     size = job.size
@@ -369,6 +375,10 @@ def contradiction(
         asked = {
             name: sum(kind.requests.get(name, int(name == "pods")) * kind.count for kind in kinds) for name in stated
         }
+    for part in decode_parts(parts):
+        if part.later:
+            requests = pod_requests(part.spec) | {"pods": 1}
+            asked = {name: amount + requests.get(name, 0) * part.later for name, amount in asked.items()}
     over = [name for name in asked if record.min_amounts[name] > asked[name]]
     if not over:
         return None

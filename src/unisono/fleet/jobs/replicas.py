@@ -18,6 +18,9 @@ from unisono.controllers.patching import to_json
 from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS
 from unisono.fleet.jobs.endings import without_ttl
 from unisono.fleet.jobs.locality import without_labels
+from unisono.jobkinds.kind import given
+from unisono.jobkinds.paths import first
+from unisono.jobkinds.registry import job_kind
 
 DIVIDED: Final[tuple[Kind[Any], ...]] = (DEPLOYMENTS, STATEFUL_SETS, BATCH_JOBS)
 """Kinds that a hub divides."""
@@ -27,13 +30,18 @@ MOST: Final = 1_000_000
 
 def size_field(kind: Kind[Any]) -> str:
     """The field of the spec that says how many pods there are."""
-    return "parallelism" if kind is BATCH_JOBS else "replicas"
+    return _path(kind).removeprefix("spec.")
 
 
 def replicas_of(kind: Kind[Any], obj: Any) -> int:
     """Pods that a workload asks for."""
-    found = obj.spec.parallelism if kind is BATCH_JOBS else obj.spec.replicas
-    return min(max(0, 1 if found is None else found), MOST)
+    return min(given(first(obj, _path(kind))), MOST)
+
+
+def _path(kind: Kind[Any]) -> str:
+    found = job_kind(kind)
+    assert found is not None
+    return found.replicas
 
 
 def recorded(obj: Object) -> dict[str, int]:

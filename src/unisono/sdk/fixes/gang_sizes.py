@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api.job_kinds import BETWEEN, JOB_KINDS
 from unisono.api.keys import (
     GROUP_MIN_MEMBER,
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
-    POD_QUEUE,
-    QUEUE_NAME,
 )
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.training_kinds import KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.jobkinds.paths import first, put, walk
+from unisono.jobkinds.registry import JOB_KINDS, between, job_kind_of
 from unisono.sdk.fixes.pod_specs import Manifest, pod_specs
 from unisono.sdk.fixes.workload_groups import is_workload_group
 
 _RAY = (RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES)
 # Jobs that are made of other objects have no gang of their own to make smaller.
-_COMPOSED = tuple(kind for kind in JOB_KINDS if kind.resource in BETWEEN and kind not in _RAY)
-_WITH_REPLICAS = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS)
+_COMPOSED = tuple(kind for kind in JOB_KINDS if between(kind.resource) and kind not in _RAY)
 
 
 class NoSuchField(Exception):
@@ -69,17 +67,16 @@ def grow(manifest: Manifest, by: int) -> None:
         NoSuchField: it is not known which of its roles should have them.
 
     """
-    spec = manifest["spec"]
-    if _is_of(manifest, *_WITH_REPLICAS):
-        spec["replicas"] = spec.get("replicas", 1) + by
-    elif _is_of(manifest, BATCH_JOBS):
-        spec["parallelism"] = spec.get("parallelism", 1) + by
-        if spec.get("completions") is not None:
-            spec["completions"] = max(spec["completions"], spec["parallelism"])
-    elif _is_of(manifest, JOBS) and len(spec["tasks"]) == 1:
-        spec["tasks"][0]["replicas"] = spec["tasks"][0].get("replicas", 1) + by
-    else:
+    spec, kind = manifest["spec"], job_kind_of(manifest)
+    path = kind.replicas if kind is not None else ""
+    if _is_of(manifest, JOBS) and len(spec["tasks"]) == 1:
+        path = "spec.tasks[0].replicas"
+    if not path:
         raise NoSuchField(f"let the {manifest['kind']} have more pods of the role that lacks them")
+    more = first(manifest, path)
+    put(manifest, path, (1 if more is None else more) + by)
+    if _is_of(manifest, BATCH_JOBS) and spec.get("completions") is not None:
+        spec["completions"] = max(spec["completions"], spec["parallelism"])
 
 
 def use_role(manifest: Manifest, name: str, instead: str) -> None:
@@ -138,22 +135,12 @@ def allow_tier(manifest: Manifest, tier: int) -> None:
 
 
 def use_queue(manifest: Manifest, queue: str) -> None:
-    """Wait in another queue."""
-    spec = manifest["spec"]
-    if is_workload_group(manifest):
-        manifest["metadata"]["annotations"] = (manifest["metadata"].get("annotations") or {}) | {POD_QUEUE: queue}
-        return
-    if _is_of(manifest, POD_GROUPS, JOBS):
-        spec["queue"] = queue
-        return
-    if _is_of(manifest, *KUBEFLOW_KINDS):
-        policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
-        if policy.get("queue"):
-            policy["queue"] = queue
-    for place in (*all_annotations(manifest), manifest["metadata"].get("labels") or {}):
-        for key in (POD_QUEUE, QUEUE_NAME):
-            if key in place:
-                place[key] = queue
+    """Wait in another queue: wherever one is named, and where its kind looks first if none is."""
+    kind = job_kind_of(manifest)
+    places = () if kind is None else kind.places
+    found = [path for place in places for path, value in walk(manifest, place) if value]
+    for path in found or (() if kind is None else (one for one in kind.queues[:1] if "*" not in one)):
+        put(manifest, path, queue)
 
 
 def use_priority(manifest: Manifest, name: str) -> None:

@@ -22,6 +22,7 @@ from unisono.controllers.training.jobset.view import ChildJob, JobSetView, compl
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 from unisono.controllers.training.standard_conditions import set_condition
+from unisono.jobkinds.jobset import together
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
 IN_PROGRESS, STARTED = "StartupPolicyInProgress", "StartupPolicyCompleted"
@@ -168,19 +169,23 @@ class _Decision:
                 self.plan.create_pods.append(partial(build_pod, self.view, child, index))
 
     def _gang(self, members: list[ChildJob]) -> bool:
-        """The pod group grows with the Jobs that may start: those that wait for others cannot be in their gang."""
+        """The pod group grows with the Jobs that may start: those that wait for others cannot be in their gang.
+
+        There must be room for them nevertheless.
+        """
         view = self.view
         annotations = view.job_set.metadata.annotations or {}
-        specs = [(child, child.replicated.template.spec.template.spec) for child in members]
+        specs = [child.replicated.template.spec.template.spec for child in members]
+        begun = {id(child) for child in members}
+        parts = [_part(child, begun=id(child) in begun) for child in view.children if not child.complete]
         gang = Gang(
             members=sum(child.expected for child in members),
-            parts=[
-                Part(child.replicated.name, child.expected, child.expected, spec)
-                for child, spec in specs
-                if not child.complete
+            parts=parts,
+            together=[
+                [part for part in parts if part.role in {job.name for job in jobs}] for jobs in together(view.spec)
             ],
             queue=view.queue,
-            priority_class=next((spec.priority_class_name for _, spec in specs if spec.priority_class_name), None),
+            priority_class=next((spec.priority_class_name for spec in specs if spec.priority_class_name), None),
             topology=topology(annotations),
         )
         return bring_gang(self.plan, JOB_SETS, view.job_set, view.name, gang, self.seen.group)
@@ -279,6 +284,11 @@ class _Decision:
 
     def _first(self, child: ChildJob) -> str:
         return f" (first failed job: {self._name(child)})"
+
+
+def _part(child: ChildJob, *, begun: bool) -> Part:
+    pods, spec = child.expected, child.replicated.template.spec.template.spec
+    return Part(child.replicated.name, pods if begun else 0, pods, 0 if begun else pods, spec)
 
 
 def _begun(counts: ReplicatedJobStatus) -> int:

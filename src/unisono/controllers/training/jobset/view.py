@@ -13,7 +13,7 @@ from unisono.api.batch_v1 import PodFailurePolicy, SuccessPolicy
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
-from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME, POD_QUEUE
+from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time
@@ -22,6 +22,7 @@ from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
 from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.jobset import labels
+from unisono.jobkinds.registry import queue_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BACKOFF_LIMIT = 6
@@ -229,7 +230,7 @@ class JobSetView:
     @property
     def queue(self) -> str:
         """Where the gang waits."""
-        return (self.job_set.metadata.annotations or {}).get(POD_QUEUE) or DEFAULT_QUEUE
+        return queue_of(self.job_set) or DEFAULT_QUEUE
 
     def is_true(self, type: str) -> bool:
         """Whether the condition is true."""

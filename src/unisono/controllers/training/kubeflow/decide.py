@@ -13,7 +13,6 @@ import msgspec
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
-from unisono.api.gang_parts import Part
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
 from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.pod_states import has_ended
@@ -45,7 +44,8 @@ from unisono.controllers.training.kubeflow.view import (
     TrainingView,
 )
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
+from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
+from unisono.jobkinds.kubeflow import gang_size, pod_sets
 
 # A pod that failed after so long resets the count of restarts in a row.
 _FORGIVEN_SECONDS = 600.0
@@ -150,11 +150,8 @@ class _Decision:
     def _gang(self) -> bool:
         view, policy = self.view, self.view.scheduling
         gang = Gang(
-            members=self.framework.gang_size(view),
-            parts=[
-                Part(role.lower, count, role.replicas, role.template.spec)
-                for role, count in self.framework.gang_shares(view)
-            ],
+            members=gang_size(view.job),
+            parts=[part_of(pods) for pods in pod_sets(view.job)],
             queue=view.queue,
             priority_class=policy.priority_class,
             resources=policy.min_resources,

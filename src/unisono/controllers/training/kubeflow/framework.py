@@ -76,21 +76,6 @@ class Framework:
         """Whether the pod carries the label ``job-role=master``."""
         return role.name == "Master"
 
-    def gang_size(self, view: TrainingView) -> int:
-        """Pods that must run together."""
-        given = view.scheduling.min_available
-        return view.total if given is None else given
-
-    def gang_shares(self, view: TrainingView) -> list[tuple[Role, int]]:
-        """How many pods of each role the smallest gang has."""
-        left = self.gang_size(view)
-        shares = []
-        for role in view.roles:
-            taken = max(0, min(role.replicas, left))
-            shares.append((role, taken))
-            left -= taken
-        return shares
-
     def may_start(self, view: TrainingView, role: Role, tallies: Tallies) -> bool:
         """Whether pods of the role may be made now."""
         return True

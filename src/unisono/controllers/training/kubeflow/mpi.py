@@ -43,10 +43,10 @@ from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_o
 from unisono.controllers.training.kubeflow.tally import RolePod, Tally
 from unisono.controllers.training.kubeflow.view import ON_FAILURE, Role, TrainingView
 from unisono.controllers.training.ssh import new_keys
+from unisono.jobkinds.kubeflow import WAIT_FOR_WORKERS
 
 CONFIG_PATH = "/etc/mpi"
 ROOT_SSH = "/root/.ssh"
-WAIT_FOR_WORKERS = "WaitForWorkersReady"
 _SSH_ARGUMENTS = "-o ConnectionAttempts=10"
 _SSH_FILES = (("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("ssh-publickey", "authorized_keys"))
 # What a batch/v1 Job allows, which the operator of v2beta1 makes for the launcher.
@@ -103,12 +103,6 @@ class Mpi(Framework):
             return super().over_limit(view, restarts, in_place)
         limit = view.run.backoff_limit
         return restarts + in_place > (_LAUNCHER_BACKOFF_LIMIT if limit is None else limit)
-
-    def gang_size(self, view: TrainingView) -> int:
-        """A launcher that waits for its workers cannot be a member of their gang."""
-        size = super().gang_size(view)
-        waits = _spec(view).launcher_creation_policy == WAIT_FOR_WORKERS
-        return size - 1 if waits and view.scheduling.min_available is None else size
 
     def may_start(self, view: TrainingView, role: Role, tallies: Tallies) -> bool:
         """The launcher waits for ready workers where the job says so."""

@@ -39,14 +39,6 @@ class PyTorch(Framework):
         """The master, or worker 0 of a job without one."""
         return role.name == "Master" or (index == 0 and leader(view, "Master") is None)
 
-    def gang_size(self, view: TrainingView) -> int:
-        """As given; an elastic job needs only its fewest workers."""
-        given, policy, worker = view.scheduling.min_available, _spec(view).elastic_policy, view.role("Worker")
-        if given is not None or policy is None or worker is None:
-            return super().gang_size(view)
-        fewest = elastic_limits(policy, worker.replicas)[0]
-        return view.total - worker.replicas + min(worker.replicas, fewest)
-
     def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
         """Environment of every container; workers wait until the master has a name."""
         append_env(pod.spec.containers or (), self.environment(view, role, index))

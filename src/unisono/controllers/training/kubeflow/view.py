@@ -9,11 +9,11 @@ from functools import cached_property
 from unisono.api.conditions import is_true
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
-from unisono.api.keys import POD_QUEUE
 from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingStatus
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
+from unisono.jobkinds.registry import queue_of
 
 DEFAULT_SCHEDULER = "volcano"
 
@@ -87,8 +87,8 @@ class TrainingView:
 
     @property
     def queue(self) -> str:
-        """Where the gang waits: as the policy says, else an annotation of the job."""
-        return self.scheduling.queue or (self.job.metadata.annotations or {}).get(POD_QUEUE) or DEFAULT_QUEUE
+        """Where the gang waits."""
+        return queue_of(self.job) or DEFAULT_QUEUE
 
     @property
     def restarts(self) -> int:

@@ -6,9 +6,10 @@ from functools import partial
 
 import msgspec
 
+from unisono.api.annotations import LATER_PARTS
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
-from unisono.api.gang_parts import Part
+from unisono.api.gang_parts import decode_parts
 from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
@@ -28,12 +29,13 @@ from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
+from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
 from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.pods import build_pod, head_service
-from unisono.controllers.training.ray.view import Place, RayClusterView, desired, fewest, most
+from unisono.controllers.training.ray.view import Place, RayClusterView, most
 from unisono.controllers.training.standard_conditions import set_condition
 from unisono.controllers.workloads.refusals import refused_for
+from unisono.jobkinds.ray import cluster_sets, desired, fewest
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"
 AUTOSCALER_SERVED = "AutoscalerServed"
@@ -105,8 +107,7 @@ class _Decision:
 
     def _gang(self) -> bool:
         view = self.view
-        autoscaling = bool(view.spec.enable_in_tree_autoscaling)
-        if autoscaling:
+        if view.spec.enable_in_tree_autoscaling:
             text = (
                 "enableInTreeAutoscaling: Ray's autoscaler is not run here, the cluster keeps the replicas of its "
                 "worker groups; change spec.workerGroupSpecs[*].replicas, by hand or by an autoscaler of your own"
@@ -115,13 +116,8 @@ class _Decision:
             self._set(AUTOSCALER_SERVED, "AutoscalerNotRun", text, holds=False)
         elif self.status.conditions:
             self.status.conditions = [each for each in self.status.conditions if each.type != AUTOSCALER_SERVED] or None
-        parts = [Part(labels.HEAD_GROUP, 1, 1, view.spec.head_group_spec.template.spec)]
-        parts += [
-            Part(
-                group.group_name, fewest(group) if autoscaling else desired(group), desired(group), group.template.spec
-            )
-            for group in view.workers
-        ]
+        parts = [part_of(pods) for pods in cluster_sets(view.spec)]
+        parts += decode_parts((view.cluster.metadata.annotations or {}).get(LATER_PARTS, ""))
         wanted_topology = {
             to: view.marks[key]
             for key, to in (

@@ -14,8 +14,10 @@ from functools import partial
 
 import msgspec
 
+from unisono.api.annotations import LATER_PARTS
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
+from unisono.api.gang_parts import encode_parts
 from unisono.api.keys import LAST_APPLIED, RAY_CLUSTER, RAY_OPERATOR
 from unisono.api.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
 from unisono.api.times import parse_time, rfc3339
@@ -26,15 +28,16 @@ from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, staying
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.pod_group import part_of
 from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.submitter import (
-    SIDECAR,
     Submitter,
     beside_head,
     cluster_spec,
     of_pod,
     submitter_pod,
 )
+from unisono.jobkinds.ray import SIDECAR_MODE, submitter_sets
 
 INITIALIZING, RUNNING, COMPLETE, FAILED = "Initializing", "Running", "Complete", "Failed"
 SUSPENDING, SUSPENDED, RETRYING, WAITING = "Suspending", "Suspended", "Retrying", "Waiting"
@@ -108,7 +111,7 @@ class _Decision:
             self.plan.again_within(5.0)
             return
         self.status.ray_cluster_status = self.cluster.status
-        sidecar = beside_head(self.head) if self.job.spec.submission_mode == SIDECAR else None
+        sidecar = beside_head(self.head) if self.job.spec.submission_mode == SIDECAR_MODE else None
         if phase == INITIALIZING and (self.cluster.status.state == "ready" or (sidecar and sidecar.ended)):
             interactive = self.job.spec.submission_mode == "InteractiveMode"
             self.status.job_deployment_status = WAITING if interactive else RUNNING
@@ -118,7 +121,7 @@ class _Decision:
 
     def _submit(self, sidecar: Submitter | None) -> None:
         """The submitter lives as long as the job; how it ends is how the job ended."""
-        found = sidecar if self.job.spec.submission_mode == SIDECAR else self._submitters_pod()
+        found = sidecar if self.job.spec.submission_mode == SIDECAR_MODE else self._submitters_pod()
         if found is None:
             return
         info = self.status.ray_job_info or RayJobStatusInfo()
@@ -220,7 +223,8 @@ class _Decision:
     def _wanted(self) -> RayCluster:
         meta = self.job.metadata
         marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_JOBS.kind}
-        given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
+        later = encode_parts(map(part_of, submitter_sets(self.job)))
+        given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED} | {LATER_PARTS: later}
         return RayCluster(
             metadata=ObjectMeta(
                 name=self.status.ray_cluster_name or "",

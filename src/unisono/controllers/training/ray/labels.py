@@ -14,7 +14,6 @@ ORIGIN_KIND: Final = "ray.io/originated-from-crd"
 SERVE: Final = "ray.io/serve"
 PRIORITY_CLASS: Final = "ray.io/priority-class-name"
 
-HEAD_GROUP: Final = "headgroup"
 # Prefixes of pod names are cut to so many letters.
 _LONGEST = 50
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import ObjectMeta
-from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec, ResourceRequirements
+from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec
 from unisono.api.keys import GROUP_NAME, TASK_SPEC
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.training_kinds import RAY_JOBS
@@ -19,8 +19,8 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.pod_facts import phase_of
 from unisono.controllers.training.ray import labels
 from unisono.errors import ConfigError
+from unisono.jobkinds.ray import HTTP_MODE, SIDECAR_MODE, SUBMITTER, SUBMITTER_RESOURCES
 
-HTTP, SIDECAR = "HTTPMode", "SidecarMode"
 _NAME = "ray-job-submitter"
 _LOCAL = "127.0.0.1"
 # A head that starts on a machine with far more work than processors may end and be started again while it takes a job.
@@ -99,7 +99,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
     meta, spec = job.metadata, job.spec
     address = labels.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
     # HTTPMode sends a request that cannot be configured; here it is made from a pod, too.
-    if spec.submitter_pod_template is not None and spec.submission_mode != HTTP:
+    if spec.submitter_pod_template is not None and spec.submission_mode != HTTP_MODE:
         template = msgspec.convert(spec.submitter_pod_template, PodTemplateSpec)
     else:
         template = PodTemplateSpec()
@@ -127,7 +127,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
             annotations={
                 **(template.metadata.annotations or {}),
                 # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
-                **({GROUP_NAME: group, TASK_SPEC: "submitter"} if in_gang else {}),
+                **({GROUP_NAME: group, TASK_SPEC: SUBMITTER} if in_gang else {}),
             },
             owner_references=[owned_by(RAY_JOBS, job)],
         ),
@@ -139,7 +139,7 @@ def cluster_spec(job: RayJob, submission_id: str) -> RayClusterSpec:
     """Spec of the job's own cluster; in SidecarMode with the submitter beside the head."""
     given = job.spec.ray_cluster_spec
     assert given is not None
-    if job.spec.submission_mode != SIDECAR:
+    if job.spec.submission_mode != SIDECAR_MODE:
         return given
     made = msgspec.convert(msgspec.to_builtins(given), RayClusterSpec)
     pod = made.head_group_spec.template.spec
@@ -161,9 +161,7 @@ def _container(job: RayJob, cluster: RayCluster | None) -> Container:
     return Container(
         name=_NAME,
         image=heads[0].image if heads else None,
-        resources=ResourceRequirements(
-            limits={"cpu": "1", "memory": "1Gi"}, requests={"cpu": "500m", "memory": "200Mi"}
-        ),
+        resources=SUBMITTER_RESOURCES,
     )
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from itertools import count
 
 from unisono.api.core import Pod, PodTemplateSpec
-from unisono.api.keys import QUEUE_NAME, RAY_GROUP, TASK_INDEX
+from unisono.api.keys import RAY_GROUP, TASK_INDEX
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
 from unisono.controllers.pod_facts import is_active
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.ray import labels
+from unisono.jobkinds.ray import HEAD_GROUP, desired, hosts
+from unisono.jobkinds.registry import queue_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Place:
     @property
     def is_head(self) -> bool:
         """Whether this is the head."""
-        return self.group == labels.HEAD_GROUP
+        return self.group == HEAD_GROUP
 
 
 class RayClusterView:
@@ -56,8 +58,8 @@ class RayClusterView:
 
         """
         head = self.spec.head_group_spec
-        name = labels.pod_name(f"{self.name}-head", self.uid, labels.HEAD_GROUP, 0)
-        yield Place(labels.HEAD_GROUP, 0, name, head.template, head.ray_start_params or {})
+        name = labels.pod_name(f"{self.name}-head", self.uid, HEAD_GROUP, 0)
+        yield Place(HEAD_GROUP, 0, name, head.template, head.ray_start_params or {})
         living = [pod for pod in pods if is_active(pod)]
         for group in self.workers:
             for index in self._indexes(group, living):
@@ -94,7 +96,7 @@ class RayClusterView:
     @property
     def queue(self) -> str:
         """Where the gang waits."""
-        return self.marks.get(QUEUE_NAME) or DEFAULT_QUEUE
+        return queue_of(self.cluster) or DEFAULT_QUEUE
 
 
 def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:
@@ -104,31 +106,6 @@ def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:
     return whole_number((pod.metadata.annotations or {}).get(TASK_INDEX))
 
 
-def desired(group: RayWorkerGroupSpec) -> int:
-    """Pods of a worker group: replicas within their limits, times hosts."""
-    return _within(group, group.replicas if group.replicas is not None else least(group)) * hosts(group)
-
-
-def fewest(group: RayWorkerGroupSpec) -> int:
-    """Pods that the group needs at least."""
-    return least(group) * hosts(group)
-
-
 def most(group: RayWorkerGroupSpec) -> int:
     """Pods that the group may have."""
     return (2**31 - 1 if group.max_replicas is None else group.max_replicas) * hosts(group)
-
-
-def least(group: RayWorkerGroupSpec) -> int:
-    """Fewest replicas."""
-    return group.min_replicas or 0
-
-
-def hosts(group: RayWorkerGroupSpec) -> int:
-    """Pods of each replica."""
-    return group.num_of_hosts or 1
-
-
-def _within(group: RayWorkerGroupSpec, replicas: int) -> int:
-    high = replicas if group.max_replicas is None else min(replicas, group.max_replicas)
-    return max(high, least(group))

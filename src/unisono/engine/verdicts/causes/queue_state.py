@@ -1,4 +1,4 @@
-"""Its queue admits nothing: it is closed, its place in the tree is wrong, or another job comes first."""
+"""Its queue does not take it: it is closed, not for everybody, wrongly placed, or another job comes first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from unisono.engine.verdicts.what_else import what_else
 _MOST_LEAVES = 3
 _WAYS_OUT = {
     Cause.QUEUE_CLOSED: "submit to another one",
+    Cause.QUEUE_FORBIDDEN: "submit to a queue that is for you, or submit it again once you may use this one",
     Cause.QUEUE_INVALID: "submit to another queue, or correct this one's place in the tree",
 }
 

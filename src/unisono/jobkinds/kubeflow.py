@@ -1,0 +1,70 @@
+"""Kubeflow's training jobs and MPI jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from unisono.api.defaulting.kubeflow import TRAINING, elastic_limits, replica_specs, run_policy
+from unisono.api.keys import KUBEFLOW_JOB_NAME
+from unisono.api.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJobSpec
+from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
+
+LAUNCHER, WORKER = "Launcher", "Worker"
+WAIT_FOR_WORKERS: Final = "WaitForWorkersReady"
+
+
+def gang_size(job: AnyTrainingJob) -> int:
+    """Pods that must run together: what ``minAvailable`` says, else the fewest with which the job goes on."""
+    policy = run_policy(job.spec).scheduling_policy
+    sets = list(pod_sets(job))
+    if policy is None or policy.min_available is None:
+        return sum(each.count if each.least is None else each.least for each in sets)
+    later = sum(each.count for each in sets if each.later)
+    return min(policy.min_available, sum(each.count for each in sets) - later) if later else policy.min_available
+
+
+def pod_sets(job: AnyTrainingJob) -> Iterator[PodSet]:
+    """Roles in the order in which they are looked at, each with its share of the smallest gang.
+
+    A launcher that waits for its workers cannot be a member of their gang, and an elastic job needs its fewest workers.
+    """
+    policy = run_policy(job.spec).scheduling_policy
+    waits = isinstance(job.spec, MPIJobSpec) and job.spec.launcher_creation_policy == WAIT_FOR_WORKERS
+    elastic = job.spec.elastic_policy if isinstance(job.spec, PyTorchJobSpec) else None
+    left = policy.min_available if policy is not None else None
+    for name, role in replica_specs(job).items():
+        count = max(0, role.replicas or 0)
+        later = waits and name == LAUNCHER
+        if later:
+            least = 0
+        elif left is not None:
+            least = max(0, min(count, left))
+            left -= least
+        else:
+            least = min(count, elastic_limits(elastic, count)[0]) if elastic is not None and name == WORKER else count
+        yield PodSet(name.lower(), count, role.template.spec, least, later)
+
+
+def _of(field: str) -> dict[str, Any]:
+    template = f"spec.{field}.*.template"
+    # The fields of a run policy may stand in the spec itself, too.
+    policies = tuple(f"spec.{at}schedulingPolicy.queue" for at in ("runPolicy.", ""))
+    return {"templates": (template,), "queues": (*policies, NOTE, *noted(template))}
+
+
+KUBEFLOW: tuple[JobKind, ...] = tuple(
+    JobKind(
+        kind,
+        **_of(TRAINING[kind.struct].wire),
+        pods=pod_sets,
+        control="flag",
+        flag="spec.runPolicy.suspend",
+        pods_label=KUBEFLOW_JOB_NAME,
+        group_name="{name}",
+        ends=True,
+        keeps_author=True,
+    )
+    for kind in KUBEFLOW_KINDS
+)

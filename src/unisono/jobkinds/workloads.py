@@ -1,0 +1,87 @@
+"""Kubernetes' own workloads, Knative's services, and pods that nobody made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from unisono.api.batch_v1 import BatchJobSpec
+from unisono.api.core import Pod
+from unisono.api.inference_kinds import KNATIVE_SERVICES
+from unisono.api.job_set import JobTemplateJobSpec
+from unisono.api.kinds import PODS
+from unisono.api.workload_kinds import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
+from unisono.jobkinds.kind import NOTE, JobKind, PodSet, given, noted
+
+_TEMPLATE = "spec.template"
+_CRON = "spec.jobTemplate.spec.template"
+
+
+def at_once(spec: BatchJobSpec | JobTemplateJobSpec) -> int:
+    """Pods of a batch Job that run at a time."""
+    parallel = 1 if spec.parallelism is None else max(0, spec.parallelism)
+    return parallel if spec.completions is None else min(parallel, max(0, spec.completions))
+
+
+def _replicas(obj: Any) -> Iterator[PodSet]:
+    yield PodSet("", given(obj.spec.replicas), obj.spec.template.spec)
+
+
+def _batch(spec: BatchJobSpec) -> Iterator[PodSet]:
+    yield PodSet("", at_once(spec), spec.template.spec)
+
+
+def _itself(pod: Pod) -> Iterator[PodSet]:
+    yield PodSet("", 1, pod.spec)
+
+
+_SCALED: dict[str, Any] = {
+    "templates": (_TEMPLATE,),
+    "queues": noted(_TEMPLATE),
+    "pods": _replicas,
+    "replicas": "spec.replicas",
+}
+WORKLOADS: tuple[JobKind, ...] = (
+    JobKind(
+        DEPLOYMENTS,
+        templates=(_TEMPLATE,),
+        queues=noted(_TEMPLATE),
+        pods=_replicas,
+        replicas="spec.replicas",
+        makes=(REPLICA_SETS,),
+        own_pods=False,
+    ),
+    JobKind(REPLICA_SETS, **_SCALED),
+    JobKind(STATEFUL_SETS, **_SCALED),
+    JobKind(DAEMON_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE)),
+    JobKind(
+        BATCH_JOBS,
+        templates=(_TEMPLATE,),
+        queues=noted(_TEMPLATE),
+        pods=lambda obj: _batch(obj.spec),
+        replicas="spec.parallelism",
+        pods_label="job-name",
+        control="flag",
+        flag="spec.suspend",
+        ends=True,
+    ),
+    JobKind(
+        BATCH_CRON_JOBS,
+        templates=(_CRON,),
+        inner=("spec.jobTemplate",),
+        queues=noted(_CRON),
+        pods=lambda obj: _batch(obj.spec.job_template.spec),
+        makes=(BATCH_JOBS,),
+        own_pods=False,
+    ),
+    JobKind(KNATIVE_SERVICES, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), makes=(DEPLOYMENTS,), own_pods=False),
+)
+PODS_ALONE: tuple[JobKind, ...] = (JobKind(PODS, queues=(NOTE,), size=lambda _: 0, pods=_itself),)
+"""The queue of a pod that a job has made is its gang's."""

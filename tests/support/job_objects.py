@@ -1,0 +1,138 @@
+"""A small object of every kind of job, and ways to change it at a path of the registry."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.inference_kinds import KNATIVE_SERVICES
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.training_kinds import (
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_SETS,
+    KUBEFLOW_KINDS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from unisono.api.workload_kinds import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
+from unisono.jobkinds.foreign import LEADER_WORKER_SETS, SCHEDULED_SPARK_APPLICATIONS, SPARK_APPLICATIONS
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.paths import steps
+
+Value = dict[str, Any]
+
+
+def template(name: str = "main", cpu: str = "1", **spec: Any) -> Value:
+    """A pod template of one container."""
+    container = {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container], **spec}}
+
+
+ENDING = template(restartPolicy="Never")
+TASKS = [{"name": "t", "replicas": 1, "template": ENDING}]
+BATCH = {"template": ENDING}
+APP = {"selector": {"matchLabels": {"app": "a"}}, "template": template()}
+RAY = {
+    "headGroupSpec": {"rayStartParams": {}, "template": template("ray-head")},
+    "workerGroupSpecs": [
+        {"groupName": "w", "replicas": 1, "minReplicas": 0, "maxReplicas": 3, "template": template("ray-worker")}
+    ],
+}
+SET = {"replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": BATCH}}]}
+RUNTIME = {"template": {"spec": SET}}
+_RUNTIME_LABEL = {"trainer.kubeflow.org/framework": "torch"}
+CONTAINERS = {
+    "PyTorchJob": "pytorch",
+    "TFJob": "tensorflow",
+    "XGBoostJob": "xgboost",
+    "PaddleJob": "paddle",
+    "JAXJob": "jax",
+}
+
+
+def _kubeflow(kind: Any) -> Value:
+    field = {"PyTorchJob": "pytorch", "TFJob": "tf", "MPIJob": "mpi", "XGBoostJob": "xgb", "PaddleJob": "paddle"}
+    roles = {"MPIJob": ("Launcher", "Worker"), "JAXJob": ("Worker",), "TFJob": ("Chief", "Worker")}
+    given = {
+        role: {"replicas": 1, "template": template(CONTAINERS.get(kind.kind, "main"))}
+        for role in roles.get(kind.kind, ("Master", "Worker"))
+    }
+    return {f"{field.get(kind.kind, 'jax')}ReplicaSpecs": given}
+
+
+SPECS: dict[Any, Value] = {
+    JOBS: {"tasks": TASKS},
+    JOB_TEMPLATES: {"tasks": TASKS},
+    JOB_FLOWS: {"flows": [{"name": "f", "patch": {"jobSpec": {"tasks": TASKS}}}]},
+    CRON_JOBS: {"schedule": "* * * * *", "jobTemplate": {"spec": {"tasks": TASKS}}},
+    HYPER_JOBS: {"replicatedJobs": [{"name": "p", "replicas": 1, "templateSpec": {"tasks": TASKS}}]},
+    POD_GROUPS: {"minMember": 1},
+    WORKLOAD_POD_GROUPS: {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    DEPLOYMENTS: APP,
+    REPLICA_SETS: APP,
+    STATEFUL_SETS: {**APP, "serviceName": "s"},
+    DAEMON_SETS: APP,
+    BATCH_JOBS: BATCH,
+    BATCH_CRON_JOBS: {"schedule": "* * * * *", "jobTemplate": {"spec": BATCH}},
+    KNATIVE_SERVICES: {"template": template()},
+    PODS: template()["spec"],
+    **{kind: _kubeflow(kind) for kind in KUBEFLOW_KINDS},
+    JOB_SETS: SET,
+    TRAIN_JOBS: {
+        "runtimeRef": {"name": "torch-distributed"},
+        "runtimePatches": [{"manager": "me.example/x", "trainingRuntimeSpec": RUNTIME}],
+    },
+    TRAINING_RUNTIMES: RUNTIME,
+    CLUSTER_TRAINING_RUNTIMES: RUNTIME,
+    RAY_CLUSTERS: RAY,
+    RAY_JOBS: {"entrypoint": "x", "rayClusterSpec": RAY, "submitterPodTemplate": ENDING},
+    RAY_SERVICES: {"rayClusterConfig": RAY, "serveConfigV2": "applications: []"},
+    LEADER_WORKER_SETS: {"leaderWorkerTemplate": {"leaderTemplate": template(), "workerTemplate": template()}},
+    SPARK_APPLICATIONS: {"driver": {"template": template()}, "executor": {"template": template()}},
+    SCHEDULED_SPARK_APPLICATIONS: {
+        "template": {"driver": {"template": template()}, "executor": {"template": template()}}
+    },
+}
+
+
+def small(kind: JobKind, namespace: str = "team", name: str = "x") -> Value:
+    """An object of a kind that names no queue."""
+    meta: Value = {"name": name}
+    if kind.kind.namespaced:
+        meta["namespace"] = namespace
+    if kind.kind in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES):
+        meta["labels"] = dict(_RUNTIME_LABEL)
+    value = {"apiVersion": kind.kind.api_version, "kind": kind.kind.kind, "metadata": meta}
+    return {**value, "spec": copy.deepcopy(SPECS[kind.kind])}
+
+
+def put(value: Value, path: str, text: str) -> Value:
+    """The object with a text at each place to which a path leads."""
+    found = copy.deepcopy(value)
+    _put(found, steps(path), text)
+    return found
+
+
+def _put(value: Any, way: tuple[tuple[str, bool], ...], text: str) -> None:
+    (name, _), rest = way[0], way[1:]
+    if name == "*":
+        for each in value if isinstance(value, list) else value.values():
+            _put(each, rest, text)
+    elif not rest:
+        value[name] = text
+    else:
+        if value.get(name) is None:
+            value[name] = {}
+        _put(value[name], rest, text)
