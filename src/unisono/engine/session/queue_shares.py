@@ -16,6 +16,7 @@ class QueueShares:
     """Shares of queues; where several plug-ins tell the same, the last one counts.
 
     Attributes:
+        plugin: the name of the plug-in that tells it.
         room_of: what a queue may still place, ``[R]``, or None where it is not limited.
         deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
         metrics_of: shares of a queue for metrics, or None where it has none.
@@ -25,6 +26,7 @@ class QueueShares:
 
     """
 
+    plugin: str = ""
     room_of: Callable[[QueueState], Vector | None] | None = None
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None

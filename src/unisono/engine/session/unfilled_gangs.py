@@ -70,7 +70,8 @@ def lapsed(snapshot: Snapshot, now: float, rows: int) -> dict[str, Vector]:
     for key, (since, number) in book.seen.items():
         if now - since >= PATIENCE_SECONDS and _unfilled(snapshot, key) == number:
             job = snapshot.jobs[key]
-            _add(amounts, job.queue, fitted(job.min_resources, rows) - fitted(job.request, rows))  # type: ignore[arg-type]
+            missing = fitted(job.min_resources, rows) - fitted(job.request, rows)  # type: ignore[arg-type]
+            _add(amounts, job.queue, missing - fitted(job.elsewhere, rows))
     for key, since in book.homeless.items():
         found = snapshot.jobs.get(key)
         if now - since >= HOMELESS_SECONDS and found is not None and awaits_places(found):

@@ -48,11 +48,12 @@ class ProportionPlugin(Plugin):
         self.registry = session.registry
         queues = [queue for queue in session.queues.values() if queue.job_count]
         shares = divide(session)
-        self.real_capability, self.deserved = shares.real_capability, shares.deserved
+        self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
         self.inqueue = {queue.name: listed(session.promised(queue), self.registry) for queue in queues}
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.queue_shares
+        told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         if argument_value(_FIRST_GANG, self.arguments):
             told.may_exceed = self._may_exceed
@@ -92,7 +93,7 @@ class ProportionPlugin(Plugin):
         )
         taken = [held + promised - elastic for held, promised, elastic in parts]
         taken = self.session.evictable.without(taken, [queue.name])
-        limit = self.real_capability[queue.name]
+        limit = self.admission[queue.name]
         short = exceeded(taken, request, limit)
         if not short:
             return Vote.PERMIT
@@ -116,7 +117,7 @@ class ProportionPlugin(Plugin):
             listed(queue.claimed, self.registry),
             self.inqueue[queue.name],
             self.elastic[queue.name],
-            self.real_capability[queue.name],
+            self.admission[queue.name],
             strict=True,
         )
         room = [
