@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from unisono.api.kinds import NODES, QUEUES
-from unisono.apiserver.access.user import tenant
+from unisono.api.users import tenant
 
 if TYPE_CHECKING:
     from unisono.dashboard.live.viewing import Viewer
