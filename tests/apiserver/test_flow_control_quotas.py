@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.access.user import User, tenant
+from unisono.api.users import tenant
+from unisono.apiserver.access.user import User
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.flow_control import FlowControl, Quota
 

@@ -13,6 +13,8 @@ from unisono.cluster.interning import PodClasses
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.resources import ResourceRegistry
 
+_PARTS = ("allocatable", "used", "outside", "releasing")
+
 NAMES = ("a", "b", "c", "d", "e")
 TAINTS = ((), (("k", "", "NoSchedule"),), (("k", "v", "NoExecute"),))
 
@@ -41,7 +43,9 @@ def told(table: NodeTable) -> dict[str, Any]:
     rows = range(len(table.names))
     return {
         "names": table.names,
-        "amounts": [_amounts(table, part, row) for part in ("allocatable", "used", "releasing") for row in rows],
+        "amounts": [
+            _amounts(table, part, row) for part in ("allocatable", "used", "outside", "releasing") for row in rows
+        ],
         "taints": (table.taint_codes.tolist(), table.taint_sets),
         "flags": (table.unschedulable.tolist(), table.ready.tolist()),
         "zones": (table.label_column("zone").tolist(), table.label_domains("zone")),

@@ -31,6 +31,7 @@ def dump(state: ClusterState) -> dict[str, Any]:
                 named(table.allocatable[:, i]),
                 named(table.used[:, i]),
                 named(table.releasing[:, i]),
+                named(table.outside[:, i]),
                 table.nonzero[:, i].tolist(),
                 bool(table.unschedulable[i]),
                 bool(table.ready[i]),

@@ -242,6 +242,30 @@ def test_no_user_holds_more_than_the_queue_allows(limits: str, size: int, expect
     assert served(things, LIMITED, q=queue("q", annotations={USER_LIMITS: limits})) == expected
 
 
+def robot(number: int, namespace: str = "team") -> str:
+    return f"system:serviceaccount:{namespace}:robot-{number}"
+
+
+def test_the_service_accounts_of_a_namespace_are_one_tenant() -> None:
+    """Who may write in a namespace makes as many of them as they like."""
+    robots = [jobs_of(robot(number), 2, created=10.0 * number) for number in range(6)]
+    others = jobs_of(robot(0, "else"), 9, created=90.0)
+    things = [nodes(1, cpu=12), *robots, others]
+    counts = served(things, LIMITED, q=queue("q", annotations={USER_LIMITS: "pods=2"}))
+    assert sum(number for user, number in counts.items() if ":team:" in user) == 2
+    assert sum(number for user, number in counts.items() if ":else:" in user) == 2
+    counts = served(things, fair())
+    assert sum(number for user, number in counts.items() if ":team:" in user) == 6
+
+
+def test_a_limit_of_service_accounts_says_whose_it_is() -> None:
+    waiting = {"phase": "Pending", "min_resources": True}
+    things = [nodes(1, cpu=9), jobs_of(robot(0), 1, **waiting), jobs_of(robot(1), 1, created=9, **waiting)]
+    decisions = schedule(cluster([queue("q", annotations={USER_LIMITS: "jobs=1"}), *things]), LIMITED)
+    message = decisions.verdicts[f"team/{robot(1)}-0"].message
+    assert "the service accounts of namespace team may have 1 job in queue q and has 1" in message
+
+
 def test_the_number_of_jobs_is_limited_at_admission() -> None:
     waiting = {"phase": "Pending", "min_resources": True}
     things = [nodes(1, cpu=9), jobs_of("alice", 5, **waiting), jobs_of("bob", 5, created=50, **waiting)]

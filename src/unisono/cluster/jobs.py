@@ -18,7 +18,7 @@ from unisono.api.times import parse_time
 from unisono.cluster.equivalence import Shapes
 from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.phases import phase_of, totals_of
-from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
 from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.cluster.sums import LARGE, LargeSums
@@ -88,7 +88,8 @@ class JobBook:
         for key, job in list(self.jobs.items()):
             job.tasks, job.pending, job.role_counts = {}, {}, {}
             job.counts, job.pending_best_effort, job.releasing_on_node = [0] * STATUS_COUNT, 0, 0
-            job.allocated, job.request, job.gated_request = (self.registry.zeros() for _ in range(3))
+            for name in JOB_SUMS:
+                setattr(job, name, self.registry.zeros())
             self._dirty.add(key)
             self._drop_if_empty(job)
 
@@ -112,6 +113,8 @@ class JobBook:
             if task.gated:
                 self._add(job, "gated_request", task, sign)
             self._add(job, "request", task, sign)
+        elif status in ALLOCATED_STATES and not task.owned:
+            self._add(job, "elsewhere", task, sign)
         elif status in ALLOCATED_STATES:
             if sign == 1 and len(vector) == len(job.allocated) == len(job.request) and not task.pod_class.large:
                 job.allocated += vector  # nearly always
@@ -192,9 +195,8 @@ class JobBook:
         if job is None or not job.known:
             return False
         fresh = Job(job.namespace, job.name, len(self.registry))
-        for name in ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node"):
-            setattr(fresh, name, getattr(job, name))
-        for name in ("allocated", "request", "gated_request"):
+        counted = ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node")
+        for name in (*counted, *JOB_SUMS):
             setattr(fresh, name, getattr(job, name))
         self.jobs[key] = fresh
         self._leave_queue(key)
@@ -362,9 +364,8 @@ class JobBook:
         for queue in self.queues.values():
             queue.widen(width)
         for job in self.jobs.values():
-            job.allocated = fitted(job.allocated, width)
-            job.request = fitted(job.request, width)
-            job.gated_request = fitted(job.gated_request, width)
+            for name in JOB_SUMS:
+                setattr(job, name, fitted(getattr(job, name), width))
             if job.min_resources is not None:
                 job.min_resources = fitted(job.min_resources, width)
 
@@ -392,7 +393,8 @@ def shares_of(jobs: Sequence[Job], width: int) -> Sums:
     if counted:
         where = np.array(stated)[counted]
         minimum = minimum[counted]
-        rest = np.maximum(minimum - allocated[where], 0)
+        placed = allocated[where] + np.array([jobs[at].elsewhere for at in where.tolist()])
+        rest = np.maximum(minimum - placed, 0)
         shares[where, 2] = np.maximum(rest - np.array([jobs[at].gated_request for at in where.tolist()]), 0)
         shares[where, 3] = np.where(np.array(promised)[:, None], minimum, rest)
     return shares

@@ -17,6 +17,7 @@ from unisono.cluster.device_counts import NO_DEVICES, DeviceCount
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, scheduled
 from unisono.cluster.sums import LargeSums, total
+from unisono.cluster.taints import Tolerance
 
 ABSENT = -1
 """Label code of a node that lacks the key."""
@@ -31,7 +32,10 @@ class NodeSums(NamedTuple):
     Attributes:
         allocatable: over all nodes.
         usable: the same over usable nodes.
-        sharable: ``usable``, and what is in use of what the other nodes have.
+        sharable: what queues can have: of usable nodes whose taints some pod of ours tolerates what pods outside all
+            queues leave, and of the others what pods in queues hold there. A resource of which nothing would be left
+            for the taints alone counts as ``promisable``.
+        promisable: the same as if all taints were tolerated: what pods tolerate that are not made yet, nobody knows.
         used: what is in use on usable nodes.
         releasing: whether any node has pods that are being deleted.
 
@@ -40,6 +44,7 @@ class NodeSums(NamedTuple):
     allocatable: Vector
     usable: Vector
     sharable: Vector
+    promisable: Vector
     used: Vector
     releasing: bool
 
@@ -128,7 +133,7 @@ class NodeFacts:
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
 
-_LAID_OUT = ("allocatable", "used", "releasing", "nonzero", "taint_codes", "unschedulable", "ready")
+_LAID_OUT = ("allocatable", "used", "outside", "releasing", "nonzero", "taint_codes", "unschedulable", "ready")
 """Arrays of a table of nodes that are moved as nodes come and go."""
 
 
@@ -142,6 +147,8 @@ class NodeTable:
     Attributes:
         allocatable, used, releasing: ``[R, N]``; used counts every pod that occupies the node, releasing those of
             them that are being deleted.
+        outside: ``[R, N]`` the part of used that pods hold which are in no queue: no eviction frees it.
+        tolerance: which taints some pod of ours tolerates.
         nonzero: ``[2, N]`` sum of the pods' `PodClass.nonzero`.
         taint_codes: ``[N]`` index into ``taint_sets``.
         unschedulable, ready: ``[N]`` bools.
@@ -168,6 +175,7 @@ class NodeTable:
         self._label_nodes: dict[str, int] = {}
         self._stale = False
         self._large: LargeSums[tuple[str, str]] = LargeSums()
+        self.tolerance = Tolerance()
         self._allocate(0)
 
     def __len__(self) -> int:
@@ -177,6 +185,7 @@ class NodeTable:
         rows = len(self.registry)
         self.allocatable: Matrix = np.zeros((rows, size), dtype=np.int64)
         self.used: Matrix = np.zeros((rows, size), dtype=np.int64)
+        self.outside: Matrix = np.zeros((rows, size), dtype=np.int64)
         self.releasing: Matrix = np.zeros((rows, size), dtype=np.int64)
         self.nonzero: Matrix = np.zeros((2, size), dtype=np.int64)
         self.changed: npt.NDArray[np.int64] = np.zeros(size, dtype=np.int64)
@@ -184,6 +193,7 @@ class NodeTable:
         self.unschedulable: Flags = np.zeros(size, dtype=np.bool_)
         self.ready: Flags = np.zeros(size, dtype=np.bool_)
         self._sums: NodeSums | None = None
+        self._tolerated = -1
         self.columns: npt.NDArray[np.intp] = np.arange(size, dtype=np.intp)
         self.columns.flags.writeable = False  # every session shows it to plug-ins
         self._absent: Codes = np.full(size, ABSENT, dtype=np.int32)
@@ -193,16 +203,37 @@ class NodeTable:
 
     def sums(self) -> NodeSums:
         """Sums over the nodes as they are; found out once for as long as nothing changes."""
-        if self._sums is None:
+        if self._sums is None or self._tolerated != self.tolerance.version:
+            self._tolerated = self.tolerance.version
             usable = self.ready & ~self.unschedulable
             whole = total(self.allocatable, 1)
-            if usable.all():
-                some, sharable, used = whole, whole, total(self.used, 1)
-            else:
-                some, used = total(self.allocatable[:, usable], 1), total(self.used[:, usable], 1)
-                sharable = total(np.where(usable, self.allocatable, np.minimum(self.used, self.allocatable)), 1)
-            self._sums = NodeSums(whole, some, sharable, used, bool(self.releasing.any()))
+            some, used = whole, self.used
+            if not usable.all():
+                some, used = total(self.allocatable[:, usable], 1), self.used[:, usable]
+            promisable = self._shared(usable)
+            shut = self._shut()
+            sharable = promisable
+            if shut.any():
+                sharable = self._shared(usable & ~shut)
+                sharable = np.where(sharable > 0, sharable, promisable)
+            self._sums = NodeSums(whole, some, sharable, promisable, total(used, 1), bool(self.releasing.any()))
         return self._sums
+
+    def _shared(self, usable: Flags) -> Vector:
+        """``[R]`` what pods in queues can have: all that others leave on usable nodes, what they hold on the rest."""
+        outside = np.minimum(self.outside, self.allocatable) if self.outside.any() else None
+        there = self.allocatable if outside is None else self.allocatable - outside
+        if not usable.all():
+            held = self.used if outside is None else self.used - self.outside
+            there = np.where(usable, there, np.minimum(held, there))
+        return total(there, 1)
+
+    def _shut(self) -> Flags:
+        """``[N]`` nodes whose taints no pod of ours tolerates."""
+        if len(self.taint_sets) == 1:
+            return np.zeros(len(self.names), dtype=np.bool_)
+        shut = np.array([not self.tolerance.covers(taints) for taints in self.taint_sets], dtype=np.bool_)
+        return np.asarray(shut[self.taint_codes], dtype=np.bool_)
 
     # ---- changes
 
@@ -304,7 +335,7 @@ class NodeTable:
         self._number_taints()
         self.changed[:] = self.generation
         for name in old_index.keys() - self.index.keys():
-            for part in ("used", "nonzero", "releasing"):
+            for part in ("used", "outside", "nonzero", "releasing"):
                 self._large.drop((name, part))
         moved_in([name for name in self.names if name not in old_index])
 
@@ -322,11 +353,15 @@ class NodeTable:
         """Take all pods off all nodes."""
         self._sums = None
         self._large = LargeSums()
-        for array in (self.used, self.releasing, self.nonzero):
+        self.tolerance = Tolerance()
+        for array in (self.used, self.outside, self.releasing, self.nonzero):
             array[:] = 0
 
-    def occupy(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
-        """Add (``sign`` 1) or take away (-1) one pod; a node that is unknown or not settled yet is left alone."""
+    def occupy(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool, outside: bool = False) -> None:
+        """Add (``sign`` 1) or take away (-1) one pod; a node that is unknown or not settled yet is left alone.
+
+        ``outside`` says that the pod is in no queue.
+        """
         row = self.index.get(name)
         if row is None:
             return
@@ -334,36 +369,30 @@ class NodeTable:
         if len(vector) > len(self.used):
             self.widen()
         self._sums = None
-        if pod_class.large:
-            self._occupy_largely(name, pod_class, sign, releasing=releasing)
-            return
-        self.used[: len(vector), row] += sign * vector
-        self.nonzero[:, row] += sign * pod_class.nonzero
+        parts = {"used": vector, "nonzero": pod_class.nonzero}
         if releasing:
-            self.releasing[: len(vector), row] += sign * vector
+            parts["releasing"] = vector
+        if outside:
+            parts["outside"] = vector
+        for part, amounts in parts.items():
+            change = self._large.move((name, part), amounts, sign) if pod_class.large else sign * amounts
+            getattr(self, part)[: len(amounts), row] += change
 
-    def _occupy_largely(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
-        row, vector = self.index[name], pod_class.vector
-        self.used[: len(vector), row] += self._large.move((name, "used"), vector, sign)
-        self.nonzero[:, row] += self._large.move((name, "nonzero"), pod_class.nonzero, sign)
-        if releasing:
-            self.releasing[: len(vector), row] += self._large.move((name, "releasing"), vector, sign)
-
-    def occupy_all(self, names: Sequence[str], pod_class: PodClass, *, releasing: bool) -> None:
+    def occupy_all(self, names: Sequence[str], pod_class: PodClass, *, releasing: bool, outside: bool = False) -> None:
         """Add pods of one class, one on each entry of ``names``, in one pass: for state that is built from lists."""
         if pod_class.large:
             for name in names:
-                self.occupy(name, pod_class, 1, releasing=releasing)
+                self.occupy(name, pod_class, 1, releasing=releasing, outside=outside)
             return
         numbers = np.bincount([self.index[name] for name in names], minlength=len(self.names)).astype(np.int64)
         vector = pod_class.vector
         if len(vector) > len(self.used):
             self.widen()
         self._sums = None
+        parts = [self.used, *([self.releasing] if releasing else ()), *([self.outside] if outside else ())]
         for row in pod_class.rows.tolist():
-            self.used[row] += vector[row] * numbers
-            if releasing:
-                self.releasing[row] += vector[row] * numbers
+            for part in parts:
+                part[row] += vector[row] * numbers
         self.nonzero += pod_class.nonzero[:, None] * numbers
 
     def widen(self) -> None:
@@ -374,6 +403,7 @@ class NodeTable:
             pad = np.zeros((missing, len(self.names)), dtype=np.int64)
             self.allocatable = np.vstack((self.allocatable, pad))
             self.used = np.vstack((self.used, pad))
+            self.outside = np.vstack((self.outside, pad))
             self.releasing = np.vstack((self.releasing, pad))
 
     def variant(self, changed: Mapping[str, NodeFacts] | None = None) -> NodeTable:
@@ -383,7 +413,8 @@ class NodeTable:
         """
         if not changed:
             fork = copy(self)
-            fork.used, fork.releasing, fork.nonzero = self.used.copy(), self.releasing.copy(), self.nonzero.copy()
+            for name in ("used", "outside", "releasing", "nonzero"):
+                setattr(fork, name, getattr(self, name).copy())
             fork._large = self._large.copy()
             return fork
         fork = copy(self)

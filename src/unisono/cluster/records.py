@@ -130,8 +130,17 @@ class Task:
         """It requests nothing: backfill places it."""
         return self.pod_class.best_effort
 
+    @property
+    def queued(self) -> bool:
+        """What it holds counts in a queue; what others hold is not for queues to share."""
+        return self.owned and bool(self.job)
+
     def __repr__(self) -> str:
         return f"Task({self.key}, {self.status.label}{', ' + self.node if self.node else ''})"
+
+
+JOB_SUMS = ("allocated", "request", "gated_request", "elsewhere")
+"""Names of the sums over a job's tasks."""
 
 
 class Job:
@@ -156,6 +165,7 @@ class Job:
         allocated: sum of requests of tasks in allocated states, ``[R]``.
         request: ``allocated`` plus the requests of pending tasks, ``[R]``.
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
+        elsewhere: requests of tasks that other schedulers have placed, which are in none of the other sums, ``[R]``.
         held: it waits after a failed bind, and asks for nothing meanwhile.
         owned: another object controls the PodGroup.
         topology: ``spec.networkTopology``, None when absent.
@@ -174,6 +184,7 @@ class Job:
         "counts",
         "created",
         "derived",
+        "elsewhere",
         "gated_request",
         "held",
         "key",
@@ -239,6 +250,7 @@ class Job:
         self.allocated: Vector = np.zeros(size, dtype=np.int64)
         self.request: Vector = np.zeros(size, dtype=np.int64)
         self.gated_request: Vector = np.zeros(size, dtype=np.int64)
+        self.elsewhere: Vector = np.zeros(size, dtype=np.int64)
 
     def __repr__(self) -> str:
         return f"Job({self.key}, queue {self.queue}, {self.phase}, {len(self.tasks)} tasks)"

@@ -38,7 +38,7 @@ from unisono.cluster.selectors import Match
 from unisono.cluster.self_placed import SelfPlaced, holds, set_aside, take_back
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
+from unisono.cluster.status import COMPLETED_STATES, ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.errors import UnisonoError
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
@@ -279,6 +279,8 @@ class ClusterState:
     def _put_in(self, task: Task) -> None:
         self.tasks[task.key] = task
         self.classes.take(task.pod_class)
+        if task.queued and task.status not in COMPLETED_STATES:
+            self.nodes.tolerance.add(task.pod_class)
         if task.named_node:
             self._self_placed.add(task)
         if task.node and task.status in ON_NODE_STATES:
@@ -298,6 +300,8 @@ class ClusterState:
     def _take_out(self, task: Task) -> None:
         del self.tasks[task.key]
         self.classes.give_back(task.pod_class)
+        if task.queued and task.status not in COMPLETED_STATES:
+            self.nodes.tolerance.remove(task.pod_class)
         if task.named_node:
             self._self_placed.remove(task)
         if task.node and task.status in ON_NODE_STATES:
@@ -336,7 +340,7 @@ class ClusterState:
 
     def _occupy(self, task: Task, sign: int) -> None:
         releasing = task.status is TaskStatus.RELEASING
-        self.nodes.occupy(task.node, task.pod_class, sign, releasing=releasing)
+        self.nodes.occupy(task.node, task.pod_class, sign, releasing=releasing, outside=not task.queued)
 
     # ---- binds on their way
 
@@ -551,12 +555,13 @@ class ClusterState:
 
     def _move_in(self, names: list[str]) -> None:
         """Let the pods of nodes that are new to the table occupy them."""
-        where: dict[tuple[PodClass, bool], list[str]] = {}
+        where: dict[tuple[PodClass, bool, bool], list[str]] = {}
         for name in names:
             for task in self.tasks_on.get(name, {}).values():
-                where.setdefault((task.pod_class, task.status is TaskStatus.RELEASING), []).append(name)
-        for (pod_class, releasing), nodes in where.items():
-            self.nodes.occupy_all(nodes, pod_class, releasing=releasing)
+                kind = task.pod_class, task.status is TaskStatus.RELEASING, not task.queued
+                where.setdefault(kind, []).append(name)
+        for (pod_class, releasing, outside), nodes in where.items():
+            self.nodes.occupy_all(nodes, pod_class, releasing=releasing, outside=outside)
 
 
 def _merged(one: Mapping[str, str], other: Mapping[str, str]) -> Mapping[str, str]:

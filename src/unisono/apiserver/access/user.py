@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from unisono.api.keys import MASTERS
+from unisono.api.users import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
-SERVICE_ACCOUNTS = "system:serviceaccounts"
-SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +42,3 @@ def service_account_groups(namespace: str) -> tuple[str, ...]:
 def service_account_name(namespace: str, name: str) -> str:
     """The user name of a service account."""
     return f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"
-
-
-def tenant(user: str) -> str:
-    """Whose share of the server a user takes: of a service account its namespace's, of others their own.
-
-    Who may write in a namespace makes as many accounts there as they like, and acts as each of them.
-    """
-    account = split_service_account(user)
-    return user if account is None else f"{SERVICE_ACCOUNTS}:{account[0]}"
-
-
-def split_service_account(user: str) -> tuple[str, str] | None:
-    """Namespace and name of a service account's user name; None for other users."""
-    if not user.startswith(SERVICE_ACCOUNT_PREFIX):
-        return None
-    namespace, colon, name = user.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
-    return (namespace, name) if colon and namespace and name else None

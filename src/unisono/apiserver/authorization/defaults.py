@@ -20,7 +20,8 @@ from unisono.api.rbac import (
     RoleRef,
     Subject,
 )
-from unisono.apiserver.access.user import AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED
+from unisono.api.users import SERVICE_ACCOUNTS
+from unisono.apiserver.access.user import AUTHENTICATED, UNAUTHENTICATED
 
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOTSTRAP = {"kubernetes.io/bootstrapping": "rbac-defaults"}

@@ -9,7 +9,8 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from unisono.api.rbac import ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject
-from unisono.apiserver.access.user import SERVICE_ACCOUNT_PREFIX, User
+from unisono.api.users import SERVICE_ACCOUNT_PREFIX
+from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import View
 
 RBAC_KINDS: tuple[Kind[Any], ...] = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)

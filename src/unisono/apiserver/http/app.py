@@ -12,7 +12,8 @@ import structlog
 from aiohttp import web
 
 from unisono.api.resource_metrics import GROUP as RESOURCE_METRICS
-from unisono.apiserver.access.user import ANONYMOUS, tenant
+from unisono.api.users import tenant
+from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served

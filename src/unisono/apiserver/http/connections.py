@@ -12,7 +12,8 @@ import ipaddress
 from collections.abc import Callable, Hashable, Iterable
 
 from unisono.api.keys import MASTERS
-from unisono.apiserver.access.user import ANONYMOUS, User, tenant
+from unisono.api.users import tenant
+from unisono.apiserver.access.user import ANONYMOUS, User
 from unisono.apiserver.flow_control.limits import Limits
 
 # A newcomer that was given so long is dropped for another one: for TLS, and after that for the head of a request

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from unisono.api.keys import MASTERS, NODES_GROUP
-from unisono.apiserver.access.user import ANONYMOUS, SERVICE_ACCOUNTS, User
+from unisono.api.users import SERVICE_ACCOUNTS
+from unisono.apiserver.access.user import ANONYMOUS, User
 from unisono.apiserver.flow_control.limits import Limits
 
 _OF_TENANT = 3.0

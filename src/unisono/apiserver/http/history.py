@@ -10,7 +10,8 @@ from weakref import WeakValueDictionary
 from aiohttp import web
 
 from unisono.api.kinds import QUEUES
-from unisono.apiserver.access.user import User, tenant
+from unisono.api.users import tenant
+from unisono.apiserver.access.user import User
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.http.exchange import Exchange

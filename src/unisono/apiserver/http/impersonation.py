@@ -6,14 +6,8 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
 
-from unisono.apiserver.access.user import (
-    ANONYMOUS,
-    AUTHENTICATED,
-    UNAUTHENTICATED,
-    User,
-    service_account_groups,
-    split_service_account,
-)
+from unisono.api.users import split_service_account
+from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.http.status import bad_request

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unisono.apiserver.access.user import tenant
+from unisono.api.users import tenant
 from unisono.dashboard.http.codes import CODE_SECONDS, new_code, take_code
 from unisono.dashboard.http.worlds import Worlds
 from unisono.dashboard.live.configuration import ConfigurationPlaces

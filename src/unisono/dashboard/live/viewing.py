@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, QUEUES
-from unisono.apiserver.access.user import tenant
+from unisono.api.users import tenant
 from unisono.dashboard.live.rights import EVERYWHERE, Scope, may, may_list, may_list_in
 from unisono.errors import ApiError, Unavailable
 

@@ -257,7 +257,7 @@ def _close_queues(cycle: Cycle) -> None:
     cycle.decisions.resources = tuple(registry.names)
     cycle.decisions.figures = [figures_of(cycle.session, queue, totals[name]) for name, queue in queues.items()]
     if any(plugin.name == "drf" for plugin in cycle.hooks.plugins()):
-        cycle.decisions.sharable = cycle.session.snapshot.nodes.sums().sharable.tolist()
+        cycle.decisions.sharable = cycle.session.sharable_total.tolist()
     for name in sorted(queues):
         allocated = to_wire(registry.amounts(totals[name]))
         if allocated != queues[name].record.reported:

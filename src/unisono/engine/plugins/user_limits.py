@@ -15,7 +15,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.accounts import account_of
+from unisono.engine.plugins.common.accounts import account_of, who
 from unisono.engine.session.amounts import aligned
 from unisono.engine.verdict import Cause
 
@@ -124,9 +124,8 @@ class UserLimitsPlugin(Plugin):
     @staticmethod
     def _refusal(line: _Line, name: str, need: int, have: int, limit: int) -> Refusal:
         queue, account = line
-        who = f"namespace {account[:-1]}" if account.endswith("/") else f"user {account}"
         what = plural(limit, "job") if name == JOBS else name
-        text = f"{who} may have {_shown(limit, name)} {what} in queue {queue} and has {_shown(have, name)}"
+        text = f"{who(account)} may have {_shown(limit, name)} {what} in queue {queue} and has {_shown(have, name)}"
         if name == JOBS:  # which are no resource
             return Refusal(text, Cause.OVER_CAPABILITY, event=True, user=True)
         return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True, user=True)

@@ -87,6 +87,7 @@ class QueueShares:
     """Shares of queues; where several plug-ins tell the same, the last one counts.
 
     Attributes:
+        plugin: the name of the plug-in that tells it.
         room_of: what a queue may still place, ``[R]``, or None where it is not limited.
         deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
         metrics_of: shares of a queue for metrics, or None where it has none.
@@ -96,6 +97,7 @@ class QueueShares:
 
     """
 
+    plugin: str = ""
     room_of: Callable[[QueueState], Vector | None] | None = None
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
@@ -277,7 +279,8 @@ class Book:
         found = {name: self.promised(name).copy() for name in self._queues}
         for job, number in self._admitted():
             if job.queue in found and not self.counts(job):
-                rest = fitted(job.min_resources, self._rows) - fitted(job.allocated, self._rows)  # type: ignore[arg-type]
+                placed = fitted(job.allocated, self._rows) + fitted(job.elsewhere, self._rows)
+                rest = fitted(job.min_resources, self._rows) - placed  # type: ignore[arg-type]
                 rest = np.maximum(rest, 0) - fitted(job.gated_request, self._rows)
                 found[job.queue] -= np.maximum(rest, 0) * np.int64(number)
         for amounts in found.values():

@@ -175,12 +175,18 @@ class Session:
 
     @property
     def sharable_total(self) -> Vector:
-        """``[R]`` what queues can share: nodes that are ready and not cordoned, and what is in use on the others.
+        """``[R]`` what queues can share: see `unisono.cluster.nodes.NodeSums`.
 
-        Volcano counts every node it has heard of, so a queue deserves resources that cannot be used. What still runs
-        on a cordoned node stays in the total, because it is in the queues' allocated sums as well.
+        Volcano counts every node it has heard of and what pods of other schedulers hold there, so a queue deserves
+        resources that it cannot use, and never reclaims what it could use. What pods of queues still hold on a
+        cordoned or a tainted node stays in the total, because it is in the queues' allocated sums as well.
         """
         return self.snapshot.nodes.sums().sharable
+
+    @property
+    def promisable_total(self) -> Vector:
+        """``[R]`` what jobs may be promised whose pods are not made yet: as `sharable_total`, whatever the taints."""
+        return self.snapshot.nodes.sums().promisable
 
     # ---- jobs
 

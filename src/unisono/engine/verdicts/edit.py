@@ -19,7 +19,7 @@ from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
@@ -125,7 +125,8 @@ class Edit:
             return
         if self._occupied is None:
             self._occupied = self.origin.nodes.variant()
-        self._occupied.occupy(task.node, task.pod_class, sign, releasing=task.status is TaskStatus.RELEASING)
+        releasing = task.status is TaskStatus.RELEASING
+        self._occupied.occupy(task.node, task.pod_class, sign, releasing=releasing, outside=not task.queued)
         if task.pod_class.base is not task.pod_class:
             self.moves.append((task.pod_class, task.node, sign))
 
@@ -166,7 +167,10 @@ class Edit:
         if self._facts:
             nodes = nodes.variant(self._facts)
             for task in self._joined:
-                nodes.occupy(task.node, task.pod_class, 1, releasing=False)
+                nodes.occupy(task.node, task.pod_class, 1, releasing=False, outside=not task.queued)
+        if any(each.tolerations for each in self._classes.values()):
+            nodes = nodes.variant() if nodes is origin.nodes else nodes
+            nodes.tolerance = nodes.tolerance.beside(self._classes.values())
         tree = origin.hyper_nodes
         if len(nodes) != len(origin.nodes):
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
@@ -199,7 +203,7 @@ class Edit:
         for key, record in self._jobs.items():
             if record.tasks != self._before[key].tasks:
                 self._recount(record)
-            for name in ("allocated", "request", "gated_request"):
+            for name in JOB_SUMS:
                 setattr(record, name, fitted(getattr(record, name), width))
             record.shape, record.derived = 0, {}  # like no other job
         if not self._jobs:
@@ -223,9 +227,8 @@ class Edit:
         counted.known = True
         for task in record.tasks.values():
             book.add_task(task)
-        for name in ("counts", "role_counts", "pending", "pending_best_effort", "releasing_on_node"):
-            setattr(record, name, getattr(counted, name))
-        for name in ("allocated", "request", "gated_request"):
+        counts = ("counts", "role_counts", "pending", "pending_best_effort", "releasing_on_node")
+        for name in (*counts, *JOB_SUMS):
             setattr(record, name, getattr(counted, name))
 
     def _affinity_index(self) -> AffinityIndex:

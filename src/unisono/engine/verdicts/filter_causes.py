@@ -12,13 +12,14 @@ from unisono.api.core import Taint
 from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
+from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED
-from unisono.engine.plugins.common.taints import is_state, per_node, repels
+from unisono.engine.plugins.common.taints import is_state, per_node
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
 from unisono.engine.session.amounts import tasks_fitting

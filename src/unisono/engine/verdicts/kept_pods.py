@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,11 +105,14 @@ def _action(case: _Case) -> str:
 
 
 def _deserved(case: _Case) -> str:
-    queue, row = case.other.queue, case.cycle.session.registry.find(case.name)
-    deserved: Mapping[str, int] = queue.record.deserved or {}
-    if row is None or case.name not in deserved or int(queue.allocated[row]) > deserved[case.name]:
+    """By the shares that are in force, which may be less than what the queue states."""
+    queue, session = case.other.queue, case.cycle.session
+    row, shares = session.registry.find(case.name), session.book.shares
+    figures = shares.metrics_of(queue) if shares.metrics_of is not None else None
+    if row is None or figures is None or not 0 < int(queue.allocated[row]) <= figures.deserved[row]:
         return ""
-    return f"queue {queue.name} is within its deserved {amounts_text({case.name: deserved[case.name]})}"
+    amount = amounts_text({case.name: figures.deserved[row]})
+    return f"queue {queue.name} is within its share of {amount} (plug-in {shares.plugin})"
 
 
 def _marked(case: _Case) -> str:
@@ -125,7 +128,8 @@ def _plugins(case: _Case) -> str:
     for plugin, answer in _asked(case) if pods else ():
         given: BoolArray | None = answer(case.job, waiting, pods, case.purpose)
         if given is not None and not given.any():
-            return _of_plugin(case, plugin)
+            reason = _of_plugin(case, plugin)
+            return f"{reason} (plug-in {plugin})" if reason else ""
     return ""
 
 
@@ -152,7 +156,7 @@ def _of_plugin(case: _Case, plugin: str) -> str:
             return f"queue {queue} holds no more than its share"
         case "eviction-guard":
             return ""  # it says more than yes and no
-    return f"plug-in {plugin} keeps the pods of {case.who}"
+    return f"the pods of {case.who} are kept"
 
 
 def _budget(case: _Case) -> str:

@@ -18,7 +18,7 @@ def is_whole_cluster(session: Session, refusal: Refusal) -> bool:
     """Whether the limit of the queue is all that the cluster has."""
     if refusal.user or refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
         return False
-    short, there = shortened(refusal), session.usable_total
+    short, there = shortened(refusal), session.sharable_total
     return bool(short) and all(refusal.limit[name] >= there[session.registry.requested(name)] for name in short)
 
 

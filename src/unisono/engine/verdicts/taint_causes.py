@@ -26,10 +26,11 @@ from unisono.api.keys import (
 from unisono.api.near_names import nearest
 from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.taints import tolerated
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.taints import is_state, tolerated
+from unisono.engine.plugins.common.taints import is_state
 from unisono.engine.session.amounts import tasks_fitting
 
 _REPELLING = ("NoSchedule", "NoExecute")

@@ -64,7 +64,8 @@ class QueueCapacity(Plugin):
         if argument_value(_DEVICES, self.arguments):
             consumable = bool(argument_value(_CONSUMABLE, self.arguments))
             self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
-        session.book.shares.room_of, session.book.shares.metrics_of = self._room, self._figures
+        told = session.book.shares
+        told.plugin, told.room_of, told.metrics_of = self.name, self._room, self._figures
 
     def _figures(self, queue: QueueState) -> ShareMetrics:
         """For metrics."""

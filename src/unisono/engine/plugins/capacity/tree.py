@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
+from unisono.engine.plugins.proportion.division import requests_of
+from unisono.engine.plugins.proportion.waterfill import Share, fill
 from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Branch:
         guarantee: reserved for it; at the root the sum over its children.
         deserved: its share, which is not reclaimed.
         admission: what it may hold together with what it has promised, beside the guarantees of its siblings.
-        ceiling: what it may hold: as ``admission``, and never more than the usable cluster.
+        ceiling: what it may hold: as ``admission``, and never more than queues can share of the cluster.
         held: claimed by it and its descendants, kept up to date during the session.
         members: the queues among it and its descendants.
 
@@ -123,18 +125,18 @@ class Branches(dict[str, Branch]):
             if record.deserved is None:
                 branch.deserved = list(weighted.get(name, branch.deserved))
             branch.held = listed(queue.claimed, registry)
-        total = listed(session.sharable_total, registry)
+        total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)
         if hierarchical:
             self._grow(total)
-        else:
-            self._level(total)
-
-    def _level(self, total: Amounts) -> None:
-        """Flat: each queue beside the guarantees of all others."""
-        _divide(list(self.values()), total, "admission")
+        else:  # each queue beside the guarantees of all others
+            _divide(list(self.values()), promisable, "admission")
+            _divide(list(self.values()), total, "ceiling")
+        _fit_shares(session, self, total, promisable)
+        if hierarchical:
+            self._sum_up()
+            return
         for branch in self.values():
-            branch.ceiling = branch.admission
-            parts = zip(branch.deserved, branch.admission, branch.guarantee, strict=True)
+            parts = zip(branch.deserved, branch.ceiling, branch.guarantee, strict=True)
             branch.deserved = [max(min(share, limit), own) for share, limit, own in parts]
 
     # ---- the tree
@@ -156,8 +158,6 @@ class Branches(dict[str, Branch]):
         for branch in _top_down(root):
             _divide(branch.children, branch.admission, "admission")
             _divide(branch.children, branch.ceiling, "ceiling")
-        for branch in reversed(list(_top_down(root))):
-            self._sum_up(branch, root)
 
     def _hang(self, branch: Branch) -> None:
         if branch.name == ROOT or branch.queue is None:
@@ -170,16 +170,46 @@ class Branches(dict[str, Branch]):
         branch.parent = parent
         parent.children.append(branch)
 
-    def _sum_up(self, branch: Branch, root: Branch) -> None:
-        """Amounts of an inner branch from those of its children, which are complete."""
-        children = branch.children
-        if branch is root:
-            branch.guarantee = _sum(self.width, [child.guarantee for child in children])
-            branch.deserved = _sum(self.width, [child.deserved for child in children])
-        else:
-            branch.deserved = [max(pair) for pair in zip(branch.deserved, branch.guarantee, strict=True)]
-        branch.held = _sum(self.width, [branch.held, *(child.held for child in children)])
-        branch.members += tuple(name for child in children for name in child.members)
+    def _sum_up(self) -> None:
+        """Amounts of inner branches from those of their children."""
+        root = self[ROOT]
+        for branch in reversed(list(_top_down(root))):
+            children = branch.children
+            if branch is root:
+                branch.guarantee = _sum(self.width, [child.guarantee for child in children])
+                branch.deserved = _sum(self.width, [child.deserved for child in children])
+            else:
+                branch.deserved = [max(pair) for pair in zip(branch.deserved, branch.guarantee, strict=True)]
+            branch.held = _sum(self.width, [branch.held, *(child.held for child in children)])
+            branch.members += tuple(name for child in children for name in child.members)
+
+
+def _fit_shares(session: Session, branches: Branches, total: Amounts, promisable: Amounts) -> None:
+    """Lower what leaves deserve of a resource of which queues want more of their shares than queues can have.
+
+    Amounts are stated for the whole cluster. Where others hold a part of it, or nodes are away, every queue would count
+    as one within its share, and none could take back what another has more of than its part. What queues deserve
+    beyond the whole cluster stays in that proportion: it is how their administrator has stated it.
+    """
+    leaves = [branch for branch in branches.values() if branch.queue is not None and not branch.children]
+    requests: dict[str, Amounts] = {}
+    for row, whole in enumerate(listed(session.total, session.registry)):
+        stated = sum(branch.deserved[row] for branch in leaves)
+        most = total[row] * max(stated, whole) // max(whole, 1)
+        if row == PODS or not whole or stated <= most:
+            continue
+        if not requests:
+            requests = requests_of(session, promisable, {branch.name: branch.admission for branch in leaves})
+        shares = [
+            Share(
+                branch.deserved[row], min(requests[branch.name][row], branch.deserved[row]), None, branch.guarantee[row]
+            )
+            for branch in leaves
+        ]
+        if sum(max(share.request, share.guarantee) for share in shares) <= most:
+            continue
+        for branch, part in zip(leaves, fill(most, shares), strict=True):
+            branch.deserved[row] = part
 
 
 def _find_fault(branch: Branch) -> None:

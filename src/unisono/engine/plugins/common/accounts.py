@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.api.annotations import USER
+from unisono.api.users import SERVICE_ACCOUNTS, tenant
 
 USERS: Final = "user"
 NAMESPACES: Final = "namespace"
@@ -15,13 +16,23 @@ KINDS: Final = (USERS, NAMESPACES)
 def account_of(job: Any, by: str = USERS) -> str:
     """The user who submitted a job (a record or a state), or its namespace if that is meant or no user is known.
 
-    A user's name is not a namespace's: names of namespaces that stand for users end in a slash.
+    The service accounts of a namespace are one account, ``system:serviceaccounts:NAMESPACE``, as for the API server. A
+    user's name is not a namespace's: names of namespaces that stand for users end in a slash.
     """
     record = getattr(job, "record", job)
     namespace: str = record.namespace
     if by == NAMESPACES:
         return namespace
-    return (record.annotations or {}).get(USER) or f"{namespace}/"
+    user = (record.annotations or {}).get(USER)
+    return tenant(user) if user else f"{namespace}/"
+
+
+def who(account: str) -> str:
+    """The account in words."""
+    if account.endswith("/"):
+        return f"namespace {account[:-1]}"
+    group, _, namespace = account.rpartition(":")
+    return f"the service accounts of namespace {namespace}" if group == SERVICE_ACCOUNTS else f"user {account}"
 
 
 def numbers_of(annotations: Mapping[str, str], key: str) -> dict[str, float]:

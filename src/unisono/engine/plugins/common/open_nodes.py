@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.taints import repels, tolerated
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
+from unisono.engine.plugins.common.taints import NOT_READY, UNSCHEDULABLE, per_node
 from unisono.engine.session.node_view import NodeView
 
 

@@ -1,4 +1,4 @@
-"""Taints and tolerations over whole columns of nodes (semantics of kube-scheduler 1.36)."""
+"""Taints over whole columns of nodes, and what they say of a node."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from unisono.api.keys import (
     NODE_NOT_READY,
     NODE_UNSCHEDULABLE,
 )
+from unisono.cluster.taints import tolerated
 from unisono.engine.session.node_view import NodeView
 
 UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
@@ -30,29 +31,6 @@ _STATES = (
     *("ignore-taint.cluster-autoscaler.kubernetes.io/", GKE_TERMINATION, AKS_PREEMPTION),
 )
 _BEGINNING = ("/agent-not-ready", "/not-ready")
-_REPELLING = ("NoSchedule", "NoExecute")
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint; an empty key with Exists covers all, with Equal it compares values."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    operator = toleration.operator or "Equal"
-    if operator == "Exists":
-        return True
-    return operator == "Equal" and (toleration.value or "") == (taint.value or "")
-
-
-def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    """Whether any toleration covers the taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
-
-
-def repels(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
-    """Whether a NoSchedule or NoExecute taint stays untolerated."""
-    return any(taint.effect in _REPELLING and not tolerated(taint, tolerations) for taint in taints)
 
 
 def is_state(taint: Taint) -> bool:

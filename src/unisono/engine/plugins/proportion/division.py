@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,33 +26,51 @@ class Division:
 
     Attributes:
         real_capability: what is left of the cluster beside the guarantees of others, at most the queue's capability.
+        admission: the same for jobs whose pods are not made yet, of which nobody knows what taints they will tolerate.
         deserved: its share by water filling: at most what it asks for and its real capability, at least its guarantee.
             Queues below one with a capability deserve no more than that together.
 
     """
 
     real_capability: dict[str, Amounts]
+    admission: dict[str, Amounts]
     deserved: dict[str, Amounts]
 
 
 def divide(session: Session) -> Division:
     """Divide the usable cluster among the session's queues."""
     registry = session.registry
-    total = listed(session.sharable_total, registry)
+    total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)
     guarantees = {name: by_row(queue.record.guarantee, registry) for name, queue in session.queues.items()}
     promised = [sum(row) for row in zip(*guarantees.values(), strict=True)] or [0] * len(total)
     queues = [queue for queue in session.queues.values() if queue.job_count]
     capability: dict[str, Amounts] = {}
+    admission: dict[str, Amounts] = {}
     for queue in queues:
         limits = by_row(queue.record.capability, registry, UNLIMITED)
-        rows = zip(total, promised, guarantees[queue.name], limits, strict=True)
-        capability[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
-    requests = {queue.name: listed(queue.record.request, registry) for queue in queues}
-    for job in _unborn(session):
-        _add_unborn(job, requests[job.queue.name], [total, capability[job.queue.name]])
-    _add_returning(session, requests)
+        for all_of_it, found in ((total, capability), (promisable, admission)):
+            rows = zip(all_of_it, promised, guarantees[queue.name], limits, strict=True)
+            found[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
+    requests = requests_of(session, promisable, admission)
     reach = limits_in_families(session, requests, capability, guarantees)
-    return Division(capability, _water_fill(total, queues, requests, reach, guarantees))
+    return Division(capability, admission, _water_fill(total, queues, requests, reach, guarantees))
+
+
+def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    """By name what queues hold and ask for, also for pods that are still to be made, or to be made again.
+
+    Args:
+        session: at its opening.
+        promisable: what there is at most.
+        admission: what each queue may be promised; queues that are not named are left out.
+
+    """
+    requests = {name: listed(session.queues[name].record.request, session.registry) for name in admission}
+    for job in _unborn(session):
+        if job.queue.name in requests:
+            _add_unborn(job, requests[job.queue.name], [promisable, admission[job.queue.name]])
+    _add_returning(session, requests)
+    return requests
 
 
 def _water_fill(

@@ -47,9 +47,10 @@ class ProportionPlugin(Plugin):
         self.session = session
         self.registry = session.registry
         shares = divide(session)
-        self.real_capability, self.deserved = shares.real_capability, shares.deserved
+        self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.book.shares
+        told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         if argument_value(_FIRST_GANG, self.arguments):
             told.may_exceed = self._may_exceed
@@ -86,7 +87,7 @@ class ProportionPlugin(Plugin):
             return Vote.PERMIT
         request = listed(job.min_resources, self.registry)
         taken = self._taken(queue)
-        limit = self.real_capability[queue.name]
+        limit = self.admission[queue.name]
         short = exceeded(taken, request, limit)
         if not short:
             return Vote.PERMIT
@@ -105,7 +106,7 @@ class ProportionPlugin(Plugin):
         queue = job.queue
         if not queue.open or job.min_resources is None or queue.name not in self.deserved:
             return 0
-        request, limits = listed(job.min_resources, self.registry), self.real_capability[queue.name]
+        request, limits = listed(job.min_resources, self.registry), self.admission[queue.name]
         room = [
             (limit - taken) // amount if row != PODS else UNLIMITED
             for row, (amount, taken, limit) in enumerate(zip(request, self._taken(queue), limits, strict=True))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unisono.cluster.records import Task
+from unisono.cluster.taints import repels
 from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.taints import repels
 from unisono.engine.plugins.rescheduling.common import Room, Spares
 from unisono.engine.plugins.rescheduling.company import Company, Crowds
 from unisono.errors import ConfigError
