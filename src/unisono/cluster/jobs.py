@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -41,8 +41,19 @@ class JobBook:
 
     """
 
-    def __init__(self, registry: ResourceRegistry, default_queue: str) -> None:
+    def __init__(
+        self, registry: ResourceRegistry, default_queue: str, is_foreign: Callable[[str], bool] | None = None
+    ) -> None:
+        """Make an empty book.
+
+        Args:
+            registry: resource names.
+            default_queue: queue of PodGroups that name none.
+            is_foreign: whether all pods of a job are another scheduler's: no cycle looks at it, no queue holds for it.
+
+        """
         self.registry = registry
+        self._is_foreign = is_foreign or (lambda _: False)
         self.default_queue = default_queue
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, Queue] = {}
@@ -306,7 +317,7 @@ class JobBook:
             self.waiting.drop(key)
             if job is not None and job.derived:
                 job.derived = {}
-            if job is None or not job.known:
+            if job is None or not job.known or self._is_foreign(key):
                 self.active.discard(key)
                 continue
             moved.append(job)

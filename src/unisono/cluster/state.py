@@ -75,7 +75,7 @@ class ClusterState:
         self.registry = ResourceRegistry()
         self.classes = PodClasses(self.registry)
         self.nodes = NodeTable(self.registry)
-        self.book = JobBook(self.registry, default_queue)
+        self.book = JobBook(self.registry, default_queue, self.is_foreign)
         self.hyper_nodes = HyperNodeBook()
         self.tasks: dict[str, Task] = {}
         self.tasks_on: dict[str, NodePods] = {}
@@ -227,7 +227,9 @@ class ClusterState:
         task = task_of(pod, self.classes, self.scheduler_names)
         if task.pod_class.device_resources:
             self.device_counts.ask(task.pod_class.device_resources)
-        self._foreign.note(task)
+        if self._foreign.note(task):
+            self.book.touch(task.job)
+            self.version += 1
         if not task.owned and not task.node:
             return self._leave_out(task.key)
         if task.status is TaskStatus.SUCCEEDED:
@@ -264,7 +266,10 @@ class ClusterState:
             del self._assumed[task.key]
 
     def _remove_pod(self, key: str) -> bool:
-        self._foreign.forget(key)
+        left = self._foreign.forget(key)
+        if left:
+            self.book.touch(left)
+            self.version += 1
         return self._leave_out(key)
 
     def _leave_out(self, key: str) -> bool:
