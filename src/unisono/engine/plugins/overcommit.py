@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.cluster.resources import fitted
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
@@ -52,16 +53,18 @@ class OvercommitPlugin(Plugin):
         """
         promised = np.zeros(len(self.registry), dtype=np.int64)
         for queue in self.session.queues.values():
-            own = aligned(self.session.promised(queue), self.registry)
+            # What is kept on nodes is among what is used there.
+            standing = fitted(queue.record.standing, self.session.rows)
+            own = aligned(np.maximum(self.session.promised(queue) - standing, 0), self.registry)
             room = self.session.queue_shares.room(queue)
             promised += own if room is None else np.minimum(own, room)
         return listed(promised, self.registry)
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while the promise can be kept, in the resources that the job names."""
-        if job.min_resources is None:
+        if job.asks is None:
             return Vote.PERMIT
-        request = listed(job.min_resources, self.registry)
+        request = listed(job.asks, self.registry)
         short = exceeded(self.session.evictable.without(self.promised), request, self.idle)
         if not short:
             return Vote.PERMIT
@@ -77,22 +80,22 @@ class OvercommitPlugin(Plugin):
 
     def admissible(self, job: JobState) -> int:
         """As often as minResources fit into what is not promised yet."""
-        if job.min_resources is None:
+        if job.asks is None:
             return UNLIMITED
-        amounts = zip(listed(job.min_resources, self.registry), self.promised, self.idle, strict=True)
+        amounts = zip(listed(job.asks, self.registry), self.promised, self.idle, strict=True)
         room = [(whole - taken) // amount for amount, taken, whole in amounts if amount > 0]
         return max(min(room, default=UNLIMITED), 0)
 
     def enqueued_alike(self, job: JobState, number: int) -> None:
         """Their minResources are promised now."""
-        if job.min_resources is not None:
-            for row, amount in enumerate(job.min_resources.tolist()):
+        if job.asks is not None:
+            for row, amount in enumerate(job.asks.tolist()):
                 self.promised[row] += amount * number
 
     def enqueued(self, job: JobState) -> None:
         """The job's minResources are promised now."""
-        if job.min_resources is not None:
-            for row, amount in enumerate(job.min_resources.tolist()):
+        if job.asks is not None:
+            for row, amount in enumerate(job.asks.tolist()):
                 self.promised[row] += amount
 
 

@@ -97,9 +97,9 @@ class QueueCapacity(Plugin):
         refusal = self._unusable(job.queue)
         if refusal is not None:
             return refusal
-        if job.min_resources is None:
+        if job.asks is None:
             return Vote.PERMIT
-        request = listed(job.min_resources, self.registry)
+        request = listed(job.asks, self.registry)
         for branch in self.branches[job.queue.name].chain():
             parts = zip(branch.held, branch.promised, branch.elastic, strict=True)
             taken = [held + promised - elastic for held, promised, elastic in parts]
@@ -128,10 +128,10 @@ class QueueCapacity(Plugin):
 
     def enqueued(self, job: JobState) -> None:
         """Reserve minResources, less what pods behind foreign gates would use, up to the root."""
-        if job.min_resources is None:
+        if job.asks is None:
             return
         gated = listed(job.record.gated_request, self.registry)
-        wanted = listed(job.min_resources, self.registry)
+        wanted = listed(job.asks, self.registry)
         for branch in self.branches[job.queue.name].chain():
             for row, amount in enumerate(wanted):
                 branch.promised[row] += max(amount - gated[row], 0)

@@ -84,9 +84,9 @@ class ProportionPlugin(Plugin):
         queue = job.queue
         if not queue.open:
             return _closed(queue)
-        if job.min_resources is None or queue.name not in self.deserved:
+        if job.asks is None or queue.name not in self.deserved:
             return Vote.PERMIT
-        request = listed(job.min_resources, self.registry)
+        request = listed(job.asks, self.registry)
         parts = zip(
             listed(queue.claimed, self.registry), self.inqueue[queue.name], self.elastic[queue.name], strict=True
         )
@@ -109,10 +109,10 @@ class ProportionPlugin(Plugin):
     def admissible(self, job: JobState) -> int:
         """As often as minResources fit into what is left of the real capability."""
         queue = job.queue
-        if not queue.open or job.min_resources is None or queue.name not in self.deserved:
+        if not queue.open or job.asks is None or queue.name not in self.deserved:
             return 0
         parts = zip(
-            listed(job.min_resources, self.registry),
+            listed(job.asks, self.registry),
             listed(queue.claimed, self.registry),
             self.inqueue[queue.name],
             self.elastic[queue.name],
@@ -129,19 +129,19 @@ class ProportionPlugin(Plugin):
     def enqueued_alike(self, job: JobState, number: int) -> None:
         """Reserve minResources that often; no pod of a job with a shape is gated."""
         promised = self.inqueue.get(job.queue.name)
-        if number == 1 or job.min_resources is None or promised is None:
+        if number == 1 or job.asks is None or promised is None:
             self.enqueued(job)
             return
-        for row, amount in enumerate(job.min_resources.tolist()):
+        for row, amount in enumerate(job.asks.tolist()):
             promised[row] += amount * number
 
     def enqueued(self, job: JobState) -> None:
         """Reserve minResources, less what pods behind foreign gates would use."""
         promised = self.inqueue.get(job.queue.name)
-        if job.min_resources is None or promised is None:
+        if job.asks is None or promised is None:
             return
         gated = listed(job.record.gated_request, self.registry)
-        for row, amount in enumerate(job.min_resources.tolist()):
+        for row, amount in enumerate(job.asks.tolist()):
             promised[row] += max(amount - gated[row], 0)
 
     # ---- quota
