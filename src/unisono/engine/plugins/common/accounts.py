@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from unisono.api.annotations import USER
+from unisono.api import membership
 
 USERS: Final = "user"
 NAMESPACES: Final = "namespace"
@@ -13,15 +13,12 @@ KINDS: Final = (USERS, NAMESPACES)
 
 
 def account_of(job: Any, by: str = USERS) -> str:
-    """The user who submitted a job (a record or a state), or its namespace if that is meant or no user is known.
-
-    A user's name is not a namespace's: names of namespaces that stand for users end in a slash.
-    """
+    """The user who submitted a job (a record or a state), or its namespace if that is meant or no user is known."""
     record = getattr(job, "record", job)
     namespace: str = record.namespace
     if by == NAMESPACES:
         return namespace
-    return (record.annotations or {}).get(USER) or f"{namespace}/"
+    return membership.account_of(namespace, record.annotations)
 
 
 def numbers_of(annotations: Mapping[str, str], key: str) -> dict[str, float]:
