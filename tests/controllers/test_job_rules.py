@@ -206,7 +206,7 @@ counts = st.fixed_dictionaries({name: st.integers(0, 4) for name in ("Pending", 
 
 @given(st.lists(st.tuples(counts, st.integers(0, 16)), min_size=1, max_size=3), st.integers(0, 12), st.integers(0, 12))
 def test_when_a_job_is_over(tasks, minimum, wanted):
-    """The completion rules of the reference, written once more from its text."""
+    """The completion rules of the reference, written once more from its text; without pods nothing runs."""
     given_tasks = []
     for number, (pods, least) in enumerate(tasks):
         replicas = sum(pods.values())
@@ -224,7 +224,7 @@ def test_when_a_job_is_over(tasks, minimum, wanted):
     assert phase == expected(given_tasks, by_task, sums, minimum, wanted)
     assert (why == "") == (phase == "Running")
     arrived = sums["Running"] + sums["Succeeded"] + sums["Failed"]
-    assert pending_rule(view, tally)[0] == ("Running" if arrived >= minimum else "Pending")
+    assert pending_rule(view, tally)[0] == ("Running" if total and arrived >= minimum else "Pending")
 
 
 def expected(tasks: list[Any], by_task: Any, sums: dict[str, int], minimum: int, wanted: int) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import yaml
 from fleet_target import FakeTarget
+from prometheus_client import CollectorRegistry
 
 from support.memory import MemoryClient
+from unisono.agent.simulated.nodes import SimulatedNodes, parse_specs
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace, Node, NodeStatus, Pod, PodStatus, Secret
 from unisono.api.decode import decode
@@ -24,6 +26,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, SECRETS
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.controllers.hyperjob.controller import HyperJobController
+from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import Invalid, Unavailable
 from unisono.fleet.hub import Hub
@@ -31,6 +34,7 @@ from unisono.fleet.hyper_jobs.record import GangRecord, record_of
 from unisono.fleet.jobs.copies import placement_of
 from unisono.kube.controller import Manager
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
 
 NAMESPACE, GPU = "fleets", "nvidia.com/gpu"
@@ -69,6 +73,7 @@ class World:
         self.clock = self.hub_client.clock
         self.members = {name: MemoryClient(self.clock, seed=number) for number, name in enumerate(names)}
         self.targets = {name: FakeTarget() for name in names}
+        self.tasks: list[asyncio.Task[None]] = []
         self.cut: set[str] = set()
         self.stop_playing: set[str] = set()
         self.hub: Hub | None = None
@@ -116,6 +121,33 @@ class World:
                 spec=AttachedClusterSpec(kubeconfig_secret_ref=name),
             ),
         )
+
+    async def whole(self, name: str, gpus: Sequence[int], config: str = "") -> None:
+        """Let a member be a whole control plane with these nodes: scheduler, controllers, and pods that run."""
+        client, source = self.members[name], FixedConfig(load_config(config)) if config else None
+        amounts = {"cpu": 32, "memory": "128Gi"}
+        specs = [{"name": f"n{at}", "count": 1, "capacity": {**amounts, GPU: number}} for at, number in enumerate(gpus)]
+        scheduler = Scheduler(client, source, self.clock, registry=CollectorRegistry(), runner=inline, debounce=0.02)
+        nodes = SimulatedNodes(client, parse_specs(specs), self.clock)
+        controllers = all_controllers(_NoEvents(), offload=_at_once, registry=CollectorRegistry())
+        parts = (scheduler.run(), nodes.run(), Manager(client, clock=self.clock).run(controllers))
+        self.tasks += [asyncio.create_task(part) for part in parts]
+        await self.run(2)
+        self.join(name, [])
+
+    async def run_whole(self, seconds: int) -> None:
+        """Let time pass where members are whole control planes, which collect their garbage."""
+        for _ in range(seconds):
+            await self.run(1)
+            for client in self.members.values():
+                client.collect_garbage()
+
+    def running(self) -> dict[str, int]:
+        """Members to the number of their pods that run."""
+        return {
+            name: sum(pod.status.phase == "Running" for pod in client.objects(PODS))
+            for name, client in self.members.items()
+        }
 
     def queue(self, name: str, **spec: Any) -> None:
         given = QueueSpec(weight=spec.pop("weight", 1), **spec)
@@ -273,6 +305,10 @@ class _NoEvents:
         return None
 
 
+async def _at_once(work: Callable[..., Any], *given: Any) -> Any:
+    return work(*given)
+
+
 async def inline(decide: Callable[[], Any]) -> Any:
     return decide()
 
@@ -281,7 +317,7 @@ async def inline(decide: Callable[[], Any]) -> Any:
 async def fleet(*names: str, config: str = "") -> AsyncIterator[World]:
     """A world whose hub starts with `start`."""
     world = World(names)
-    tasks: list[asyncio.Task[None]] = []
+    tasks = world.tasks
 
     def start() -> None:
         source = FixedConfig(load_config(config)) if config else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from fleet_world import fleet, node, template
 
+from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, MOST_REPLICAS, SCALED_AT
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job
 from unisono.api.decode import decode
@@ -43,6 +45,12 @@ def job_set(**spec: Any) -> Any:
     return decode(JOB_SETS, {"metadata": {"name": "j", "uid": "u"}, "spec": {"replicatedJobs": [], **spec}}).obj
 
 
+def scaled(copied: Any) -> Any:
+    """A copy that its member has scaled."""
+    copied.metadata.annotations = {SCALED_AT: "2026-01-01T00:00:00Z"}
+    return copied
+
+
 @pytest.mark.parametrize(
     ("wanted", "found", "paths"),
     [
@@ -51,6 +59,11 @@ def job_set(**spec: Any) -> Any:
         (job(priorityClassName="high"), job(), {"priorityClassName": "high"}),
         (job(), job(priorityClassName="high"), {"priorityClassName": None}),
         (job(queue="other"), job(), {}),
+        (job(4), scaled(job(6)), {"tasks/0/minAvailable": 4, "minAvailable": 4}),
+        (job(4, priorityClassName="high"), scaled(job(4)), {"priorityClassName": "high"}),
+        (job(4), scaled(job(0)), {"tasks/0/replicas": 4, "tasks/0/minAvailable": 4, "minAvailable": 4}),
+        (torch(3), scaled(torch(5)), {}),
+        (ray(2), scaled(ray(5)), {}),
         (torch(2), torch(2), {}),
         (torch(3), torch(2), {"pytorchReplicaSpecs/Worker/replicas": 3}),
         (torch(2, suspend=True), torch(2), {"runPolicy/suspend": True}),
@@ -174,3 +187,25 @@ async def test_an_order_to_a_lost_member_waits_and_one_to_another_incarnation_is
         await world.run(5)
         assert world.hub_client.objects(COMMANDS) == []
         assert len(world.members["a"].objects(COMMANDS)) == 1
+
+
+async def test_a_job_that_its_member_grows_is_not_shrunk_by_the_hub():
+    async with fleet("a") as world:
+        await world.whole("a", [8])
+        world.start()
+        await world.run(15)
+        notes = {ELASTIC: "true", MOST_REPLICAS: "8", ELASTIC_COOL_DOWN: "30s"}
+        await world.job("train", 2, annotations=notes)
+        await world.run_whole(60)
+        assert world.running() == {"a": 8}
+        sizes = []
+        for _ in range(90):
+            await world.run_whole(1)
+            copied = world.members["a"].find(JOBS, "default/train")
+            task = copied.spec.tasks[0]
+            sizes.append(task.replicas)
+            if task.replicas != copied.spec.replicas:  # an API server brings both to one number
+                tasks = [msgspec.structs.replace(task, replicas=copied.spec.replicas)]
+                spec = msgspec.structs.replace(copied.spec, tasks=tasks)
+                world.members["a"].put(JOBS, msgspec.structs.replace(copied, spec=spec))
+        assert sizes[1:] == [8] * 89

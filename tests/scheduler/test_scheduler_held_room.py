@@ -14,7 +14,9 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.held_room import MOST_PODS, NAME, NAMESPACE, HeldRoom, decode_room, decode_rooms, encode_room, room_key
 from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.scheduling import PodGroup
 from unisono.engine import run
+from unisono.engine.config_file.reader import load_config
 
 KEY = room_key("u", 3)
 MARKS = {ORIGIN_UID: "u", DISPATCH: "3"}
@@ -164,3 +166,53 @@ async def test_amounts_that_are_none_stop_nothing():
         local(client, "mine")
         await it.run(5)
         assert it.nodes_of() == {"mine": "n0"}
+
+
+GATES = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+  - name: {gate}
+  - name: predicates
+"""
+
+
+def asking(name: str, cpu: int, queue: str = "default", **labels: str) -> PodGroup:
+    """A PodGroup without pods that asks to be admitted."""
+    made = group(name, 1, queue=queue, phase="Pending", resources={"cpu": str(cpu)})
+    made.metadata.labels = labels or None
+    return made
+
+
+@pytest.mark.parametrize("gate", ["overcommit", "proportion", "capacity"])
+async def test_the_gate_counts_it_for_its_owner_and_against_all_others(gate: str):
+    client = cluster()
+    client.put(QUEUES, queue("small", capability={"cpu": 8}))
+    client.put(CONFIG_MAPS, room(client, part_0="n0", part_1="n1"))
+    config = Fixed()
+    config.config = load_config(GATES.format(gate=gate))
+    async with world(client, engine=run, config=config) as it:
+        client.put(POD_GROUPS, asking("older", 8, "small", **{**MARKS, DISPATCH: "2"}))
+        client.put(POD_GROUPS, asking("mine", 8, "small"))
+        client.put(POD_GROUPS, asking("part", 8, "small", **MARKS))
+        await it.run(5)
+        phases = {each.metadata.name: each.status.phase for each in client.objects(POD_GROUPS)}
+        assert phases == {"part": "Inqueue", "older": "Pending", "mine": "Pending"}
+        client.remove(POD_GROUPS, "ns/part")
+        client.remove(CONFIG_MAPS, f"{NAMESPACE}/{NAME}")
+        await it.run(5)
+        phases = {each.metadata.name: each.status.phase for each in client.objects(POD_GROUPS)}
+        assert sorted(phases.values()) == ["Inqueue", "Pending"]
+
+
+async def test_a_gang_that_has_its_minimum_is_placed_before_the_last_of_its_pods_come():
+    client = cluster(3)
+    client.put(CONFIG_MAPS, room(client, part_0="n0", part_1="n1", part_2="n2"))
+    async with real_world(client) as it:
+        await it.run(2)
+        client.put(POD_GROUPS, group("part", 2))
+        local(client, "mine")
+        part(client, "part-0", "part-1")
+        await it.run(5)
+        assert it.nodes_of() == {"mine": None, "part-0": "n0", "part-1": "n1"}

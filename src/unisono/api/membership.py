@@ -6,14 +6,19 @@ Every room asks here, so that a pod is a member of the same gang for all of them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from unisono.api.annotations import USER
 from unisono.api.base import Object, OwnerReference
 from unisono.api.core import Pod, PodSpec
 from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.scheduling import PodGroup
+from unisono.api.users import tenant
 
 DEFAULT_QUEUE = "default"
 """Queue of a PodGroup that names none, unless a component is configured with another."""
+ROOT: Final = "root"
+"""Queue above all others."""
 
 
 def controller_of(obj: Object) -> OwnerReference | None:
@@ -46,3 +51,24 @@ def pod_group_of(pod: Pod) -> str:
 def queue_of(group: PodGroup, default: str = DEFAULT_QUEUE) -> str:
     """Name of the queue that the PodGroup is in."""
     return group.spec.queue or default
+
+
+def lineage(name: str, parents: Mapping[str, str]) -> list[str]:
+    """A queue and those above it; a queue without a parent is below ``root``."""
+    chain = [name]
+    while chain[-1] != ROOT:
+        parent = parents.get(chain[-1]) or ROOT
+        if parent in chain:
+            break
+        chain.append(parent)
+    return chain
+
+
+def account_of(namespace: str, annotations: Mapping[str, str] | None) -> str:
+    """The user on whose behalf a PodGroup is, or its namespace where none is known.
+
+    The service accounts of a namespace are one account, ``system:serviceaccounts:NAMESPACE``, as for the API server. A
+    user's name is not a namespace's: names of namespaces that stand for users end in a slash.
+    """
+    user = (annotations or {}).get(USER)
+    return tenant(user) if user else f"{namespace}/"

@@ -43,7 +43,7 @@ class Shapes:
 
 
 def _key(job: Job) -> Key | None:
-    if job.min_task_member or job.topology is not None or job.sub_groups:
+    if job.min_task_member or job.topology is not None or job.sub_groups or job.promised is not None:
         return None
     tasks = _pending_tasks(job) if job.pending else (tuple(job.counts), job.releasing_on_node, job.allocated.tobytes())
     if tasks is None:

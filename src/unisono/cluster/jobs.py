@@ -18,8 +18,9 @@ from unisono.api.times import parse_time
 from unisono.cluster.equivalence import Shapes
 from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.phases import phase_of, totals_of
+from unisono.cluster.promises import owner_of
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
-from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
+from unisono.cluster.resources import ResourceRegistry, Vector, add, fitted, scheduled
 from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.cluster.sums import LARGE, LargeSums
 from unisono.cluster.waiting_jobs import WaitingJobs
@@ -28,7 +29,7 @@ Sums = npt.NDArray[np.int64]
 _REMEMBERED = 16
 """Names in minResources up to which they are remembered for the next PodGroup that asks for the same."""
 
-_SUM_NAMES = ("allocated", "request", "inqueue", "promised", "elastic")
+_SUM_NAMES = ("allocated", "request", "inqueue", "promised", "elastic", "standing")
 
 
 class JobBook:
@@ -64,6 +65,7 @@ class JobBook:
         self._held: frozenset[str] = frozenset()
         self._share: dict[str, tuple[str, Sums]] = {}
         self._queue_of: dict[str, str] = {}
+        self._promises: Mapping[str, Vector] = {}
         self._width = len(registry)
         self._large: LargeSums[tuple[str, str]] = LargeSums()
         self._stale: set[str] = set()
@@ -177,6 +179,7 @@ class JobBook:
             c.type or "": (c.status or "", c.reason or "", c.message or "") for c in status.conditions or ()
         }
         job.totals = (status.running or 0, status.succeeded or 0, status.failed or 0)
+        job.promised = self._promises.get(owner_of(job.namespace, job.labels)) if self._promises else None
         self._enter_queue(job)
         self._dirty.add(key)
         return before != self._group_facts(job)
@@ -305,6 +308,17 @@ class JobBook:
         self._held = frozenset(keys)
         return bool(moved)
 
+    def promise(self, amounts: Mapping[str, Vector]) -> None:
+        """Exactly these owners (`unisono.cluster.promises.owner_of`) have room kept on nodes for them."""
+        before, self._promises = self._promises, amounts
+        if not before and not amounts:
+            return
+        for job in self.jobs.values():
+            found = amounts.get(owner_of(job.namespace, job.labels)) if job.known else None
+            if found is not None or job.promised is not None:
+                job.promised = found
+                self._dirty.add(job.key)
+
     # ---- sums
 
     def refresh(self) -> None:
@@ -382,14 +396,14 @@ class JobBook:
 
 
 def shares_of(jobs: Sequence[Job], width: int) -> Sums:
-    """``[J, 5, R]`` what each job adds to the sums of its queue: allocated, request, inqueue, promised, elastic."""
+    """``[J, 6, R]`` what each job adds to the sums of its queue, in the order of ``_SUM_NAMES``."""
     shares = np.zeros((len(jobs), len(_SUM_NAMES), width), dtype=np.int64)
     allocated = shares[:, 0] = np.array([job.allocated for job in jobs])
     shares[:, 1] = [job.allocated if job.held else job.request for job in jobs]
     shares[:, 4] = allocated
     stated = [at for at, job in enumerate(jobs) if job.min_resources is not None]
     if not stated:
-        return shares
+        return _with_standing(shares, jobs)
     minimum = np.array([jobs[at].min_resources for at in stated])
     shares[stated, 4] = np.maximum(allocated[stated] - minimum, 0)
     counted, promised = [], []
@@ -408,6 +422,15 @@ def shares_of(jobs: Sequence[Job], width: int) -> Sums:
         rest = np.maximum(minimum - placed, 0)
         shares[where, 2] = np.maximum(rest - np.array([jobs[at].gated_request for at in where.tolist()]), 0)
         shares[where, 3] = np.where(np.array(promised)[:, None], minimum, rest)
+    return _with_standing(shares, jobs)
+
+
+def _with_standing(shares: Sums, jobs: Sequence[Job]) -> Sums:
+    """What is kept on nodes for a job is promised to it, whether it is admitted yet or not."""
+    for at, job in enumerate(jobs):
+        if job.promised is not None:
+            standing = shares[at, 5] = fitted(job.promised, shares.shape[2])
+            shares[at, 2:4] = np.maximum(shares[at, 2:4], standing)
     return shares
 
 

@@ -168,6 +168,8 @@ class Job:
         elsewhere: requests of tasks that other schedulers have placed, which are in none of the other sums, ``[R]``.
         held: it waits after a failed bind, and asks for nothing meanwhile.
         owned: another object controls the PodGroup.
+        promised: ``[R]`` room on nodes that is kept for its pods which are to come (`unisono.cluster.promises`), None
+            where none is.
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
@@ -202,6 +204,7 @@ class Job:
         "pending_best_effort",
         "phase",
         "priority_class",
+        "promised",
         "queue",
         "releasing_on_node",
         "reported_phase",
@@ -246,6 +249,7 @@ class Job:
         self.role_counts: dict[str, list[int]] = {}
         self.shape = 0
         self.held = False
+        self.promised: Vector | None = None
         self.derived: dict[object, Any] = {}
         self.allocated: Vector = np.zeros(size, dtype=np.int64)
         self.request: Vector = np.zeros(size, dtype=np.int64)
@@ -254,6 +258,10 @@ class Job:
 
     def __repr__(self) -> str:
         return f"Job({self.key}, queue {self.queue}, {self.phase}, {len(self.tasks)} tasks)"
+
+
+_SUMS = 6
+"""Sums that a queue keeps."""
 
 
 class Queue:
@@ -272,13 +280,15 @@ class Queue:
         allocated: sum of requests of tasks in allocated states, ``[R]``.
         request: ``allocated`` plus pending tasks, ``[R]``.
         inqueue: what admitted jobs are still promised: for Inqueue jobs, and for Running jobs that hold their minimum,
-            the part of minResources that they do not hold yet, less gated pods, ``[R]``.
+            the part of minResources that they do not hold yet, less gated pods; and what is kept on nodes for
+            whichever job, ``[R]``.
         promised: as ``inqueue``, but the full minResources of Inqueue jobs, ``[R]`` (overcommit's sum).
         elastic: what jobs hold beyond their minResources, ``[R]``.
+        standing: the part of ``inqueue`` that is kept on nodes already, and counts as used there, ``[R]``.
         jobs: keys of its jobs.
         affinity: node groups that its pods may use.
         reported: ``status.allocated`` as last seen, wire form.
-        exact: the five sums as jobs come and go; `tell_sums` says them.
+        exact: the six sums as jobs come and go; `tell_sums` says them.
 
     """
 
@@ -322,8 +332,8 @@ class Queue:
         self.affinity: QueueAffinity | None = None
         self.reported: dict[str, str] = {}
         self.jobs: set[str] = set()
-        self.sums: Matrix = np.zeros((5, size), dtype=np.int64)
-        self.exact = WideSum((5, size))
+        self.sums: Matrix = np.zeros((_SUMS, size), dtype=np.int64)
+        self.exact = WideSum((_SUMS, size))
 
     @property
     def allocated(self) -> Vector:
@@ -355,6 +365,12 @@ class Queue:
         row: Vector = self.sums[4]
         return row
 
+    @property
+    def standing(self) -> Vector:
+        """The part of ``inqueue`` that is kept on nodes already."""
+        row: Vector = self.sums[5]
+        return row
+
     def tell_sums(self) -> None:
         """Bring the sums up to date with what jobs came and went."""
         self.sums = self.exact.value()
@@ -366,7 +382,7 @@ class Queue:
     def widen(self, size: int) -> None:
         """Give the sums ``size`` rows."""
         if self.sums.shape[1] < size:
-            wide = np.zeros((5, size), dtype=np.int64)
+            wide = np.zeros((_SUMS, size), dtype=np.int64)
             wide[:, : self.sums.shape[1]] = self.sums
             self.sums = wide
             self.exact.widen(size)

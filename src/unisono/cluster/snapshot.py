@@ -15,6 +15,7 @@ from unisono.cluster.interning import PodClasses
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.promises import Promise
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
@@ -46,6 +47,7 @@ class Snapshot:
         evictions: what was evicted lately.
         waiting: the jobs of ``active`` by shape; None where that is not known.
         setbacks: jobs whose binds failed lately, by key.
+        promises: room that is kept on nodes for pods which are to come.
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
@@ -76,6 +78,7 @@ class Snapshot:
     evictions: EvictionLog = field(default_factory=EvictionLog)
     run_times: RunTimes = field(default_factory=RunTimes)
     setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    promises: Mapping[str, Promise] = field(default_factory=dict)
     waiting: WaitingJobs | None = None
 
     def priority_of(self, job: Job) -> int:

@@ -6,7 +6,7 @@ it had been built from lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
+from unisono.api.kinds import PODS
 from unisono.api.node_usage import NodeUsage
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.affinity_index import AffinityIndex, rematched
@@ -30,6 +31,7 @@ from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.other_schedulers import ForeignPods
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
+from unisono.cluster.promises import Promise, Promises
 from unisono.cluster.records import Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
@@ -92,12 +94,17 @@ class ClusterState:
         self.device_counts = DeviceCounts()
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
+        self.promises = Promises()
         self._foreign = ForeignPods()
         self._self_placed = SelfPlaced()
         self._assumed: dict[str, _Assumed] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self._handlers: dict[str, _Handler] = {
-            "Pod": (self._put_pod, self._remove_pod, lambda: list({*self.tasks, *self._foreign.pods()})),
+            "Pod": (
+                self._put_pod,
+                self._remove_pod,
+                lambda: list({*self.tasks, *self._foreign.pods()} - self.promises.stands),
+            ),
             "Node": (self._put_node, self._remove_node, self.nodes.wanted),
             "PodGroup": (
                 self._put_group,
@@ -416,6 +423,25 @@ class ClusterState:
         self._put_in(task)
         self.version += 1
 
+    # ---- promises
+
+    def promise(self, key: str, owner: str, until: float, pods: Iterable[Pod]) -> None:
+        """Keep room for an owner (`unisono.cluster.promises.owner_of`): ``pods`` stand on the nodes that they name.
+
+        They are no objects, so no list of pods takes them away, and `withdraw` does.
+        """
+        self.withdraw(key)
+        stands = list(pods)
+        self.promises.put(key, Promise(owner, until, {pod.key for pod in stands}))
+        for pod in stands:
+            self._take(PODS, pod, self._put_pod, self._remove_pod)
+
+    def withdraw(self, key: str, pods: Collection[str] | None = None) -> None:
+        """End a promise, or as much of it as stands for these pods (by key)."""
+        for stand in self.promises.end(key, pods):
+            self.rejected.forget(PODS, stand)
+            self.version += self._remove_pod(stand)
+
     # ---- nodes and priority classes
 
     def _put_node(self, node: Node) -> bool:
@@ -490,6 +516,7 @@ class ClusterState:
         self.affinity_index.settle(self.tasks, self._match)
         self._sweep()
         self.classes.widen()
+        self.book.promise(self.promises.amounts(self.tasks, len(self.registry)))
         self.book.refresh()
         values = {name: obj.value or 0 for name, obj in self.priorities.items()}
         defaults = [obj.value or 0 for obj in self.priorities.values() if obj.global_default]
@@ -517,6 +544,7 @@ class ClusterState:
             evictions=self.evictions,
             run_times=self.run_times,
             setbacks=self.setbacks,
+            promises=self.promises.by_key,
             waiting=self.book.waiting,
         )
 

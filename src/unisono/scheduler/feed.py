@@ -174,14 +174,10 @@ class _Nodes(set[str]):
 
 
 class Guests(Protocol):
-    """Pods that are no objects, and what objects owe to them."""
+    """What pods owe to promises that were made to them before they came."""
 
     def seen(self, event_type: EventType, pod: Pod) -> Pod:
         """The pod as the state is to see it; called where the state may be changed."""
-        ...
-
-    def pods(self) -> Iterator[Pod]:
-        """The pods that are no objects."""
         ...
 
 
@@ -198,7 +194,7 @@ class Feed:
         events: changes taken in since the start.
         arrivals: pods and PodGroups that came while watching.
         arrived: is told of each of those pods that has no node yet.
-        guests: pods that are no objects and occupy nodes all the same; None for none.
+        guests: sees each pod before the state does; None for none.
 
     """
 
@@ -332,7 +328,6 @@ class Feed:
         if self.guests is not None and kind.kind == PODS.kind:
             guests = self.guests
             taken = [guests.seen("ADDED", pod) for pod in taken if isinstance(pod, Pod)]
-            taken += guests.pods()
         with collector_paused():
             self.state.replace(kind, taken)
         for obj, why in refused:

@@ -1,13 +1,15 @@
 """Room that the hub of a fleet holds here for parts of gangs: it counts as used until their pods have come.
 
-For each pod that is to come a pod that is no object stands in the state, on the node that the hub has chosen, as far as
-that node has room. When all pods of a part are there, these go, and the pods ask for their nodes first, as pods do for
-which others were evicted. Room is free again at the latest when its time is over, by this machine's clock.
+Each part is a promise in the state (`unisono.cluster.promises`): room on the nodes that the hub has chosen, as far as
+they have any, whose owner is the part's PodGroup. As soon as its gang can be placed, pods that are there take the place
+of what stands for them, and ask for their nodes first, as pods do for which others were evicted. Room is free again at
+the latest when its time is over, by this machine's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,8 +19,11 @@ import structlog
 from unisono.api.annotations import DISPATCH, ORIGIN_UID
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Container, Pod, PodSpec, ResourceRequirements
-from unisono.api.held_room import MOST_SECONDS, NAME, NAMESPACE, HeldRoom, decode_rooms, room_key
-from unisono.api.kinds import CONFIG_MAPS, PODS
+from unisono.api.held_room import MOST_SECONDS, NAME, NAMESPACE, HeldRoom, decode_rooms
+from unisono.api.keys import TASK_SPEC
+from unisono.api.kinds import CONFIG_MAPS
+from unisono.api.membership import pod_group_of
+from unisono.cluster.promises import owner_of
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
 from unisono.kube.reflector import Reflector
@@ -34,13 +39,14 @@ _OWNER: Final = "unisono-hub"
 
 @dataclass(slots=True)
 class _Room:
-    """One part: until when it is held, which of its pods have come, and what stands for them."""
+    """One part: until when it is held, and which of its pods have come, with their roles; their PodGroup."""
 
     held: HeldRoom
+    owner: str
     latest: float
     deadline: float
-    came: set[str] = field(default_factory=set)
-    stands: list[Pod] = field(default_factory=list)
+    came: dict[str, str] = field(default_factory=dict)
+    job: str = ""
     over: bool = False
 
 
@@ -90,13 +96,16 @@ class HeldRooms:
 
     def _take(self, wanted: Mapping[str, HeldRoom]) -> None:
         for key in [key for key in self._rooms if key not in wanted]:
-            self._free(self._rooms.pop(key))
+            self._free(key, self._rooms.pop(key))
         now = self._clock.monotonic()
         for key, held in wanted.items():
             known = self._rooms.get(key)
             if known is None:
-                known = self._rooms[key] = _Room(held, now + min(max(held.seconds, 0.0), MOST_SECONDS), now)
-                self._stand(key, known)
+                uid, _, dispatch = key.rpartition(".")
+                owner = owner_of(held.namespace, {ORIGIN_UID: uid, DISPATCH: dispatch})
+                latest = now + min(max(held.seconds, 0.0), MOST_SECONDS)
+                known = self._rooms[key] = _Room(held, owner, latest, now)
+                self._begin(key, known)
             known.deadline = min(known.latest, now + held.until - self._clock.time())
         self._free_late()
 
@@ -107,71 +116,75 @@ class HeldRooms:
         if not self._rooms or event_type == "DELETED":
             return pod
         labels = pod.metadata.labels or {}
-        uid, dispatch = labels.get(ORIGIN_UID, ""), labels.get(DISPATCH, "")
-        room = self._rooms.get(f"{uid}.{dispatch}") if uid else None
+        key = f"{labels.get(ORIGIN_UID, '')}.{labels.get(DISPATCH, '')}"
+        room = self._rooms.get(key)
         place = room.held.pods.get(pod.metadata.name) if room is not None else None
         if room is None or place is None or pod.metadata.namespace != room.held.namespace:
             return pod
-        room.came.add(pod.metadata.name)
-        if len(room.came) == len(room.held.pods):
-            self._free(room)
+        room.came[pod.metadata.name] = (pod.metadata.annotations or {}).get(TASK_SPEC, "")
+        room.job = pod_group_of(pod)
+        self._make_way(key, room)
         late = room.deadline <= self._clock.monotonic()
         if late or pod.spec.node_name or pod.status.nominated_node_name:
             return pod
         return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=place[0]))
 
-    def pods(self) -> Iterator[Pod]:
-        """What stands for pods that are to come."""
-        for room in self._rooms.values():
-            yield from room.stands
-
     # ---- inside
 
-    def _stand(self, key: str, room: _Room) -> None:
-        held, tasks = room.held, self._feed.state.tasks
-        room.came = {
-            name
-            for name in held.pods
-            if (task := tasks.get(f"{held.namespace}/{name}")) is not None
-            and room_key(task.labels.get(ORIGIN_UID, ""), _number(task.labels.get(DISPATCH))) == key
-        }
-        if len(room.came) == len(held.pods):
-            room.over = True
+    def _begin(self, key: str, room: _Room) -> None:
+        held, state = room.held, self._feed.state
+        for name in held.pods:
+            task = state.tasks.get(f"{held.namespace}/{name}")
+            if task is not None and owner_of(task.namespace, task.labels) == room.owner:
+                room.came[name], room.job = task.role, task.job
+        stands = [_pod(key, held, name) for name in sorted(held.pods)]
+        state.promise(key, room.owner, held.until, stands)
+        _log.info("held_room.begins", part=key, pods=len(stands))
+        self._make_way(key, room)
+
+    def _make_way(self, key: str, room: _Room) -> None:
+        """What stands for pods that are there goes once they are enough to be placed: before, others would get it."""
+        if room.over:
             return
-        room.stands = [_pod(key, held, name) for name in sorted(held.pods)]
-        for stand in room.stands:
-            self._feed.state.apply("ADDED", PODS, stand)
-        _log.info("held_room.begins", part=key, pods=len(room.stands))
+        if len(room.came) == len(room.held.pods):
+            self._free(key, room)
+        elif self._can_be_placed(room):
+            stands = {f"{room.held.namespace}/{_stand_name(key, name)}" for name in room.came}
+            self._feed.state.withdraw(key, stands)
+
+    def _can_be_placed(self, room: _Room) -> bool:
+        """Whether the part's gang has its minimum, in each of its roles, with the pods that are there."""
+        job = self._feed.state.book.jobs.get(room.job)
+        if job is None or not job.known or len(room.came) < job.min_member:
+            return False
+        roles = Counter(room.came.values())
+        return all(roles[role] >= least for role, least in job.min_task_member.items())
 
     def _free_late(self) -> None:
         now = self._clock.monotonic()
-        for room in self._rooms.values():
+        for key, room in self._rooms.items():
             if room.deadline <= now:
-                self._free(room)
+                self._free(key, room)
 
-    def _free(self, room: _Room) -> None:
-        room.over = True
-        stands, room.stands = room.stands, []
-        for stand in stands:
-            self._feed.state.apply("DELETED", PODS, stand)
-        if stands:
-            _log.info("held_room.ends", pods=len(stands), came=len(room.came))
+    def _free(self, key: str, room: _Room) -> None:
+        if not room.over:
+            room.over = True
+            self._feed.state.withdraw(key)
+            _log.info("held_room.ends", part=key, came=len(room.came))
 
 
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < 19 else -1
+def _stand_name(key: str, name: str) -> str:
+    uid, _, dispatch = key.rpartition(".")
+    return f"{name} (room held for {uid[:8]}.{dispatch})"
 
 
 def _pod(key: str, held: HeldRoom, name: str) -> Pod:
     """What stands for one pod: no object has such a name, and verdicts show it to people."""
     node, at = held.pods[name]
     requests = held.requests[at]
-    uid, _, dispatch = key.rpartition(".")
     resources = ResourceRequirements(requests=dict(requests), limits=dict(requests))
     return Pod(
-        metadata=ObjectMeta(
-            name=f"{name} (room held for {uid[:8]}.{dispatch})", namespace=held.namespace, uid=f"held:{key}/{name}"
-        ),
+        metadata=ObjectMeta(name=_stand_name(key, name), namespace=held.namespace, uid=f"held:{key}/{name}"),
         spec=PodSpec(
             node_name=node, scheduler_name=_OWNER, containers=[Container(name="held", image="", resources=resources)]
         ),

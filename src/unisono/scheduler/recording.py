@@ -8,7 +8,7 @@ Containers lose commands, arguments and environment, which decisions do not read
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -172,6 +172,19 @@ class RecordingState(ClusterState):
         """As in the base class."""
         self._sink.write({"op": "keep", "pod": pod_key})
         super().keep(pod_key)
+
+    def promise(self, key: str, owner: str, until: float, pods: Iterable[Pod]) -> None:
+        """As in the base class."""
+        stands = list(pods)
+        line = {"op": "promise", "promise": key, "owner": owner, "until": until, "pods": [_slim(pod) for pod in stands]}
+        self._sink.write(line)
+        super().promise(key, owner, until, stands)
+
+    def withdraw(self, key: str, pods: Collection[str] | None = None) -> None:
+        """As in the base class."""
+        if key in self.promises.by_key:
+            self._sink.write({"op": "withdraw", "promise": key, "stands": None if pods is None else sorted(pods)})
+        super().withdraw(key, pods)
 
     def set_back(self, setbacks: Mapping[str, Setback]) -> None:
         """As in the base class."""

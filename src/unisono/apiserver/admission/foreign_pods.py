@@ -14,10 +14,10 @@ from typing import Any
 from unisono.api.batch import Job
 from unisono.api.core import Pod, PodSpec, ResourceQuota
 from unisono.api.kinds import RESOURCE_QUOTAS
+from unisono.api.quota.scopes import CROSS_NAMESPACE, has_scope
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.admission.system_priority import NAMESPACE
 from unisono.apiserver.failures import forbidden
-from unisono.apiserver.quota.scopes import CROSS_NAMESPACE, has_scope
 
 
 def check(request: Request, view: View) -> None:

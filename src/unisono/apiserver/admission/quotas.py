@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from unisono.api.core import Pod, ResourceQuota
 from unisono.api.fields import ResourceList
 from unisono.api.kinds import RESOURCE_QUOTAS
+from unisono.api.quota.scopes import counts
+from unisono.api.quota.usage import Usage, unspecified, usage_of
 from unisono.api.resources import resource_list, to_wire
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import forbidden
-from unisono.apiserver.quota.scopes import counts
-from unisono.apiserver.quota.usage import Usage, unspecified, usage_of
 
 
 def check(request: Request, view: View) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from unisono.api.batch import Job
 from unisono.api.core import Pod, ResourceQuota
 from unisono.api.kinds import RESOURCE_QUOTAS
+from unisono.api.quota.scopes import covers_class
 from unisono.api.scheduling import PodGroup
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import forbidden
-from unisono.apiserver.quota.scopes import covers_class
 
 NAMESPACE = "kube-system"
 PREFIX = "system-"

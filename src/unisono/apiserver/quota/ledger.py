@@ -14,10 +14,10 @@ from unisono.api.base import Object
 from unisono.api.core import ResourceQuota
 from unisono.api.kind import Kind
 from unisono.api.kinds import RESOURCE_QUOTAS
+from unisono.api.quota.scopes import counts
+from unisono.api.quota.usage import Usage, resources_behind, usage_of
 from unisono.api.resources import resource_list, to_wire
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.quota.scopes import counts
-from unisono.apiserver.quota.usage import Usage, resources_behind, usage_of
 from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.storage.store import Change, Store
 

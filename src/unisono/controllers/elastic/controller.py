@@ -11,12 +11,13 @@ import structlog
 from unisono.api.annotations import ELASTIC, SCALED_AT
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers import owners
+from unisono.controllers.elastic.allowances import Allowances, Claim
 from unisono.controllers.elastic.decide import Elastic, Extra, plan
 from unisono.controllers.elastic.limits import FAMILIES, Family, Part, cool_down, places_of, wishes_it
 from unisono.controllers.indexing import index
@@ -80,6 +81,7 @@ class ElasticController(Controller):
         self._groups = context.informer(POD_GROUPS)
         self._pods = context.informer(PODS)
         self._nodes = context.informer(NODES)
+        self._quotas = context.informer(RESOURCE_QUOTAS)
         index(self._pods, POD_INDEX, groups_of)
         index(self._pods, _OWNER_INDEX, owners.controller_keys)
 
@@ -91,7 +93,7 @@ class ElasticController(Controller):
             _of_elastic(obj) for _, informer in self._objects for obj in informer.items()
         ):
             return None
-        found = [each async for each in self._found(queues)]
+        found = [each async for each in self._found(queues, self._allowances())]
         self._refused = {name: at for name, at in self._refused.items() if now - at < _REFUSED}
         jobs = {each.elastic.key: each.elastic for each in found if each.elastic.key not in self._refused}
         gangs = self._waiting(now)
@@ -101,7 +103,16 @@ class ElasticController(Controller):
             await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
         return _LOOK_AGAIN
 
-    async def _found(self, queues: Mapping[str, Mapping[str, str]]) -> Any:
+    def _allowances(self) -> Allowances:
+        return Allowances(
+            self._queues.items(),
+            self._quotas.items(),
+            self._groups.items(),
+            lambda group: self._pods.by_index(POD_INDEX, group.key),
+            lambda namespace: (pod for pod in self._pods.items() if pod.metadata.namespace == namespace),
+        )
+
+    async def _found(self, queues: Mapping[str, Mapping[str, str]], allowances: Allowances) -> Any:
         """Elastic parts of jobs that run; a job that cannot be read is told and left out."""
         for family, informer in self._objects:
             for obj in informer.items():
@@ -111,7 +122,7 @@ class ElasticController(Controller):
                     mine = self._pods.by_index(_OWNER_INDEX, owners.family(obj))
                     if not mine or not wishes_it(obj, queues.get(self._queue_of(mine[0]), {})):
                         continue
-                    parts = list(self._parts(family, obj, mine))
+                    parts = list(self._parts(family, obj, mine, allowances))
                 except Exception as error:
                     await self._context.tell(family.kind, obj, error)
                     continue
@@ -123,7 +134,7 @@ class ElasticController(Controller):
         group = self._groups.get(pod_group_of(pod))
         return queue_of(group) if group is not None else ""
 
-    def _parts(self, family: Family, obj: Object, pods: Sequence[Pod]) -> Iterator[_Found]:
+    def _parts(self, family: Family, obj: Object, pods: Sequence[Pod], allowances: Allowances) -> Iterator[_Found]:
         for part in family.parts(obj):
             key, value = part.label
             mine = [pod for pod in pods if (pod.metadata.labels or {}).get(key) == value]
@@ -133,7 +144,9 @@ class ElasticController(Controller):
             stays.sort(key=_number)
             if len(stays) > part.replicas * part.pods:
                 stays = stays[: part.replicas * part.pods]  # the others are about to go
-            yield _Found(family, obj, part, stays, _elastic(family, obj, part, stays))
+            group = self._groups.get(pod_group_of(stays[0])) if stays else None
+            claims = allowances.claims(group, stays[0], part.pods) if group is not None else ()
+            yield _Found(family, obj, part, stays, _elastic(family, obj, part, stays, claims))
 
     def _waiting(self, now: float) -> list[tuple[str, list[Demand]]]:
         """What each gang that waits for nodes lacks to its minimum; who waits longest first."""
@@ -230,7 +243,7 @@ def _of_elastic(obj: Object) -> tuple[str, ...]:
     return (_KEY,) if (obj.metadata.annotations or {}).get(ELASTIC) == "true" else ()
 
 
-def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod]) -> Elastic:
+def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod], claims: tuple[Claim, ...]) -> Elastic:
     notes = obj.metadata.annotations or {}
     return Elastic(
         key="/".join(name for name in (family.kind.kind, obj.key, part.name) if name),
@@ -242,6 +255,7 @@ def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod]) -> E
         changed=parse_time(notes[SCALED_AT]) if SCALED_AT in notes else float("-inf"),
         cool_down=cool_down(obj),
         priority=max((pod.spec.priority or 0 for pod in stays), default=0),
+        claims=claims,
     )
 
 

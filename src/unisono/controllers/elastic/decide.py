@@ -2,8 +2,9 @@
 
 A gang that waits and would fit if elastic jobs had fewer replicas gets its room, from those that have the most beyond
 their minimum; so do pods beyond the minimum of their group, such as replicas of a server, from jobs of lower priority.
-What then is free and is promised to none of them is dealt out, to those that have the least. A job is not changed again
-before its cool-down is over, and grows only while all of its replicas have places: nothing swings.
+What then is free and is promised to none of them is dealt out, to those that have the least, as far as every limit has
+room. A job is not changed again before its cool-down is over, and grows only while all of its replicas have places:
+nothing swings. Replicas without places that a limit will not let in are given up.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from unisono.controllers.elastic.allowances import Claim
 from unisono.controllers.node_scaling.decide import Demand, Room, Trial
 
 COOL_DOWN = 300.0
@@ -36,6 +38,7 @@ class Elastic:
         changed: when its replicas were changed last, seconds since 1970; minus infinity for never.
         cool_down: seconds from a change to the next growth.
         priority: of its pods.
+        claims: what one replica asks of each limit that holds for the job.
 
     """
 
@@ -48,6 +51,7 @@ class Elastic:
     changed: float = float("-inf")
     cool_down: float = COOL_DOWN
     priority: int = 0
+    claims: tuple[Claim, ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -137,6 +141,10 @@ def plan(
                 reasons[key] = f"for {name}"
         free = served
     wanted = {each.key: each.replicas - taken[each.key] for each in jobs if taken.get(each.key)}
+    for each in jobs:
+        given_up, what = _in_vain(each, now) if each.key not in wanted else (0, "")
+        if given_up:
+            wanted[each.key], reasons[each.key] = each.replicas - given_up, f"beyond {what}"
     for key, replicas in _grow([each for each in jobs if each.key not in wanted], free.machines, now).items():
         wanted[key], reasons[key] = replicas, "for there is room that no gang waits for"
     return Plan(wanted, reasons)
@@ -206,6 +214,21 @@ def _give_back(room: Room, pod: Demand) -> None:
         room.free[name] = room.free.get(name, 0) + amount
 
 
+def _in_vain(job: Elastic, now: float) -> tuple[int, str]:
+    """How many of the last replicas, without places for long, are more than a limit allows, and which limit."""
+    if not job.settled or now - job.changed < max(job.cool_down, SETTLE):
+        return 0, ""
+    given_up, what = 0, ""
+    for nodes in reversed(job.places[job.least :]):
+        over = [claim.limit for claim in job.claims if claim.limit.overdrawn(claim.asked)]
+        if nodes or not over:
+            break
+        given_up, what = given_up + 1, over[0].what
+        for claim in job.claims:
+            claim.limit.take(claim.asked, -1)
+    return given_up, what
+
+
 def _grow(jobs: Sequence[Elastic], rooms: Sequence[Room], now: float) -> dict[str, int]:
     """Deal out what is free, one replica at a time, to the job that has the fewest for its minimum."""
     ready = [
@@ -223,8 +246,10 @@ def _grow(jobs: Sequence[Elastic], rooms: Sequence[Room], now: float) -> dict[st
     while heap:
         _, key, replicas, at = heapq.heappop(heap)
         job = ready[at]
-        if not _take(job.demand, rooms, first, at):
+        if not all(claim.limit.room(claim.asked) for claim in job.claims) or not _take(job.demand, rooms, first, at):
             continue
+        for claim in job.claims:
+            claim.limit.take(claim.asked)
         grown[key] = replicas + 1
         if replicas + 1 < job.most:
             heapq.heappush(heap, ((replicas + 1) / max(job.least, 1), key, replicas + 1, at))

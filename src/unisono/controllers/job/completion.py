@@ -13,7 +13,7 @@ Outcome = tuple[str, str]
 def pending_rule(view: JobView, counts: Tally) -> Outcome:
     """Running as soon as the gang is there: running, or through already. Failed if it never will be."""
     arrived = counts.running + counts.succeeded + counts.failed
-    if view.min_available <= arrived:
+    if view.total and view.min_available <= arrived:
         return phases.RUNNING, ""
     blocked = unreachable(view, counts)
     if blocked and not counts.alive:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from unisono.api.membership import lineage
 from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
@@ -20,7 +21,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
 from unisono.engine.session.job_state import JobState
-from unisono.engine.session.queue_limits import limits_of, lineage
+from unisono.engine.session.queue_limits import limits_of
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 

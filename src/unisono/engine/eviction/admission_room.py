@@ -55,7 +55,7 @@ class AdmissionRoom:
 
     def _request(self, job: JobState) -> PodClass:
         """All that the job asks for, as one pod."""
-        wanted = job.min_resources
+        wanted = job.asks
         key = b"" if wanted is None else wanted.tobytes()
         found = self._requests.get(key)
         if found is None:

@@ -48,10 +48,10 @@ class OvercommitPlugin(Plugin):
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while the promise can be kept, in the resources that the job names."""
-        if job.min_resources is None:
+        if job.asks is None:
             return Vote.PERMIT
         promised, limit = self.book.promised_everywhere(), self._limit
-        request = listed(job.min_resources, self.registry)
+        request = listed(job.asks, self.registry)
         short = exceeded(self.book.evictable.without(promised), request, limit)
         if not short:
             return Vote.PERMIT
@@ -67,9 +67,9 @@ class OvercommitPlugin(Plugin):
 
     def admissible(self, job: JobState) -> int:
         """As often as minResources fit into what is not promised yet."""
-        if job.min_resources is None:
+        if job.asks is None:
             return UNLIMITED
-        request, promised = listed(job.min_resources, self.registry), self.book.promised_everywhere()
+        request, promised = listed(job.asks, self.registry), self.book.promised_everywhere()
         amounts = zip(request, promised, self._limit, strict=True)
         room = [(whole - taken) // amount for amount, taken, whole in amounts if amount > 0]
         return max(min(room, default=UNLIMITED), 0)

@@ -234,15 +234,12 @@ class Book:
         return self.evictable.without(found, names)
 
     def promised_everywhere(self) -> Amounts:
-        """What is promised in all queues, in the view that is asked for."""
+        """What is promised in all queues, in the view that is asked for, less what is in use as room kept on nodes."""
         key = self.view, ()
         found = self._sums.get(key)
         if found is None:
-            if self.view is View.NOW:
-                total = self._live_in(self._queues)
-            else:
-                total = sum(map(self.promised, self._queues), np.zeros(self._rows, dtype=np.int64))
-            found = self._sums[key] = listed(total, self._registry)
+            promised = self.live if self.view is View.NOW else self.promised
+            found = self._sums[key] = listed(self._beside_nodes(promised), self._registry)
         return found
 
     def promise(self, job: JobState, number: int = 1, *, trying: bool = False) -> None:
@@ -251,7 +248,7 @@ class Book:
         Those that are let in to try (`tries`) are in the way of jobs of their own kind alone until the next cycle:
         a kind that finds no place must not keep the kinds behind it from their try.
         """
-        wanted = job.min_resources
+        wanted = job.asks
         if wanted is None:
             return
         gated = fitted(job.record.gated_request, self._rows)
@@ -322,7 +319,7 @@ class Book:
         return found
 
     def _room_of(self, queue: QueueState, *, share: bool) -> Amounts:
-        kept = self._live_in(self._queues).tolist()
+        kept = self._beside_nodes(self.live).tolist()
         room = [free - promised for free, promised in zip(self._free, kept, strict=True)]
         for limit in queue.limits:
             beside = self._live_in(limit.family)
@@ -344,6 +341,12 @@ class Book:
         free[PODS] = UNLIMITED
         return free
 
+    def _beside_nodes(self, promised: Callable[[str], Vector]) -> Vector:
+        total = np.zeros(self._rows, dtype=np.int64)
+        for name, queue in self._queues.items():
+            total += np.maximum(promised(name) - fitted(queue.record.standing, self._rows), 0)
+        return total
+
     def _live_in(self, names: Iterable[str]) -> Vector:
         total = np.zeros(self._rows, dtype=np.int64)
         for name in names:
@@ -352,9 +355,9 @@ class Book:
 
     def tries(self, job: JobState) -> int:
         """How many jobs like this one would fit into what they may have now, unless one like it waits in vain."""
-        if job.min_resources is None or self.waits_in_vain(job):
+        if job.asks is None or self.waits_in_vain(job):
             return 0
-        wanted = listed(job.min_resources, self._registry)
+        wanted = listed(job.asks, self._registry)
         self.hopeful = self.hopeful or all(need <= have for need, have in zip(wanted, self._free, strict=True) if need)
         parts = [max(have, 0) // need for need, have in zip(wanted, self.room(job), strict=True) if need > 0]
         return max(min(parts, default=UNLIMITED) - self._trying[_kinds(job.record)], 0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
-from unisono.cluster.resources import Vector
+from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import (
     CLAIMS,
     HOLDS,
@@ -71,6 +71,7 @@ class JobState:
         queue: its queue.
         priority: value of its PriorityClass, else of the global default one, else 0.
         min_member, min_task_member, min_resources: see `unisono.cluster.records.Job`.
+        asks: ``[R]`` what is asked for at its admission: min_resources less the room that is kept for it already.
         min_task_total: sum of ``min_task_member``.
         phase: PodGroup phase, changed by enqueue.
         shape: jobs that scheduling cannot tell apart, as they were at the snapshot, share it; 0: like no other.
@@ -86,6 +87,7 @@ class JobState:
         "_claimed",
         "_claims",
         "_roles",
+        "asks",
         "counts",
         "created",
         "key",
@@ -116,6 +118,10 @@ class JobState:
         self.min_task_member = record.min_task_member
         self.min_task_total = sum(record.min_task_member.values()) if record.min_task_member else 0
         self.min_resources = record.min_resources
+        self.asks = record.min_resources
+        if self.asks is not None and record.promised is not None:
+            rows = max(len(self.asks), len(record.promised))
+            self.asks = np.maximum(fitted(self.asks, rows) - fitted(record.promised, rows), 0)
         self.phase = record.phase
         self.counts = record.counts.copy()
         fresh = record.shape and record.pending

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from unisono.api.membership import lineage
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
@@ -17,19 +18,6 @@ from unisono.engine.session.amounts import UNLIMITED
 from unisono.engine.session.job_state import QueueState
 from unisono.engine.session.queue_limit import QueueLimit
 from unisono.engine.verdict import Cause
-
-ROOT = "root"
-
-
-def lineage(name: str, parents: Mapping[str, str]) -> list[str]:
-    """A queue and those above it; a queue without a parent is below ``root``."""
-    chain = [name]
-    while chain[-1] != ROOT:
-        parent = parents.get(chain[-1]) or ROOT
-        if parent in chain:
-            break
-        chain.append(parent)
-    return chain
 
 
 def room(queue: QueueState, pod_class: PodClass, *, now: bool = False) -> int:

@@ -57,7 +57,7 @@ from unisono.fleet.jobs.following import can_be_held, is_held
 from unisono.fleet.jobs.pod_group import bring_group
 from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import has_ended
-from unisono.kube.client import Client
+from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller, sooner
 
 OWNER_INDEX = "controller-uid"
@@ -131,6 +131,8 @@ class GangController(Controller):
         self._jobs = context.watch(JOBS, lambda job: keys_of(HYPER_JOBS, job))
         index(self._jobs, OWNER_INDEX, controller_keys)
         self._hyper_jobs.on_change(lambda _type, new, _old: self._look_at_parts(new))
+        self._hyper_jobs.on_change(self._end_promises)
+        self._jobs.on_change(self._end_promises)
         self._announcer.forget_deleted(self._hyper_jobs)
         self._groups = context.watch(POD_GROUPS, lambda group: keys_of(HYPER_JOBS, group))
         index(self._groups, OWNER_INDEX, controller_keys)
@@ -232,10 +234,11 @@ class GangController(Controller):
         now = self._clock.time()
         for hyper_job in self._hyper_jobs.items():
             record = self.record(hyper_job)
-            if all(place.cluster != cluster for place in record.parts.values()):
+            if hyper_job.metadata.deletion_timestamp or all(each.cluster != cluster for each in record.parts.values()):
                 continue
             # Users may write annotations: what names the job of another holds nothing, and no time is in the future.
-            own = {job.metadata.uid for job in self._jobs.by_index(OWNER_INDEX, family(hyper_job))}
+            jobs = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
+            own = {job.metadata.uid for job in jobs if not job.metadata.deletion_timestamp}
             since = min(record.since, now)
             reserve = annotated_seconds(hyper_job, RESERVE_TIMEOUT, RESERVE_SECONDS)
             bind = annotated_seconds(hyper_job, BIND_TIMEOUT, BIND_SECONDS)
@@ -400,6 +403,17 @@ class GangController(Controller):
     def _look_at_parts(self, hyper_job: HyperJob) -> None:
         for job in self._jobs.by_index(OWNER_INDEX, family(hyper_job)):
             self._look_at_part(job.key)
+
+    def _end_promises(self, event_type: EventType, obj: Object, _old: Object | None) -> None:
+        """What is held for a HyperJob or a part ends with it, at once."""
+        if event_type != "DELETED" and not obj.metadata.deletion_timestamp:
+            return
+        if isinstance(obj, HyperJob):
+            clusters = {place.cluster for place in self.record(obj).parts.values()}
+        else:
+            clusters = {placement_of(obj).cluster} - {""}
+        for cluster in clusters:
+            self._room_changed(cluster)
 
     def _copy_changed(self, kind: Kind[Any], key: str) -> None:
         job = self._jobs.get(key) if kind is JOBS else None

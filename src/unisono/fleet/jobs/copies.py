@@ -10,10 +10,12 @@ import msgspec
 
 from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
 from unisono.api.base import Object
+from unisono.api.batch import Job
 from unisono.api.documents.merge import merge_diff
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
+from unisono.controllers.job import phases
 from unisono.controllers.patching import to_json
 from unisono.fleet.jobs.endings import without_ttl
 from unisono.fleet.jobs.environment import with_environment
@@ -22,6 +24,7 @@ from unisono.fleet.jobs.locality import without_labels
 from unisono.fleet.jobs.seals import is_sealed, seal
 
 _DEEPEST = 40
+_POD_COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 # Written by the hub's API server alone.
 SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 OWN_FIELDS = ("ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -182,8 +185,16 @@ def _marked(value: Any, labels: Mapping[str, str], annotations: Mapping[str, str
 
 
 def status_patch(job: Object, copied: Object) -> dict[str, Any]:
-    """Merge patch that brings the copy's status to the hub's job; empty where it says the same."""
-    patch = merge_diff(to_json(getattr(job, "status", None)), to_json(getattr(copied, "status", None)))
+    """Merge patch that brings the copy's status to the hub's job; empty where it says the same.
+
+    A copy that was opened just now says Running from when it asked for no pods: that is Pending until there are any.
+    """
+    told = to_json(getattr(copied, "status", None))
+    if isinstance(copied, Job) and not any(told.get(name) for name in _POD_COUNTS):
+        state = told.get("state") or {}
+        if state.get("phase") == phases.RUNNING and any(task.replicas for task in copied.spec.tasks or ()):
+            told["state"] = {**state, "phase": phases.PENDING}
+    patch = merge_diff(to_json(getattr(job, "status", None)), told)
     patch.pop("controlledResources", None)
     return patch
 

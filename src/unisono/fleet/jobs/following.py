@@ -1,7 +1,8 @@
 """What of a job may change while a member has its copy, and how the copy follows: JSON patches (pure).
 
 A copy that is held back has no pods: all its tasks have no replicas. To open it is to bring its sizes to what the job
-asks for, which is also how a job that runs is scaled.
+asks for, which is also how a job that runs is scaled. Sizes that the member scales by itself have one owner, which is
+the member: two who write one field would do so for ever.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from unisono.api.annotations import SCALED_AT
 from unisono.api.base import Object
 from unisono.api.batch import Job, JobSpec
 from unisono.controllers.job.defaults import with_defaults
@@ -32,11 +34,13 @@ def changes(job: Object, copied: Object, *, held: bool = False) -> list[Operatio
         held: of a part of a gang: the copy is to have no pods.
 
     """
+    scaled_there = SCALED_AT in (copied.metadata.annotations or {})
     if isinstance(job, Job) and isinstance(copied, Job):
-        found = list(_of_job(with_defaults(job), copied.spec, held=held))
+        own = scaled_there and not held and not is_held(copied)
+        found = list(_of_job(with_defaults(job), copied.spec, held=held, own_size=own))
     else:
         wanted, have = to_json(getattr(job, "spec", None)), to_json(getattr(copied, "spec", None))
-        scaled_there = bool(wanted.get("elasticPolicy") or wanted.get("enableInTreeAutoscaling"))
+        scaled_there |= bool(wanted.get("elasticPolicy") or wanted.get("enableInTreeAutoscaling"))
         found = list(_of_training(wanted, have, _FOLLOWED - _SCALED_THERE if scaled_there else _FOLLOWED, "/spec", 0))
     return [{"op": "test", "path": "/metadata/uid", "value": copied.metadata.uid}, *found] if found else []
 
@@ -79,13 +83,15 @@ def held_back(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "minAvailable": 0, "tasks": tasks}
 
 
-def _of_job(wanted: JobSpec, found: JobSpec, *, held: bool) -> Iterator[Operation]:
+def _of_job(wanted: JobSpec, found: JobSpec, *, held: bool, own_size: bool) -> Iterator[Operation]:
+    """``own_size``: the member says how many replicas the last task has, which is the one that is scaled."""
     tasks = list(zip(wanted.tasks or (), found.tasks or (), strict=False))
     if len(tasks) != len(wanted.tasks or ()) or len(tasks) != len(found.tasks or ()):
         return
     for index, (task, before) in enumerate(tasks):
         path = f"/spec/tasks/{index}"
-        yield from _set(f"{path}/replicas", 0 if held else task.replicas, before.replicas)
+        if not (own_size and index == len(tasks) - 1):
+            yield from _set(f"{path}/replicas", 0 if held else task.replicas, before.replicas)
         yield from _set(f"{path}/minAvailable", 0 if held else task.min_available, before.min_available)
     yield from _set("/spec/minAvailable", 0 if held else wanted.min_available, found.min_available)
     yield from _set("/spec/priorityClassName", wanted.priority_class_name or None, found.priority_class_name or None)

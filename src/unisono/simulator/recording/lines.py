@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.core import Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.node_usage import NodeUsage
@@ -39,6 +40,11 @@ class Line(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] = {}
     at: float | None = None
     setbacks: dict[str, Setback] = {}
+    promise: str = ""
+    owner: str = ""
+    until: float = 0.0
+    pods: list[Pod] = []
+    stands: list[str] | None = None
     usage: dict[str, NodeUsage] = {}
     config: msgspec.Raw = msgspec.Raw()
     now: float = 0.0
@@ -170,6 +176,10 @@ class Recording:
             state.release(line.pod, line.at)
         elif op == "keep":
             state.keep(line.pod)
+        elif op == "promise":
+            state.promise(line.promise, line.owner, line.until, line.pods)
+        elif op == "withdraw":
+            state.withdraw(line.promise, line.stands)
         elif op == "setBack":
             state.set_back(line.setbacks)
         elif op == "usage":

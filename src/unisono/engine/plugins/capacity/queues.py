@@ -99,9 +99,9 @@ class QueueCapacity(Plugin):
         refusal = self._unusable(job.queue)
         if refusal is not None:
             return refusal
-        if job.min_resources is None:
+        if job.asks is None:
             return Vote.PERMIT
-        request = listed(job.min_resources, self.registry)
+        request = listed(job.asks, self.registry)
         for branch in self.branches[job.queue.name].chain():
             beside = self.session.book.taken(branch.members)
             taken = [held + more for held, more in zip(branch.held, beside, strict=True)]
@@ -128,7 +128,7 @@ class QueueCapacity(Plugin):
 
     def enqueued(self, job: JobState) -> None:
         """Reserve the devices of its claims; the book keeps everything else."""
-        if self.devices is not None and job.min_resources is not None:
+        if self.devices is not None and job.asks is not None:
             self.devices.promise(job)
 
     # ---- quota

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from unisono.api.membership import lineage
 from unisono.cluster.resources import PODS
 from unisono.engine.plugins.proportion.waterfill import Share, fill
 from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row
-from unisono.engine.session.queue_limits import lineage
 
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session

@@ -83,9 +83,9 @@ class ProportionPlugin(Plugin):
         queue = job.queue
         if not queue.open:
             return _closed(queue)
-        if job.min_resources is None or queue.name not in self.deserved:
+        if job.asks is None or queue.name not in self.deserved:
             return Vote.PERMIT
-        request = listed(job.min_resources, self.registry)
+        request = listed(job.asks, self.registry)
         taken = self._taken(queue)
         limit = self.admission[queue.name]
         short = exceeded(taken, request, limit)
@@ -104,9 +104,9 @@ class ProportionPlugin(Plugin):
     def admissible(self, job: JobState) -> int:
         """As often as minResources fit into what is left of the real capability."""
         queue = job.queue
-        if not queue.open or job.min_resources is None or queue.name not in self.deserved:
+        if not queue.open or job.asks is None or queue.name not in self.deserved:
             return 0
-        request, limits = listed(job.min_resources, self.registry), self.admission[queue.name]
+        request, limits = listed(job.asks, self.registry), self.admission[queue.name]
         room = [
             (limit - taken) // amount if row != PODS else UNLIMITED
             for row, (amount, taken, limit) in enumerate(zip(request, self._taken(queue), limits, strict=True))

@@ -1,0 +1,1 @@
+"""What ResourceQuotas count, and of which objects (pure)."""
