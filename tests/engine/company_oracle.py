@@ -80,12 +80,12 @@ class World:
             for number, inside in enumerate(self.domains)
         ]
         for number, (at, part) in enumerate(self.running):
-            things += [group(f"r{number}", 1), _pod(f"r{number}-0", f"r{number}", part, node=self.places[at].name)]
+            things += [group(f"r{number}", 1), member(f"r{number}-0", f"r{number}", part, node=self.places[at].name)]
         head = group("g", self.minimum)
         head.spec.network_topology = wish(1) if self.domains else None
         things.append(head)
         for number, part in enumerate(self.parts):
-            things += [_pod(f"g-{number}-{at}", "g", part) for at in range(part.number)]
+            things += [member(f"g-{number}-{at}", "g", part) for at in range(part.number)]
         made: ClusterState = cluster(*things)
         return made
 
@@ -96,7 +96,8 @@ class World:
         return any(_most(self, inside) >= self.minimum for inside in self.domains)
 
 
-def _pod(name: str, owner: str, part: Part, **more: Any) -> Any:
+def member(name: str, owner: str, part: Part, **more: Any) -> Any:
+    """A pod of a part."""
     near = [_term(part.near)] if part.near else None
     away = [_term(part.away)] if part.away else None
     affinity = Affinity(

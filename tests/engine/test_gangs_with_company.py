@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from company_oracle import HOST, KEYS, RACK, ZONE, Part, Place, World
+from company_oracle import HOST, KEYS, RACK, ZONE, Part, Place, World, member
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topology_world import INSTANCE, policy
 
-from support.build import config, placed, schedule
+from support.build import config, group, placed, schedule
 from support.examples import examples
+from unisono.api import kinds
 from unisono.engine.config.model import SchedulerConfig
 
 SPREAD_OUT = config(("priority", "gang"), ("predicates", "nodeorder"))
@@ -50,6 +52,9 @@ SCENARIOS = {
         (),
         (Part(2, 1, "x", near=(RACK, "x"), away=(RACK, "y")), Part(2, 1, "y", near=(RACK, "y"))),
         4,
+    ),
+    "two masters, each with its own workers": World(
+        places((2, "a1"), (3, "b1")), (), (Part(2, 1, "m"), Part(3, 1, "w", near=(HOST, "m"))), 5
     ),
     "one to a node, all in one rack": World(
         places((9, "a1"), (2, "b1"), (2, "b1"), (2, "b1")),
@@ -113,9 +118,25 @@ def worlds(draw: st.DrawFn) -> World:
     return World(made, (), tuple(chosen), sum(one.number for one in chosen), domains)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(worlds(), st.booleans())
 def test_it_starts_exactly_where_brute_force_finds_places(world: World, packed: bool) -> None:
     decisions = schedule(world.state(), TOPOLOGY if world.domains else PACKED if packed else SPREAD_OUT)
     assert not decisions.violations
     assert bool(decisions.binds) == world.starts()
+
+
+def test_sub_groups_that_want_each_other_near_are_bound_to_no_zone_that_holds_only_the_first() -> None:
+    """Two sub-groups of two pods in one zone: zone a has room for one of them."""
+    near = World(places((1, "a1"), (1, "a2"), (2, "b1"), (2, "b2")), (), (Part(4, 1, "w", near=(ZONE, "w")),), 4)
+    state = near.state()
+    head = group("g", 4)
+    head.spec.sub_group_policy = [policy(2, minimum=2)]
+    state.apply("MODIFIED", kinds.POD_GROUPS, head)
+    for number in range(4):
+        one = member(f"g-0-{number}", "g", near.parts[0])
+        one.metadata.labels[INSTANCE] = str(number // 2)
+        state.apply("MODIFIED", kinds.PODS, one)
+    decisions = schedule(state, PACKED)
+    assert set(placed(decisions).values()) == {"n2", "n3"}
+    assert len(decisions.binds) == 4

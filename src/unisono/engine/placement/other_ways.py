@@ -110,9 +110,7 @@ class _Search:
         bonds = [bond for bond in self._bonds if bond not in chosen]
         for bond in sorted(bonds, key=lambda bond: stuck not in bond.classes):
             for nodes in self._domains(bond):
-                narrower = dict(within)
-                for number in bond.classes:
-                    narrower[number] = nodes & within[number] if number in within else nodes
+                narrower = narrowed(within, dict.fromkeys(bond.classes, nodes))
                 left, outcome = self._attempt(self._given.tasks.copy(), narrower)
                 if left is None and outcome.stuck is not None:
                     left = self.go(outcome, narrower, (*chosen, bond))
@@ -166,6 +164,13 @@ class _Search:
         able = np.flatnonzero(held >= max(enough, 1)).tolist()
         for code in sorted(able, key=lambda code: (-float(best[code]), code)):
             yield inside & (codes == code)
+
+
+def narrowed(first: Within, second: Within) -> Within:
+    """Where both let pods go."""
+    if not first or not second:
+        return first or second
+    return {**first, **{number: nodes & first.get(number, nodes) for number, nodes in second.items()}}
 
 
 def bonds_of(classes: Iterable[PodClass]) -> list[Bond]:

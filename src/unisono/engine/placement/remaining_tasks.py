@@ -62,6 +62,11 @@ class RemainingTasks:
         self._aside = [*self._aside, self.rest()]
         self._run, self._at = self._run + 1, 0
 
+    @property
+    def has_aside(self) -> bool:
+        """Whether tasks wait for the runs that come next."""
+        return bool(self._aside)
+
     def recall(self) -> None:
         """Have first again what was set aside."""
         if self._aside:

@@ -14,7 +14,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_search import Search, search_of
 from unisono.engine.placement.group_in_domain import GroupInDomain
 from unisono.engine.placement.group_rules import GroupRules
-from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, retry
+from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
 from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.placement.task_loop import place_tasks
 from unisono.engine.session.job_state import JobState
@@ -67,6 +67,7 @@ class Solver:
         whole: only domains that hold all that is left are tried.
         stuck: the last task that found no node, and the domain.
         effort: what is left for other ways than the first in each domain.
+        within: where pods are kept, by id of their class, while the domains of a label are tried for all of the job.
 
     """
 
@@ -83,6 +84,7 @@ class Solver:
         self.whole = False
         self.stuck: tuple[Task, int] | None = None
         self.effort = Effort()
+        self.within: Within = {}
 
     # ---- the whole job
 
@@ -97,6 +99,31 @@ class Solver:
 
         """
         root = self.search.tree.root if top is None else top
+        left = self._solve_below(root)
+        return left if left is not None or not self.rules.many else self._solve_bound(root)
+
+    def _solve_bound(self, root: int) -> RemainingByGroup | None:
+        """The same where pods of several sub-groups require each other near: the first bound all to its place."""
+        given, told, found = self.given, self.stuck, list[RemainingByGroup]()
+        tasks = [task for key in self.groups for task in given.tasks(key)]
+        if told is None or not bonds_of(task.pod_class for task in tasks):
+            return None
+
+        def trial(order: RemainingTasks, within: Within) -> Outcome:
+            self.given, self.within, self.stuck = RemainingByGroup.of(self.cycle, self.job, order.left()), within, None
+            left = self._solve_below(root)
+            found.extend(() if left is None else (left,))
+            stuck = self.stuck[0] if self.stuck is not None else None
+            return Outcome(started=left is not None, stuck=stuck, placed=len(order))
+
+        needed = max(self.hooks.missing(self.job), 1)
+        attempts = Attempts(RemainingTasks(tasks), needed, None, trial, self.effort)
+        first = Outcome(started=False, stuck=told[0], placed=len(tasks))
+        works = retry(self.cycle, attempts, first) is not None
+        self.given, self.within, self.stuck = given, {}, told
+        return found[-1] if works else None
+
+    def _solve_below(self, root: int) -> RemainingByGroup | None:
         gradients = list(self._gradients(root))
         for whole in (True, False) if self._may_grow() else (False,):
             self.whole = whole
@@ -251,7 +278,8 @@ class Solver:
 
     def _trial(self, group: SubGroup, domain: int, tasks: RemainingTasks, mark: Mark, within: Within) -> Outcome:
         """Place tasks in the given order; undone where that is not enough."""
-        trial = GroupInDomain(self.rules, self.search, group, domain, within, promise=self.promise)
+        kept = narrowed(self.within, within)
+        trial = GroupInDomain(self.rules, self.search, group, domain, kept, promise=self.promise)
         place_tasks(trial, tasks)
         if trial.stuck is not None:
             self.stuck = trial.stuck, domain
