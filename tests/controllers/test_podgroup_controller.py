@@ -43,6 +43,21 @@ def test_which_pods_need_a_group(given, wanted):
     assert needs_group(given, {"volcano", "unisono"}) == wanted
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "node", "wanted"),
+    [
+        ("default-scheduler", None, True),
+        ("default-scheduler", "n1", False),
+        ("volcano", "n1", True),
+        ("other", "n1", False),
+    ],
+)
+def test_pods_that_somebody_else_placed_are_in_no_queue(scheduler, node, wanted):
+    given = pod(scheduler=scheduler)
+    given.spec.node_name = node
+    assert needs_group(given, {"volcano", "unisono", "default-scheduler"}) == wanted
+
+
 def test_the_group_of_a_bare_pod():
     given = pod(
         uid="pod-uid",

@@ -16,11 +16,12 @@ TREE = "actions: allocate\ntiers: [{plugins: [{name: capacity, enableHierarchy: 
     ("settings", "fields"),
     [
         (config(("gang",)), ()),
-        (default_config(), ("guarantee", "priority", "weight")),
+        (default_config(), ("deserved", "guarantee", "parent", "priority", "weight")),
+        (load_config("--volcano-strict"), ("guarantee", "priority", "weight")),
         (config(("capacity",)), ("deserved", "guarantee", "priority")),
         (load_config(TREE), ("affinity", "deserved", "guarantee", "parent", "priority")),
     ],
-    ids=["neither", "default", "capacity", "tree"],
+    ids=["neither", "default", "strict", "capacity", "tree"],
 )
 def test_fields_by_plug_in(settings, fields) -> None:
     assert enforced_queue_fields(settings) == fields

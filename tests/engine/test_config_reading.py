@@ -52,12 +52,18 @@ def test_every_section_is_read() -> None:
     }
 
 
-def test_default_is_that_of_the_helm_chart() -> None:
-    config = default_config()
+def test_the_strict_default_is_that_of_the_helm_chart() -> None:
+    config = load_config("--volcano-strict")
+    assert all(not plugin.arguments for plugin in config.plugins)
+    assert {plugin.name for plugin in default_config().plugins} - {plugin.name for plugin in config.plugins} == {
+        "deviceshare",
+        "network-topology-aware",
+        "user-limits",
+    }
     assert config.actions == ("enqueue", "allocate", "backfill")
     assert [[plugin.name for plugin in tier] for tier in config.tiers] == [
         ["priority", "gang", "conformance"],
-        ["overcommit", "drf", "predicates", "proportion", "deviceshare", "nodeorder", "binpack"],  # deviceshare is ours
+        ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"],
     ]
     assert [p.name for p in config.plugins if not p.flags.preemptable] == ["gang", "drf"]
 

@@ -369,6 +369,10 @@ class NodeTable:
         if len(vector) > len(self.used):
             self.widen()
         self._sums = None
+        if not (pod_class.large or releasing or outside):  # nearly always
+            self.used[: len(vector), row] += sign * vector
+            self.nonzero[:, row] += sign * pod_class.nonzero
+            return
         parts = {"used": vector, "nonzero": pod_class.nonzero}
         if releasing:
             parts["releasing"] = vector

@@ -291,7 +291,7 @@ class ClusterState:
     def _put_in(self, task: Task) -> None:
         self.tasks[task.key] = task
         self.classes.take(task.pod_class)
-        if task.queued and task.status not in COMPLETED_STATES:
+        if task.pod_class.tolerations and task.queued and task.status not in COMPLETED_STATES:
             self.nodes.tolerance.add(task.pod_class)
         if task.named_node:
             self._self_placed.add(task)
@@ -312,7 +312,7 @@ class ClusterState:
     def _take_out(self, task: Task) -> None:
         del self.tasks[task.key]
         self.classes.give_back(task.pod_class)
-        if task.queued and task.status not in COMPLETED_STATES:
+        if task.pod_class.tolerations and task.queued and task.status not in COMPLETED_STATES:
             self.nodes.tolerance.remove(task.pod_class)
         if task.named_node:
             self._self_placed.remove(task)

@@ -15,6 +15,7 @@ from unisono.api.kinds import QUEUES, find
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.verdict import to_json
 from unisono.cluster.state import ClusterState
+from unisono.engine.closing.messages import NOT_ENFORCED
 from unisono.engine.config.model import SchedulerConfig, from_flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
@@ -139,9 +140,19 @@ def report(cluster: OfflineCluster, decisions: Decisions, seconds: Mapping[str, 
         "violations": [{"subject": one.subject, "message": one.message} for one in decisions.violations],
         "objects": dict(cluster.counts),
         "ignored": dict(cluster.ignored),
-        "problems": cluster.problems,
+        "problems": [*cluster.problems, *_notes(decisions)],
         "seconds": {name: round(value, 6) for name, value in seconds.items()},
     }
+
+
+def _notes(decisions: Decisions) -> list[str]:
+    """Bounds that objects state and that the configuration does not enforce."""
+    return [
+        f"PodGroup {update.key}: {message}"
+        for update in decisions.pod_groups
+        for _, reason, message in update.events
+        if reason == NOT_ENFORCED
+    ]
 
 
 def timed(

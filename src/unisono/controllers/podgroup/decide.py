@@ -20,6 +20,7 @@ from unisono.controllers.patching import to_json
 from unisono.controllers.pod_groups import PENDING, sum_usage
 from unisono.controllers.texts import whole_number
 
+KUBERNETES_SCHEDULER = "default-scheduler"
 # Owners of these kinds hand their annotations down to the pod group.
 INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
 _PREFIX = "volcano.sh/"
@@ -32,8 +33,14 @@ _MODES = frozenset({"hard", "soft"})
 
 
 def needs_group(pod: Pod, scheduler_names: Collection[str]) -> bool:
-    """Whether the pod is ours to schedule, still to be scheduled, and in no pod group."""
+    """Whether the pod is ours to schedule, and in no pod group.
+
+    Where we serve the name of Kubernetes' own scheduler as well, a pod of that name that has a node before it has a
+    group was placed by somebody else: it is in no queue, and is never evicted for others.
+    """
     if pod.spec.scheduler_name not in scheduler_names or pod.metadata.deletion_timestamp:
+        return False
+    if pod.spec.scheduler_name == KUBERNETES_SCHEDULER and pod.spec.node_name:
         return False
     return not pod_group_of(pod)
 

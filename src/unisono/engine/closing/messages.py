@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from unisono.api.annotations import USER_LIMITS
 from unisono.cluster.status import TaskStatus
+from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Verdict
 
 _NUMBERS = re.compile(r"(?<![\w-])\d[\d.]*[a-zA-Z]{0,2}(?![\w-])")
 _LABELS = [status.label for status in TaskStatus]
+NOT_ENFORCED = "NotEnforced"
+"""Reason of the event about a bound that no configured plug-in enforces."""
 SCHEDULED_REASON = "tasks in gang are ready to be scheduled"
 
 
@@ -41,6 +45,18 @@ def condition_message(job: JobState, report: JobReport | None) -> str:
     could = report.schedulable() if report is not None else 0
     short = max(job.min_member - job.ready_count - could, 0)
     return f"{short}/{job.size} tasks in gang unschedulable: {job_fit_text(job, report)}"
+
+
+def not_enforced(cycle: Cycle, job: JobState) -> list[str]:
+    """Bounds that hold for a job and that no configured plug-in enforces, one sentence each."""
+    configured, record, told = {plugin.name for plugin in cycle.config.plugins}, job.record, list[str]()
+    wishes = [record.topology, *(policy.wish for policy in record.sub_groups)]
+    hard = any(wish is not None and wish.hard for wish in wishes) and len(cycle.session.snapshot.hyper_nodes) > 1
+    if hard and "network-topology-aware" not in configured:
+        told.append("networkTopology: hard is not enforced; list the plug-in network-topology-aware")
+    if job.queue.record.annotations.get(USER_LIMITS) and "user-limits" not in configured:
+        told.append(f"{USER_LIMITS} of queue {job.queue.name} is not enforced; list the plug-in user-limits")
+    return told
 
 
 def with_verdict(message: str, verdict: Verdict | None) -> str:

@@ -114,9 +114,10 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
     totals = totals_of(job.counts)
     if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
         return None
-    events = (
-        _events(job, phase, report, verdict) if conditions != record.conditions or not record.reported_phase else ()
-    )
+    events: tuple[tuple[str, str, str], ...] = ()
+    if conditions != record.conditions or not record.reported_phase:
+        told = [("Warning", messages.NOT_ENFORCED, each) for each in messages.not_enforced(cycle, job)]
+        events = (*_events(job, phase, report, verdict), *told)
     running, succeeded, failed = totals
     stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
     return phase, running, succeeded, failed, stated, events

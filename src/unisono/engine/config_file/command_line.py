@@ -37,6 +37,11 @@ def _always(text: str) -> None:
         raise ValueError("cannot be turned off: jobs are always scheduled by their queues")
 
 
+def _bool(text: str) -> None:
+    if text not in ("", "true", "false"):
+        raise ValueError("must be true or false")
+
+
 def _binds(text: str) -> None:
     _whole(text)
     if int(text) > _MOST_BINDS:
@@ -60,7 +65,11 @@ class CommandFlag:
 
 
 BIND_WORKERS = "bind-worker-threads"
-"""The only one with an effect: binds under way at a time."""
+"""Binds under way at a time."""
+STRICT = "volcano-strict"
+"""The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
+_ADDED = frozenset(("deviceshare", "network-topology-aware", "user-limits"))
+"""Plug-ins of the default configuration that Volcano's has not."""
 
 COMMAND_FLAGS: dict[str, CommandFlag] = {
     flag.name: flag
@@ -69,6 +78,7 @@ COMMAND_FLAGS: dict[str, CommandFlag] = {
         CommandFlag("cache-pod-group-interval", _duration, "PodGroups are watched, and every change is seen at once"),
         CommandFlag("scheduler-worker-threads", _whole, "all nodes are judged together, as arrays"),
         CommandFlag(BIND_WORKERS, _binds),
+        CommandFlag(STRICT, _bool),
         CommandFlag("min-resync-interval", _duration, "watches miss nothing, so that nothing is listed again"),
     )
 }
@@ -102,9 +112,18 @@ def read_command_line(text: str, file: str, default: SchedulerConfig, problems: 
                 raise ConfigError(f"--{name} {error}", file=file, line=number, key=name) from None
             if flag.note:
                 notes.append(f"line {number}: --{name} has no effect: {flag.note}")
-            else:
+            elif name == BIND_WORKERS:
                 config = replace(config, bind_concurrency=int(value))
+            elif value != "false":
+                config = _strict(config)
+                notes.append(f"--{STRICT}: hard bounds on the network and limits of users are not enforced")
     return replace(config, notes=tuple(notes))
+
+
+def _strict(config: SchedulerConfig) -> SchedulerConfig:
+    """Without what the default configuration adds to Volcano's."""
+    tiers = (tuple(plugin for plugin in tier if plugin.name not in _ADDED) for tier in config.tiers)
+    return replace(config, tiers=tuple(tuple(replace(plugin, arguments={}) for plugin in tier) for tier in tiers))
 
 
 def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:

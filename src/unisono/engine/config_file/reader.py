@@ -36,11 +36,19 @@ tiers:
   - name: proportion
     arguments:
       proportion.firstGang: true
+      proportion.deserved: true
+  - name: user-limits
+    arguments:
+      user-limits.AutoEnable: true
   - name: deviceshare
     arguments:
       deviceshare.AutoEnable: true
   - name: nodeorder
   - name: binpack
+  - name: network-topology-aware
+    arguments:
+      network-topology-aware.AutoEnable: true
+      hypernode.binpack.normal-pod.enable: false
 """
 
 
@@ -50,9 +58,10 @@ NODE_ORDER = "nodeorder"
 
 
 def default_config() -> SchedulerConfig:
-    """What runs without a file: what Volcano's Helm chart installs, and gangs may exceed the share of an idle queue.
+    """What runs without a file: what Volcano's Helm chart installs, and what enforces the bounds that objects state.
 
-    Shared cards are placed one by one where nodes have some.
+    Gangs may exceed the share of an idle queue. What shared cards, HyperNodes and limits of users need takes part where
+    there are any.
     """
     return load_config(DEFAULT_TEXT, "default configuration")
 

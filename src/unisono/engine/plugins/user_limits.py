@@ -14,6 +14,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
 from unisono.engine.answers import Refusal, Vote
+from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.accounts import account_of, who
 from unisono.engine.session.amounts import aligned
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
+_AUTO = Argument("user-limits.AutoEnable", "bool", False, "nothing where no Queue has the annotation")
 _Line = tuple[str, str]
 _HOLDING = frozenset({*ALLOCATED_STATES, TaskStatus.PIPELINED})
 
@@ -34,7 +36,12 @@ class UserLimitsPlugin(Plugin):
     """
 
     name = "user-limits"
-    known_arguments = ()
+    known_arguments = (_AUTO,)
+
+    def needed(self, session: Session) -> bool:
+        """With ``user-limits.AutoEnable`` only where a queue has limits."""
+        stated = (queue.record.annotations.get(USER_LIMITS) for queue in session.queues.values())
+        return not argument_value(_AUTO, self.arguments) or any(stated)
 
     def open(self, session: Session) -> None:
         """Sum up what users hold in the queues with limits."""

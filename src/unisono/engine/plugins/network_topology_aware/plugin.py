@@ -37,6 +37,7 @@ _RESOURCES = Argument("hypernode.binpack.resources", "text", "", "further resour
 _RESOURCE = "hypernode.binpack.resources."
 _NORMAL = Argument("hypernode.binpack.normal-pod.enable", "bool", True, "score nodes for pods without topology as well")
 _FADING = Argument("hypernode.binpack.normal-pod.fading", "float", 0.8, "weight of a tier against the one below it")
+_AUTO = Argument("network-topology-aware.AutoEnable", "bool", False, "nothing where there are no HyperNodes")
 _MOST_FILLINGS = 64
 """Requests of which the shares of all HyperNodes are kept at a time."""
 _EVICT = Argument("hypernode.gradient.evict.max-hypernodes", "int", 8, "HyperNodes in which evictions are tried")
@@ -55,6 +56,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         _NORMAL,
         _FADING,
         _EVICT,
+        _AUTO,
     )
 
     def __init__(self, config: PluginConfig) -> None:
@@ -73,6 +75,11 @@ class NetworkTopologyAwarePlugin(Plugin):
     def _natural(self, argument: Argument) -> int:
         value = int(argument_value(argument, self.arguments))
         return 1 if value < 0 else value
+
+    def needed(self, session: Session) -> bool:
+        """With ``network-topology-aware.AutoEnable`` only where there are HyperNodes."""
+        tree = session.snapshot.hyper_nodes
+        return not argument_value(_AUTO, self.arguments) or len(tree) > 1  # the root is always there
 
     def open(self, session: Session) -> None:
         """Keep the session and its tree."""

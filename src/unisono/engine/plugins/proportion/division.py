@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import TaskStatus
-from unisono.engine.plugins.proportion.families import limits_in_families
-from unisono.engine.plugins.proportion.waterfill import Share, fill
+from unisono.engine.plugins.proportion.families import deserved_in_families, limits_in_families
+from unisono.engine.plugins.proportion.waterfill import Share, fill, fill_above
 from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, exceeded, listed
 
 if TYPE_CHECKING:
@@ -37,8 +37,14 @@ class Division:
     deserved: dict[str, Amounts]
 
 
-def divide(session: Session) -> Division:
-    """Divide the usable cluster among the session's queues."""
+def divide(session: Session, *, deserved: bool = False) -> Division:
+    """Divide the usable cluster among the session's queues.
+
+    Args:
+        session: at its opening.
+        deserved: queues get what they state as ``deserved``, as far as they ask for it, before weights count.
+
+    """
     registry = session.registry
     total, promisable = listed(session.sharable_total, registry), listed(session.promisable_total, registry)
     guarantees = {name: by_row(queue.record.guarantee, registry) for name, queue in session.queues.items()}
@@ -53,7 +59,8 @@ def divide(session: Session) -> Division:
             found[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
     requests = requests_of(session, promisable, admission)
     reach = limits_in_families(session, requests, capability, guarantees)
-    return Division(capability, admission, _water_fill(total, queues, requests, reach, guarantees))
+    floors = deserved_in_families(session, requests, reach, guarantees) if deserved else {}
+    return Division(capability, admission, _water_fill(total, queues, requests, reach, guarantees, floors))
 
 
 def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> dict[str, Amounts]:
@@ -79,6 +86,7 @@ def _water_fill(
     requests: dict[str, Amounts],
     capability: dict[str, Amounts],
     guarantees: dict[str, Amounts],
+    floors: Mapping[str, Amounts],
 ) -> dict[str, Amounts]:
     deserved: dict[str, Amounts] = {queue.name: [] for queue in queues}
     for row, amount in enumerate(total):
@@ -87,7 +95,8 @@ def _water_fill(
             for queue in queues
             for name in (queue.name,)
         ]
-        for queue, part in zip(queues, fill(amount, shares), strict=True):
+        parts = fill_above(amount, shares, [floors[queue.name][row] for queue in queues]) if floors else None
+        for queue, part in zip(queues, parts or fill(amount, shares), strict=True):
             deserved[queue.name].append(part)
     return deserved
 

@@ -18,6 +18,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.enforced import DESERVED
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.proportion.division import divide
 from unisono.engine.queue_metrics import ShareMetrics
@@ -40,13 +41,13 @@ class ProportionPlugin(Plugin):
     name = "proportion"
     protects = True
     by_shape = True
-    known_arguments = (_FIRST_GANG,)
+    known_arguments = (_FIRST_GANG, DESERVED)
 
     def open(self, session: Session) -> None:
         """Compute what each queue that has jobs deserves."""
         self.session = session
         self.registry = session.registry
-        shares = divide(session)
+        shares = divide(session, deserved=bool(argument_value(DESERVED, self.arguments)))
         self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.book.shares

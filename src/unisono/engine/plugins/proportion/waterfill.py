@@ -51,6 +51,24 @@ def fill(total: int, shares: Sequence[Share]) -> list[int]:
     return [int(amount) for amount in held]
 
 
+def fill_above(total: int, shares: Sequence[Share], floors: Sequence[int]) -> list[int]:
+    """As `fill`, where each queue first gets its floor, as far as it wants it; floors that exceed ``total`` are cut."""
+    stated = floors
+    floors = [min(floor, _ceiling(share)) for floor, share in zip(stated, shares, strict=True)]
+    if sum(floors) > total:
+        rows = zip(stated, floors, shares, strict=True)
+        return fill(total, [Share(weight, floor, guarantee=share.guarantee) for weight, floor, share in rows])
+    settled: set[int] = set()
+    while True:
+        rest = [at for at in range(len(shares)) if at not in settled]
+        parts = fill(total - sum(floors[at] for at in settled), [shares[at] for at in rest])
+        below = {at for at, part in zip(rest, parts, strict=True) if part < floors[at]}
+        if not below:
+            by_place = dict(zip(rest, parts, strict=True))
+            return [by_place.get(at, floor) for at, floor in enumerate(floors)]
+        settled |= below
+
+
 def _ceiling(share: Share) -> int:
     wanted = share.request if share.limit is None else min(share.request, share.limit)
     return max(wanted, share.guarantee)
