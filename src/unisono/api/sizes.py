@@ -20,8 +20,7 @@ from unisono.api.defaulting.kubeflow import TRAINING, replica_specs
 from unisono.api.flow import JobTemplate
 from unisono.api.hyper_job import HyperJob
 from unisono.api.job_set import JobSet, JobSetSpec, JobTemplateJobSpec
-from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
-from unisono.api.ray_service import RayService
+from unisono.api.ray import RayCluster, RayClusterSpec, RayJob, RayService
 from unisono.api.scheduling import PodGroup
 from unisono.api.trainer import TrainJob
 

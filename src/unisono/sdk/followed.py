@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import job_state
 from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
-from unisono.api.pod_end import pod_end
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import has_ended, pod_end
 from unisono.sdk.views import JobView, TaskView
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from unisono.api.yaml_writer import dump
+from unisono.api.yaml import dump
 from unisono.apiserver.access.user import User, tenant
 from unisono.apiserver.flow_control.aside import aside
 from unisono.apiserver.flow_control.fair_turns import Turns
