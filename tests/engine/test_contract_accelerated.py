@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.check import life, settings, world
+from benchmarks.check import life, world
+from benchmarks.check.settings import CONFIGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.registry import create, plugin_names
 
-configurations: dict[str, Any] = dict(settings.CONFIGS)
+configurations: dict[str, Any] = dict(CONFIGS)
 
 HEADROOM = {"name": "eviction-guard", "arguments": {"eviction-guard.headroom": 0.2}}
 _TIERS = configurations["evict"]["tiers"]
