@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from unisono.api.yaml_writer import dump_all
+from unisono.api.yaml import dump_all
 
 RACKS = 4
 NODES = [

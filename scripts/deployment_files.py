@@ -9,7 +9,7 @@ from typing import Any
 
 from unisono import __version__
 from unisono.api.crds import crd_manifests
-from unisono.api.yaml_writer import dump_all
+from unisono.api.yaml import dump_all
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.monitoring import alert_groups, monitors

@@ -15,8 +15,8 @@ from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDIC
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
 from unisono.simulator.bounds.topology import least_cost
+from unisono.simulator.clusters.files import read_switches
 from unisono.simulator.clusters.model import Cluster
-from unisono.simulator.clusters.node_list import read_switches
 from unisono.simulator.metrics.durations import first_wait
 from unisono.simulator.metrics.topology import lca_cost
 from unisono.simulator.workload.job import Job, Role

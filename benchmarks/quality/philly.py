@@ -17,8 +17,8 @@ from benchmarks.quality.tables import table
 from unisono.simulator.clusters.model import Cluster, make_node, make_queue
 from unisono.simulator.files import rows
 from unisono.simulator.metrics.durations import completion_time, first_wait
+from unisono.simulator.metrics.fairness import share_deviation
 from unisono.simulator.metrics.numbers import percentile
-from unisono.simulator.metrics.shares import share_deviation
 from unisono.simulator.workload.job import Job
 from unisono.simulator.workload.shape import NodeShape
 from unisono.simulator.workload.stamps import seconds_of

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.answers import case, judge
 
 from unisono.cli.explaining import explanation_lines
 from unisono.kube.discovery import request_json
-
-sys.path.append(str(Path(__file__).parents[2]))
-case: Any = import_module("benchmarks.answers.case")
-judge: Any = import_module("benchmarks.answers.judge")
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 

@@ -6,23 +6,18 @@ The cluster of `benchmarks.answers` has real admission, controllers, scheduler a
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from benchmarks.answers import case, judge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
 from unisono.api.resources import to_units
-
-sys.path.append(str(Path(__file__).parents[2]))
-case: Any = import_module("benchmarks.answers.case")
-judge: Any = import_module("benchmarks.answers.judge")
 
 _CPUS = (2, 4, 8)
 _OF = re.compile(r"(?:only )?(\d+) of (\d+) pods (?:fit|find room)")

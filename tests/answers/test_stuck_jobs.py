@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))
-case: Any = import_module("benchmarks.answers.case")
-judge: Any = import_module("benchmarks.answers.judge")
+from benchmarks.answers import case, judge
 
 # One of each kind, for every change; `more` runs them all.
 QUICK = (

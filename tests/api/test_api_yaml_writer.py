@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.yaml import load_all
-from unisono.api.yaml_writer import dump, dump_all
+from unisono.api.yaml import dump, dump_all, load_all
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
 LOOKALIKES = (

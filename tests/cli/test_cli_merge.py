@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.keys import LAST_APPLIED
-from unisono.cli.merge import last_applied_text, three_way_patch, with_last_applied
+from unisono.cli.applying import last_applied_text, three_way_patch, with_last_applied
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

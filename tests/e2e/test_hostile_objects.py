@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))
-attack: Any = import_module("benchmarks.hostile.attack")
-forge: Any = import_module("benchmarks.hostile.forge")
+from benchmarks.hostile import attack, forge
 
 pytestmark = [pytest.mark.processes]
 

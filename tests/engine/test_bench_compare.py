@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))
-compare: Any = import_module("benchmarks.compare.__main__")
-rows: Any = import_module("benchmarks.compare.rows")
+from benchmarks.compare import __main__ as compare
+from benchmarks.compare import rows
 
 
 class Side:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))
-growth: Any = import_module("benchmarks.growth")
-measure: Any = import_module("benchmarks.measure")
-report: Any = import_module("benchmarks.report")
-decision: Any = import_module("benchmarks.decision")
+from benchmarks import decision, growth, measure, report
 
 POINTS = [growth.Point(1_000, 0.01, 500), growth.Point(20_000, 0.2, 10_000)]
 

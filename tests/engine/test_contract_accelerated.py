@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from benchmarks.check import life, world
+from benchmarks.check.settings import CONFIGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,10 +23,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.registry import create, plugin_names
 
-sys.path.append(str(Path(__file__).parents[2]))
-life: Any = import_module("benchmarks.check.life")
-world: Any = import_module("benchmarks.check.world")
-configurations: dict[str, Any] = dict(import_module("benchmarks.check.settings").CONFIGS)
+configurations: dict[str, Any] = dict(CONFIGS)
 
 HEADROOM = {"name": "eviction-guard", "arguments": {"eviction-guard.headroom": 0.2}}
 _TIERS = configurations["evict"]["tiers"]

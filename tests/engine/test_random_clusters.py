@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable
 from copy import deepcopy
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.check import facts, life, rules, world
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))
-life: Any = import_module("benchmarks.check.life")
-world: Any = import_module("benchmarks.check.world")
-facts: Any = import_module("benchmarks.check.facts")
-rules: Any = import_module("benchmarks.check.rules")
 
 _EACH = 50
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
+from benchmarks.check import settings
+from benchmarks.check import world as worlds
 
 from unisono import engine
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 from unisono.scheduler.offline import read_cluster
-
-sys.path.append(str(Path(__file__).parents[2]))
-settings: Any = import_module("benchmarks.check.settings")
-worlds: Any = import_module("benchmarks.check.world")
 
 
 def _decided(decisions: Decisions) -> object:

@@ -22,7 +22,7 @@ from unisono.api.keys import ADMISSION_API_VERSION, JDB_MAX_UNAVAILABLE, JDB_MIN
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.policies import POLICIES
-from unisono.api.policies.pod import budget_rules
+from unisono.api.policies.job import budget_rules
 from unisono.api.policies.rule import text as quoted
 from unisono.api.validation import validate
 from unisono.api.yaml import expand_lists, load_all

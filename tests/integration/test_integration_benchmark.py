@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.e2e import accounts, admission, load, processes, report, volcano_webhooks
 from integration_servers import PREFIX
 
 from unisono.agent.node import renew_lease
@@ -20,14 +19,6 @@ from unisono.install.manifests import manifests
 from unisono.install.options import InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
-
-sys.path.append(str(Path(__file__).parents[2]))
-accounts: Any = import_module("benchmarks.e2e.accounts")
-admission: Any = import_module("benchmarks.e2e.admission")
-load: Any = import_module("benchmarks.e2e.load")
-processes: Any = import_module("benchmarks.e2e.processes")
-report: Any = import_module("benchmarks.e2e.report")
-volcano_webhooks: Any = import_module("benchmarks.e2e.volcano_webhooks")
 
 METRICS = """
 # HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.

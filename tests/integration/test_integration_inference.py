@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import elastic
+from benchmarks.answers import plane as planes
 
 from unisono.api.kinds import EVENTS, PODS
 
-sys.path.append(str(Path(__file__).parents[2]))
-elastic: Any = import_module("benchmarks.elastic")
-planes: Any = import_module("benchmarks.answers.plane")
 GPU = "nvidia.com/gpu"
 NODES = 6
 LEAST = 2

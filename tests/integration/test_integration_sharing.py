@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
-sys.path.append(str(Path(__file__).parents[2]))
-sharing: Any = import_module("benchmarks.sharing")
+from benchmarks import sharing
 
 
 def test_a_sibling_gives_back_what_it_borrowed_and_no_more() -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))
-spot: Any = import_module("benchmarks.spot")
+from benchmarks import spot
 
 
 @pytest.fixture(scope="module")

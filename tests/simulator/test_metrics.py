@@ -8,10 +8,9 @@ import pytest
 
 from simulator.worlds import PREEMPT, cluster, job, simulate
 from unisono.simulator.metrics.durations import bounded_slowdown, deadlines, durations, starvation
-from unisono.simulator.metrics.fairness import fairness, finish_time_fairness
+from unisono.simulator.metrics.fairness import entitled, fairness, finish_time_fairness
 from unisono.simulator.metrics.numbers import jain, percentile
 from unisono.simulator.metrics.preemption import waste
-from unisono.simulator.metrics.shares import entitled
 from unisono.simulator.metrics.summary import encode, summary
 from unisono.simulator.metrics.topology import lca_cost, least_cost, topology
 from unisono.simulator.metrics.usage import integral, steps, usage

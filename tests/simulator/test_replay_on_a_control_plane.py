@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import sys
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.churn import virtual
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
@@ -35,9 +34,6 @@ from unisono.scheduler.settings import FixedConfig
 from unisono.simulator.experiment import read_experiment
 from unisono.simulator.recording.replay import replay
 from unisono.simulator.world.settings import Settings
-
-sys.path.append(str(Path(__file__).parents[2]))
-virtual: Any = import_module("benchmarks.churn.virtual")
 
 CONFIG = DEFAULT_TEXT.replace("allocate, backfill", "allocate, preempt, reclaim, backfill")
 NODES = [{"name": "gpu", "count": 6, "capacity": {"cpu": 16, "memory": "64Gi", "nvidia.com/gpu": 4}}]

@@ -20,13 +20,10 @@ from unisono.cli.main import cli
 from unisono.cli.simulating.on_cluster import on_pods
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
-from unisono.simulator.studies.compare import compare, compare_jobs
-from unisono.simulator.studies.intervals import interval, student
-from unisono.simulator.studies.report import page
+from unisono.simulator.studies.compare import compare, compare_jobs, interval, student
+from unisono.simulator.studies.report import Line, page, plot
 from unisono.simulator.studies.results import read_results
-from unisono.simulator.studies.shipped import ship, simulate_shipped
-from unisono.simulator.studies.svg import Line, plot
-from unisono.simulator.studies.sweep import key_of, on_processes, points, sweep
+from unisono.simulator.studies.sweep import key_of, on_processes, points, ship, simulate_shipped, sweep
 from unisono.simulator.studies.sweep import simulate as simulate_point
 from unisono.simulator.workload import native
 from unisono.simulator.world.records import job_record

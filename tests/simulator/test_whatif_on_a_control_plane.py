@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from benchmarks.churn import virtual
 
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
@@ -37,9 +36,6 @@ from unisono.scheduler.settings import FixedConfig
 from unisono.simulator.forecast.changes import apply_changes
 from unisono.simulator.forecast.listing import list_objects
 from unisono.simulator.forecast.whatif import WhatIf, what_if
-
-sys.path.append(str(Path(__file__).parents[2]))
-virtual: Any = import_module("benchmarks.churn.virtual")
 
 GROWN = [{"name": "new", "count": 2, "capacity": {"cpu": 16, "memory": "64Gi", "nvidia.com/gpu": 4}}]
 QUEUE = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: left}\nspec: "

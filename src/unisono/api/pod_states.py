@@ -1,7 +1,8 @@
-"""What a pod's status says: when the pod got its node, whether it has ended, and the statuses of its containers."""
+"""What a pod's status says: when the pod got its node, whether and how it has ended, and its containers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.api.core import ContainerStatus, Pod
@@ -26,3 +27,28 @@ def has_ended(pod: Pod) -> bool:
 def container_statuses(pod: Pod) -> list[ContainerStatus]:
     """The statuses of all containers, init containers first."""
     return [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnd:
+    """How a pod ended, for the last report."""
+
+    name: str
+    phase: str
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+
+
+def pod_end(pod: Pod) -> PodEnd:
+    """The end of a pod: the first container that failed explains it."""
+    statuses = container_statuses(pod)
+    ends = [status.state.terminated for status in statuses if status.state and status.state.terminated]
+    worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
+    return PodEnd(
+        pod.metadata.name,
+        pod.status.phase or "Unknown",
+        worst.exit_code if worst else None,
+        pod.status.reason or (worst.reason if worst else None) or "",
+        pod.status.message or (worst.message if worst else None) or "",
+    )

@@ -1,4 +1,10 @@
-"""OpenAPI v3 structural schemas, generated from the structs."""
+"""OpenAPI v3 structural schemas, generated from the structs.
+
+Which fields of Kubernetes' own kinds must be there stands here for readers of schemas: ``kubectl explain`` and typed
+clients. Validation says what is missing in its own words, for each kind, and does not read this. What an empty text
+means anyway is said by the structs (``fields.Required``); here stands what a struct cannot say, since its default is a
+meaningful value or a struct. Source: the ``required`` lists of Kubernetes' OpenAPI documents.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,6 @@ from unisono.api.base import ObjectMeta
 from unisono.api.fields import QUANTITY_PATTERN
 from unisono.api.kind import Kind
 from unisono.api.merge_keys import ATOMIC_MAPS, ATOMIC_STRUCTS, list_merge
-from unisono.api.required_fields import REQUIRED
 from unisono.api.shape import FieldShape, Shape, shape_of, summary
 
 _INT_OR_STRING: dict[str, Any] = {
@@ -46,6 +51,107 @@ _MANAGED_FIELDS: dict[str, Any] = {
         },
     },
     "x-kubernetes-list-type": "atomic",
+}
+# Struct name to wire names.
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "AttachedVolume": ("devicePath",),
+    "BatchCronJob": ("spec",),
+    "BatchCronJobSpec": ("jobTemplate",),
+    "BatchJobSpec": ("template",),
+    "CSIDriver": ("spec",),
+    "CSINode": ("spec",),
+    "CSINodeDriver": ("nodeID",),
+    "CSINodeSpec": ("drivers",),
+    "CephFSVolumeSource": ("monitors",),
+    "ClusterRoleBinding": ("roleRef",),
+    "Condition": ("lastTransitionTime", "message", "reason"),
+    "ContainerResourceMetricSource": ("target",),
+    "ContainerResourceMetricStatus": ("current",),
+    "ContainerStateTerminated": ("exitCode",),
+    "ContainerStatus": ("image", "imageID", "ready", "restartCount"),
+    "ControllerRevision": ("revision",),
+    "Counter": ("value",),
+    "CounterSet": ("counters",),
+    "CustomResourceDefinition": ("spec",),
+    "CustomResourceDefinitionSpec": ("names", "versions"),
+    "CustomResourceDefinitionVersion": ("served", "storage"),
+    "DaemonEndpoint": ("Port",),
+    "DaemonSetSpec": ("selector", "template"),
+    "DaemonSetStatus": ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
+    "DeploymentSpec": ("selector", "template"),
+    "DeviceCapacity": ("value",),
+    "DeviceClass": ("spec",),
+    "DeviceCounterConsumption": ("counters",),
+    "Event": ("involvedObject", "metadata"),
+    "ExternalMetricSource": ("metric", "target"),
+    "ExternalMetricStatus": ("current", "metric"),
+    "GRPCAction": ("port",),
+    "HorizontalPodAutoscalerSpecV1": ("maxReplicas", "scaleTargetRef"),
+    "HorizontalPodAutoscalerStatusV1": ("currentReplicas", "desiredReplicas"),
+    "HorizontalPodAutoscalerV1": ("spec",),
+    "HPAScalingPolicy": ("periodSeconds", "value"),
+    "HTTPGetAction": ("port",),
+    "HTTPHeader": ("value",),
+    "HTTPIngressPath": ("backend",),
+    "HTTPIngressRuleValue": ("paths",),
+    "HorizontalPodAutoscaler": ("spec",),
+    "HorizontalPodAutoscalerSpec": ("maxReplicas", "scaleTargetRef"),
+    "HorizontalPodAutoscalerStatus": ("desiredReplicas",),
+    "ISCSIVolumeSource": ("lun",),
+    "LimitRangeSpec": ("limits",),
+    "NodeAllocatableResourceClaimStatus": ("resources",),
+    "NodeSelector": ("nodeSelectorTerms",),
+    "NodeSystemInfo": (
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ),
+    "ObjectMetricSource": ("describedObject", "metric", "target"),
+    "ObjectMetricStatus": ("current", "describedObject", "metric"),
+    "OpaqueDeviceConfiguration": ("parameters",),
+    "PersistentVolumeClaimTemplate": ("spec",),
+    "PodExtendedResourceClaimStatus": ("requestMappings",),
+    "PodFailurePolicy": ("rules",),
+    "PodFailurePolicyOnExitCodesRequirement": ("values",),
+    "PodSpec": ("containers",),
+    "PodsMetricSource": ("metric", "target"),
+    "PodsMetricStatus": ("current", "metric"),
+    "PolicyRule": ("verbs",),
+    "PortStatus": ("protocol",),
+    "PreferredSchedulingTerm": ("preference", "weight"),
+    "RBDVolumeSource": ("monitors",),
+    "ReplicaSetSpec": ("selector",),
+    "ReplicaSetStatus": ("replicas",),
+    "ReplicationControllerStatus": ("replicas",),
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec",),
+    "ResourceClaimTemplateSpec": ("spec",),
+    "ResourceMetricSource": ("target",),
+    "ResourceMetricStatus": ("current",),
+    "ResourcePool": ("generation", "resourceSliceCount"),
+    "ResourceSlice": ("spec",),
+    "ResourceSliceSpec": ("pool",),
+    "RoleBinding": ("roleRef",),
+    "ScaleIOVolumeSource": ("secretRef",),
+    "SleepAction": ("seconds",),
+    "StatefulSetSpec": ("selector", "template"),
+    "StatefulSetStatus": ("replicas",),
+    "SuccessPolicy": ("rules",),
+    "Sysctl": ("value",),
+    "TCPSocketAction": ("port",),
+    "TopologySelectorLabelRequirement": ("values",),
+    "TopologySpreadConstraint": ("maxSkew",),
+    "VolumeAttachment": ("spec",),
+    "VolumeAttachmentSpec": ("source",),
+    "VolumeAttachmentStatus": ("attached",),
+    "WeightedPodAffinityTerm": ("podAffinityTerm", "weight"),
 }
 
 

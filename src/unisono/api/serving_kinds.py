@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import autoscaling
-from unisono.api.core import ingress, replication_controller
+from unisono.api.core import replication_controller, service
 from unisono.api.kind import Kind, Scale
 
 REPLICATION_CONTROLLERS: Kind[replication_controller.ReplicationController] = Kind(
@@ -43,17 +43,17 @@ HORIZONTAL_POD_AUTOSCALERS_V1: Kind[autoscaling.HorizontalPodAutoscalerV1] = Kin
     categories=("all",),
     status_subresource=True,
 )
-INGRESSES: Kind[ingress.Ingress] = Kind(
+INGRESSES: Kind[service.Ingress] = Kind(
     "networking.k8s.io",
     "v1",
     "Ingress",
     "ingresses",
-    ingress.Ingress,
+    service.Ingress,
     short_names=("ing",),
     status_subresource=True,
 )
-INGRESS_CLASSES: Kind[ingress.IngressClass] = Kind(
-    "networking.k8s.io", "v1", "IngressClass", "ingressclasses", ingress.IngressClass, False
+INGRESS_CLASSES: Kind[service.IngressClass] = Kind(
+    "networking.k8s.io", "v1", "IngressClass", "ingressclasses", service.IngressClass, False
 )
 
 SERVING_KINDS: tuple[Kind[Any], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import job_set, kubeflow, ray, ray_service, trainer
+from unisono.api import job_set, kubeflow, ray, trainer
 from unisono.api.kind import Kind, Scale
 
 KUBEFLOW = "kubeflow.org"
@@ -83,8 +83,8 @@ RAY_CLUSTERS: Kind[ray.RayCluster] = Kind(
 RAY_JOBS: Kind[ray.RayJob] = Kind(
     "ray.io", "v1", "RayJob", "rayjobs", ray.RayJob, categories=("all",), status_subresource=True
 )
-RAY_SERVICES: Kind[ray_service.RayService] = Kind(
-    "ray.io", "v1", "RayService", "rayservices", ray_service.RayService, categories=("all",), status_subresource=True
+RAY_SERVICES: Kind[ray.RayService] = Kind(
+    "ray.io", "v1", "RayService", "rayservices", ray.RayService, categories=("all",), status_subresource=True
 )
 
 KUBEFLOW_KINDS: tuple[Kind[Any], ...] = (PYTORCH_JOBS, TF_JOBS, MPI_JOBS, XGBOOST_JOBS, PADDLE_JOBS, JAX_JOBS)

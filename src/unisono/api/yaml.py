@@ -2,6 +2,9 @@
 
 kubectl's reader is YAML 1.1 without sexagesimal numbers and dates: ``yes``, ``on`` and bare ``y`` are booleans (keys
 too), ``0o14`` and ``014`` are 12, ``1e3`` is a number, ``12:30:45`` and ``2026-11-20`` are strings.
+
+What is written is read back as the same values: PyYAML leaves some texts unquoted that kubectl's reader takes for
+something else, such as ``y`` and ``1e3``.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import yaml
 import yaml as pyyaml
 from yaml.constructor import ConstructorError
 from yaml.events import CollectionEndEvent, CollectionStartEvent
@@ -37,6 +41,12 @@ _DEEPEST = 500
 _MERGE = "tag:yaml.org,2002:merge"
 _NESTED_ENTRIES = re.compile(rf"(?:[-?:][ \t]+){{{_DEEPEST}}}")
 _PLAIN = "tag:unisono,2026:plain"
+try:
+    from yaml import CSafeDumper as _BaseDumper
+except ImportError:  # libyaml is missing: same answers, ten times slower
+    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment]
+
+_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +299,40 @@ def expand_lists(documents: Iterable[Document]) -> list[Document]:
         else:
             expanded.append(document)
     return expanded
+
+
+class _Dumper(_BaseDumper):
+    def ignore_aliases(self, _data: Any) -> bool:
+        """Without anchors: what is the same twice is written twice."""
+        return True
+
+
+def dump(value: Any) -> str:
+    """One document: keys in their order, Unicode as it is.
+
+    Args:
+        value: JSON values.
+
+    """
+    return dump_all([value])
+
+
+def dump_all(values: Iterable[Any]) -> str:
+    """Several documents, each as ``dump`` writes it, with ``---`` between them."""
+    text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return text
+
+
+def _represent(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if _is_plain(text) else '"')
+
+
+def _is_plain(text: str) -> bool:
+    """Whether the text stays a text without quotes."""
+    try:
+        return isinstance(resolve(text), str)
+    except ValueError:
+        return False
+
+
+_Dumper.add_representer(str, _represent)

@@ -67,7 +67,7 @@ async def _events(client: Any, item: dict[str, Any]) -> list[dict[str, Any]]:
 def describe_lines(item: dict[str, Any]) -> list[str]:
     """The object as people read it: metadata as a list, spec and status as YAML."""
     from unisono.api.annotations import CHECKED, VERDICT
-    from unisono.api.yaml_writer import dump
+    from unisono.api.yaml import dump
     from unisono.cli.printing import visible
 
     metadata = item["metadata"]

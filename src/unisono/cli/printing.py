@@ -20,7 +20,7 @@ def print_json(value: Any) -> None:
 
 def print_yaml(value: Any) -> None:
     """YAML on stdout, keys in the order of the object."""
-    from unisono.api.yaml_writer import dump
+    from unisono.api.yaml import dump
 
     click.echo(dump(value), nl=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unisono.api.job_state import ENDED, SUCCEEDED
-from unisono.api.pod_end import PodEnd, pod_end
+from unisono.api.pod_states import PodEnd, pod_end
 from unisono.api.words import counted
 from unisono.sdk.views import JobView, TaskView, end_text, job_view, pod_view
 

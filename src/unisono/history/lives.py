@@ -10,8 +10,7 @@ from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import controller_of
-from unisono.api.pod_end import pod_end
-from unisono.api.pod_states import container_statuses, has_ended, scheduled_at
+from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.times import time_or

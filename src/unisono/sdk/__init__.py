@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unisono.api.pod_end import PodEnd
+    from unisono.api.pod_states import PodEnd
     from unisono.api.verdict import Holder, Verdict
     from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
     from unisono.sdk.aio import AsyncClient
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Where each name is defined: a command that needs one part of the SDK does not import all of it.
 _HOMES = {
-    "unisono.api.pod_end": ("PodEnd",),
+    "unisono.api.pod_states": ("PodEnd",),
     "unisono.api.verdict": ("Holder", "Verdict"),
     "unisono.errors": ("AlreadyExists", "ApiError", "Conflict", "Invalid", "NotFound", "Unavailable", "UnisonoError"),
     "unisono.sdk.aio": ("AsyncClient",),

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.pod_end import PodEnd, pod_end
-from unisono.api.pod_states import container_statuses
+from unisono.api.pod_states import PodEnd, container_statuses, pod_end
 from unisono.errors import ApiError
 from unisono.sdk.crash import LastWords, ending_text, first_of, last_words
 from unisono.sdk.log_selection import LogSelection

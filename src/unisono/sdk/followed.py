@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.job_state import job_state
 from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
 from unisono.api.kinds import JOBS
-from unisono.api.pod_end import pod_end
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import has_ended, pod_end
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.jobkinds.ray import SUBMITTER
 from unisono.jobkinds.registry import job_kind_of

@@ -11,8 +11,7 @@ from unisono.api.job_state import ENDED, SUCCEEDED, SUSPENDED, job_state
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.pod_end import PodEnd, pod_end
-from unisono.api.pod_states import has_ended
+from unisono.api.pod_states import PodEnd, has_ended, pod_end
 from unisono.sdk.progress import Steps
 
 if TYPE_CHECKING:

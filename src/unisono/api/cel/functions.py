@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from unisono.api.cel import authorization, conversions, costs, lists, networks, operators, texts, timestamps
+from unisono.api.cel import authorization, conversions, lists, networks, operators, texts, timestamps
 from unisono.api.cel.errors import EvaluationError, no_overload
 from unisono.api.cel.values import (
     Optional,
@@ -21,6 +21,58 @@ from unisono.api.cel.values import (
     type_name,
     weight,
 )
+
+Cost = Callable[..., float]
+
+
+def by_size(*values: Any) -> float:
+    """A tenth of all characters and entries, as cel-go counts traversed strings."""
+    return 1 + sum(map(size_of, values)) / 10
+
+
+def by_entries(*values: Any) -> float:
+    """One for each value of a list or map, however deep."""
+    return 1 + sum(weight(value) for value in values)
+
+
+def comparing(left: Any, right: Any) -> float:
+    """The smaller one decides how long a comparison takes."""
+    if isinstance(left, str | bytes):
+        return min(size_of(left), size_of(right)) / 10
+    if isinstance(left, list | dict):
+        return min(weight(left), weight(right)) if size_of(left) == size_of(right) else 0
+    return 0
+
+
+def searching(text: Any, part: Any = "", *_: Any) -> float:
+    """Every position of the text against the part."""
+    return 1 + size_of(text) / 10 * max(1.0, size_of(part) / 10)
+
+
+def matching(text: Any, pattern: Any, *_: Any) -> float:
+    """Every position of the text against the pattern."""
+    return 1 + max(1.0, size_of(text) / 10) * max(1.0, size_of(pattern) / 4)
+
+
+def within(wanted: Any, owner: Any) -> float:
+    """The value against each entry of a list."""
+    return 1 + (len(owner) * (1 + size_of(wanted) / 10) if isinstance(owner, list) else 0)
+
+
+def crossed(left: Any, right: Any, *_: Any) -> float:
+    """Each entry of one list against each of the other."""
+    return 1 + size_of(left) * size_of(right)
+
+
+def replacing(text: Any, old: Any = "", new: Any = "", *_: Any) -> float:
+    """The text, and what is put in at each occurrence."""
+    occurrences = size_of(text) / max(1, size_of(old))
+    return 1 + (size_of(text) + occurrences * size_of(new)) / 10
+
+
+def joining(values: Any, separator: Any = "") -> float:
+    """The entries, and a separator for each."""
+    return 1 + sum(1 + (size_of(each) + size_of(separator)) / 10 for each in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +89,7 @@ class Function:
     call: Callable[..., Any]
     fewest: int = 1
     most: int = 1
-    cost: costs.Cost | None = None
+    cost: Cost | None = None
 
 
 def _size(value: Any) -> int:
@@ -119,14 +171,14 @@ def _non_zero(value: Any) -> Optional:
 
 
 GLOBAL: dict[str, Function] = {
-    "_==_": Function(equal, 2, 2, costs.comparing),
-    "_!=_": Function(lambda left, right: not equal(left, right), 2, 2, costs.comparing),
-    "_<_": Function(partial(less, name="_<_"), 2, 2, costs.comparing),
-    "_<=_": Function(lambda left, right: less(left, right, "_<=_") or left == right, 2, 2, costs.comparing),
-    "_>_": Function(lambda left, right: less(right, left, "_>_"), 2, 2, costs.comparing),
-    "_>=_": Function(lambda left, right: less(right, left, "_>=_") or left == right, 2, 2, costs.comparing),
-    "_in_": Function(operators.is_in, 2, 2, costs.within),
-    "_+_": Function(operators.add, 2, 2, costs.by_size),
+    "_==_": Function(equal, 2, 2, comparing),
+    "_!=_": Function(lambda left, right: not equal(left, right), 2, 2, comparing),
+    "_<_": Function(partial(less, name="_<_"), 2, 2, comparing),
+    "_<=_": Function(lambda left, right: less(left, right, "_<=_") or left == right, 2, 2, comparing),
+    "_>_": Function(lambda left, right: less(right, left, "_>_"), 2, 2, comparing),
+    "_>=_": Function(lambda left, right: less(right, left, "_>=_") or left == right, 2, 2, comparing),
+    "_in_": Function(operators.is_in, 2, 2, within),
+    "_+_": Function(operators.add, 2, 2, by_size),
     "_-_": Function(operators.subtract, 2, 2),
     "_*_": Function(operators.multiply, 2, 2),
     "_/_": Function(operators.divide, 2, 2),
@@ -136,41 +188,39 @@ GLOBAL: dict[str, Function] = {
     "size": Function(_size),
     "type": Function(_type),
     "dyn": Function(lambda value: value),
-    "matches": Function(texts.matches, 2, 2, costs.matching),
-    **{name: Function(call, cost=costs.by_size) for name, call in conversions.CONVERSIONS.items()},
-    **{name: Function(call, cost=costs.by_size) for name, call in networks.MAKERS.items()},
-    "quantity": Function(lambda value: Quantity.parse(texts.text(value, "quantity")), cost=costs.by_size),
-    "isQuantity": Function(_parses(Quantity.parse), cost=costs.by_size),
-    "semver": Function(lambda value: Semver.parse(texts.text(value, "semver")), cost=costs.by_size),
-    "isSemver": Function(_parses(Semver.parse), cost=costs.by_size),
+    "matches": Function(texts.matches, 2, 2, matching),
+    **{name: Function(call, cost=by_size) for name, call in conversions.CONVERSIONS.items()},
+    **{name: Function(call, cost=by_size) for name, call in networks.MAKERS.items()},
+    "quantity": Function(lambda value: Quantity.parse(texts.text(value, "quantity")), cost=by_size),
+    "isQuantity": Function(_parses(Quantity.parse), cost=by_size),
+    "semver": Function(lambda value: Semver.parse(texts.text(value, "semver")), cost=by_size),
+    "isSemver": Function(_parses(Semver.parse), cost=by_size),
 }
 METHODS: dict[str, Function] = {
     "size": Function(_size),
-    "contains": Function(texts.contains, 2, 2, costs.searching),
+    "contains": Function(texts.contains, 2, 2, searching),
     "startsWith": Function(texts.starts_with, 2, 2, lambda text, part: 1 + size_of(part) / 10),
     "endsWith": Function(texts.ends_with, 2, 2, lambda text, part: 1 + size_of(part) / 10),
-    "matches": Function(texts.matches, 2, 2, costs.matching),
-    "find": Function(texts.find, 2, 2, costs.matching),
-    "findAll": Function(texts.find_all, 2, 3, costs.matching),
+    "matches": Function(texts.matches, 2, 2, matching),
+    "find": Function(texts.find, 2, 2, matching),
+    "findAll": Function(texts.find_all, 2, 3, matching),
     "split": Function(texts.split, 2, 3, lambda text, *_: 1 + size_of(text)),
-    "join": Function(texts.join, 1, 2, costs.joining),
-    "replace": Function(texts.replace, 3, 4, costs.replacing),
-    "lowerAscii": Function(texts.lower_ascii, cost=costs.by_size),
-    "upperAscii": Function(texts.upper_ascii, cost=costs.by_size),
-    "trim": Function(texts.trim, cost=costs.by_size),
-    "reverse": Function(texts.reverse, cost=costs.by_size),
-    "substring": Function(texts.substring, 2, 3, lambda text, *_: costs.by_size(text)),
+    "join": Function(texts.join, 1, 2, joining),
+    "replace": Function(texts.replace, 3, 4, replacing),
+    "lowerAscii": Function(texts.lower_ascii, cost=by_size),
+    "upperAscii": Function(texts.upper_ascii, cost=by_size),
+    "trim": Function(texts.trim, cost=by_size),
+    "reverse": Function(texts.reverse, cost=by_size),
+    "substring": Function(texts.substring, 2, 3, lambda text, *_: by_size(text)),
     "charAt": Function(texts.char_at, 2, 2),
-    "format": Function(texts.form, 2, 2, lambda text, values: costs.by_size(text) + costs.by_entries(values)),
-    "indexOf": Function(lists.index_of, 2, 3, lambda value, *more: costs.searching(value, *more) + size_of(value)),
-    "lastIndexOf": Function(
-        lists.last_index_of, 2, 3, lambda value, *more: costs.searching(value, *more) + size_of(value)
-    ),
-    "isSorted": Function(lists.is_sorted, cost=costs.by_entries),
-    "sum": Function(lists.total, cost=costs.by_entries),
-    "min": Function(partial(lists.extreme, "min", largest=False), cost=costs.by_entries),
-    "max": Function(partial(lists.extreme, "max", largest=True), cost=costs.by_entries),
-    "flatten": Function(lists.flatten, cost=costs.by_entries),
+    "format": Function(texts.form, 2, 2, lambda text, values: by_size(text) + by_entries(values)),
+    "indexOf": Function(lists.index_of, 2, 3, lambda value, *more: searching(value, *more) + size_of(value)),
+    "lastIndexOf": Function(lists.last_index_of, 2, 3, lambda value, *more: searching(value, *more) + size_of(value)),
+    "isSorted": Function(lists.is_sorted, cost=by_entries),
+    "sum": Function(lists.total, cost=by_entries),
+    "min": Function(partial(lists.extreme, "min", largest=False), cost=by_entries),
+    "max": Function(partial(lists.extreme, "max", largest=True), cost=by_entries),
+    "flatten": Function(lists.flatten, cost=by_entries),
     "distinct": Function(lists.distinct, cost=lambda values: 1 + size_of(values) * weight(values)),
     "slice": Function(lists.part, 3, 3, lambda values, *_: 1 + size_of(values)),
     "compareTo": Function(partial(_ordered, "compareTo"), 2, 2),
@@ -190,8 +240,8 @@ METHODS: dict[str, Function] = {
     "orValue": Function(lambda value, other: _value(value) if _some(value, "orValue").present else other, 2, 2),
     "or": Function(lambda value, other: value if _some(value, "or").present else _some(other, "or"), 2, 2),
     **{name: Function(call, 1, 2) for name, call in timestamps.METHODS.items()},
-    **{name: Function(call, cost=costs.by_size) for name, call in networks.METHODS.items()},
-    **{name: Function(call, 2, 2, costs.by_size) for name, call in networks.TWO.items()},
+    **{name: Function(call, cost=by_size) for name, call in networks.METHODS.items()},
+    **{name: Function(call, 2, 2, by_size) for name, call in networks.TWO.items()},
     **{name: Function(call, 2, 2) for name, call in authorization.STEPS.items()},
     **{name: Function(call, cost=lambda _: authorization.COST) for name, call in authorization.ANSWERS.items()},
 }
@@ -199,15 +249,15 @@ QUALIFIED: dict[str, Function] = {
     "optional.of": Function(lambda value: Optional(value, present=True)),
     "optional.none": Function(Optional, 0, 0),
     "optional.ofNonZeroValue": Function(_non_zero),
-    "sets.contains": Function(lists.contains_all, 2, 2, costs.crossed),
+    "sets.contains": Function(lists.contains_all, 2, 2, crossed),
     "sets.equivalent": Function(
-        lambda left, right: lists.contains_all(left, right) and lists.contains_all(right, left), 2, 2, costs.crossed
+        lambda left, right: lists.contains_all(left, right) and lists.contains_all(right, left), 2, 2, crossed
     ),
-    "sets.intersects": Function(lists.intersects, 2, 2, costs.crossed),
+    "sets.intersects": Function(lists.intersects, 2, 2, crossed),
     "math.greatest": Function(
-        lambda *values: lists.extreme("math.greatest", lists.numbers(values), largest=True), 1, 8, costs.by_entries
+        lambda *values: lists.extreme("math.greatest", lists.numbers(values), largest=True), 1, 8, by_entries
     ),
     "math.least": Function(
-        lambda *values: lists.extreme("math.least", lists.numbers(values), largest=False), 1, 8, costs.by_entries
+        lambda *values: lists.extreme("math.least", lists.numbers(values), largest=False), 1, 8, by_entries
     ),
 }

@@ -20,7 +20,14 @@ from unisono.api.core.affinity import (
 from unisono.api.core.cluster import (
     Lease,
     LeaseSpec,
+    Namespace,
+    NamespaceCondition,
+    NamespaceSpec,
+    NamespaceStatus,
     PriorityClass,
+    RuntimeClass,
+    RuntimeClassOverhead,
+    RuntimeClassScheduling,
 )
 from unisono.api.core.config import (
     ConfigMap,
@@ -55,15 +62,6 @@ from unisono.api.core.crd import (
     CustomResourceSubresourceScale,
     CustomResourceValidation,
     SelectableField,
-)
-from unisono.api.core.csi import (
-    CSIDriver,
-    CSIDriverSpec,
-    CSIStorageCapacity,
-    VolumeAttachment,
-    VolumeAttachmentSource,
-    VolumeAttachmentSpec,
-    VolumeAttachmentStatus,
 )
 from unisono.api.core.devices import (
     AllocatedDeviceStatus,
@@ -109,22 +107,6 @@ from unisono.api.core.event import (
     EventSeries,
     EventSource,
 )
-from unisono.api.core.limits import LimitRange, LimitRangeItem, LimitRangeSpec
-from unisono.api.core.namespace import (
-    Namespace,
-    NamespaceCondition,
-    NamespaceSpec,
-    NamespaceStatus,
-)
-from unisono.api.core.network import (
-    IPBlock,
-    NetworkPolicy,
-    NetworkPolicyEgressRule,
-    NetworkPolicyIngressRule,
-    NetworkPolicyPeer,
-    NetworkPolicyPort,
-    NetworkPolicySpec,
-)
 from unisono.api.core.node import (
     AttachedVolume,
     Binding,
@@ -146,10 +128,13 @@ from unisono.api.core.node import (
     NodeSystemInfo,
 )
 from unisono.api.core.persistent_volume import (
+    CSIDriver,
+    CSIDriverSpec,
     CSINode,
     CSINodeDriver,
     CSINodeSpec,
     CSIPersistentVolumeSource,
+    CSIStorageCapacity,
     LocalVolumeSource,
     PersistentVolume,
     PersistentVolumeSpec,
@@ -157,6 +142,10 @@ from unisono.api.core.persistent_volume import (
     StorageClass,
     TopologySelectorLabelRequirement,
     TopologySelectorTerm,
+    VolumeAttachment,
+    VolumeAttachmentSource,
+    VolumeAttachmentSpec,
+    VolumeAttachmentStatus,
     VolumeNodeAffinity,
     VolumeNodeResources,
 )
@@ -193,6 +182,9 @@ from unisono.api.core.pod_status import (
     VolumeMountStatus,
 )
 from unisono.api.core.policy import (
+    LimitRange,
+    LimitRangeItem,
+    LimitRangeSpec,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
@@ -227,7 +219,6 @@ from unisono.api.core.refs import (
     TypedLocalObjectReference,
     TypedObjectReference,
 )
-from unisono.api.core.runtime_class import RuntimeClass, RuntimeClassOverhead, RuntimeClassScheduling
 from unisono.api.core.security import (
     AppArmorProfile,
     Capabilities,
@@ -239,8 +230,15 @@ from unisono.api.core.security import (
     WindowsSecurityContextOptions,
 )
 from unisono.api.core.service import (
+    IPBlock,
     LoadBalancerIngress,
     LoadBalancerStatus,
+    NetworkPolicy,
+    NetworkPolicyEgressRule,
+    NetworkPolicyIngressRule,
+    NetworkPolicyPeer,
+    NetworkPolicyPort,
+    NetworkPolicySpec,
     PortStatus,
     Service,
     ServicePort,

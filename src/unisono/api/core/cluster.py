@@ -1,11 +1,12 @@
-"""PriorityClass (scheduling.k8s.io/v1) and Lease (coordination.k8s.io/v1)."""
+"""What a cluster has beside nodes: Namespace, PriorityClass, RuntimeClass (node.k8s.io/v1) and Lease."""
 
 from __future__ import annotations
 
 import msgspec
 
 from unisono.api.base import Base, Object
-from unisono.api.fields import Int32, MicroTime
+from unisono.api.core.affinity import Toleration
+from unisono.api.fields import Int32, MicroTime, Required, ResourceList, Time
 
 
 class PriorityClass(Object):
@@ -33,3 +34,54 @@ class Lease(Object):
     """Leader election and node heartbeats."""
 
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+class NamespaceSpec(Base):
+    """Finalizers that must be gone before a namespace is removed."""
+
+    finalizers: list[str] | None = None
+
+
+class NamespaceCondition(Base):
+    """A condition of a namespace."""
+
+    type: Required = ""
+    status: Required = ""
+    last_transition_time: Time | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class NamespaceStatus(Base):
+    """Phases are Active and Terminating."""
+
+    phase: str | None = None
+    conditions: list[NamespaceCondition] | None = None
+
+
+class Namespace(Object):
+    """A scope for names."""
+
+    spec: NamespaceSpec = msgspec.field(default_factory=NamespaceSpec)
+    status: NamespaceStatus = msgspec.field(default_factory=NamespaceStatus)
+
+
+class RuntimeClassOverhead(Base):
+    """What the runtime itself takes for each pod."""
+
+    pod_fixed: ResourceList | None = None
+
+
+class RuntimeClassScheduling(Base):
+    """Which nodes have the runtime."""
+
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class RuntimeClass(Object):
+    """A container runtime by name; admission completes the pods that name it."""
+
+    handler: Required = ""
+    overhead: RuntimeClassOverhead | None = None
+    scheduling: RuntimeClassScheduling | None = None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from unisono.api import flow_kinds, inference_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, flow, inference, job, pod, rbac, scheduling, serving, webhooks, workloads
+from unisono.api.defaulting import builtin, flow, job, pod, scheduling, serving, workloads
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -28,8 +28,8 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.RESOURCE_CLAIM_TEMPLATES.struct: builtin.default_resource_claim_template,
     kinds.RESOURCE_QUOTAS.struct: builtin.default_quota,
     kinds.LIMIT_RANGES.struct: builtin.default_limit_range,
-    kinds.ROLE_BINDINGS.struct: rbac.default_binding,
-    kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.default_binding,
+    kinds.ROLE_BINDINGS.struct: builtin.default_binding,
+    kinds.CLUSTER_ROLE_BINDINGS.struct: builtin.default_binding,
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
     kinds.RUNTIME_CLASSES.struct: builtin.default_runtime_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
@@ -42,13 +42,13 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     serving_kinds.REPLICATION_CONTROLLERS.struct: serving.default_replication_controller,
     serving_kinds.HORIZONTAL_POD_AUTOSCALERS.struct: serving.default_autoscaler,
     serving_kinds.INGRESS_CLASSES.struct: serving.default_ingress_class,
-    MUTATING_WEBHOOKS.struct: webhooks.default_webhooks,
-    VALIDATING_WEBHOOKS.struct: webhooks.default_webhooks,
+    MUTATING_WEBHOOKS.struct: builtin.default_webhooks,
+    VALIDATING_WEBHOOKS.struct: builtin.default_webhooks,
     kinds.JOBS.struct: job.default_job,
     flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,
     flow_kinds.HYPER_JOBS.struct: flow.default_hyper_job,
-    inference_kinds.KNATIVE_SERVICES.struct: inference.default_knative_service,
+    inference_kinds.KNATIVE_SERVICES.struct: serving.default_knative_service,
     kinds.POD_GROUPS.struct: scheduling.default_pod_group,
     kinds.QUEUES.struct: scheduling.default_queue,
 }

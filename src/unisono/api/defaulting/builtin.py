@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import base64
 
-from unisono.api.core.cluster import PriorityClass
+from unisono.api.admission_registration import (
+    MutatingWebhook,
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from unisono.api.core.cluster import Namespace, PriorityClass, RuntimeClass
 from unisono.api.core.config import Secret
 from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
 from unisono.api.core.devices import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
-from unisono.api.core.limits import LimitRange
-from unisono.api.core.namespace import Namespace
-from unisono.api.core.network import NetworkPolicy
 from unisono.api.core.node import Node
 from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
-from unisono.api.core.policy import ResourceQuota
+from unisono.api.core.policy import LimitRange, ResourceQuota
 from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
-from unisono.api.core.runtime_class import RuntimeClass
-from unisono.api.core.service import Service, ServicePort
+from unisono.api.core.service import NetworkPolicy, Service, ServicePort
 from unisono.api.core.storage import PersistentVolumeClaim
 from unisono.api.defaulting.quantities import canonical_map
 from unisono.api.keys import NAMESPACE_NAME
+from unisono.api.meta import LabelSelector
+from unisono.api.rbac import GROUP, ClusterRoleBinding, RoleBinding
 
 _AFFINITY_SECONDS = 10800
+_TIMEOUT_SECONDS = 10
 
 
 def default_node(node: Node) -> None:
@@ -170,3 +174,29 @@ def default_crd(definition: CustomResourceDefinition) -> None:
         names.list_kind = names.list_kind or f"{names.kind}List"
     if definition.spec.conversion is None:
         definition.spec.conversion = CustomResourceConversion(strategy="None")
+
+
+def default_binding(binding: RoleBinding | ClusterRoleBinding) -> None:
+    """Roles, users and groups belong to the RBAC group; service accounts to the core group."""
+    binding.role_ref.api_group = binding.role_ref.api_group or GROUP
+    for subject in binding.subjects or ():
+        if subject.api_group is None and subject.kind in ("User", "Group"):
+            subject.api_group = GROUP
+
+
+def default_webhooks(configuration: MutatingWebhookConfiguration | ValidatingWebhookConfiguration) -> None:
+    """Requests fail with a webhook that does not answer within ten seconds, and all objects are shown to it."""
+    for hook in configuration.webhooks or ():
+        hook.failure_policy = hook.failure_policy or "Fail"
+        hook.match_policy = hook.match_policy or "Equivalent"
+        hook.namespace_selector = hook.namespace_selector or LabelSelector()
+        hook.object_selector = hook.object_selector or LabelSelector()
+        if hook.timeout_seconds is None:
+            hook.timeout_seconds = _TIMEOUT_SECONDS
+        if isinstance(hook, MutatingWebhook):
+            hook.reinvocation_policy = hook.reinvocation_policy or "Never"
+        for rule in hook.rules or ():
+            rule.scope = rule.scope or "*"
+        service = hook.client_config.service if hook.client_config else None
+        if service is not None and service.port is None:
+            service.port = 443

@@ -1,4 +1,4 @@
-"""Defaults of ReplicationControllers, HorizontalPodAutoscalers and IngressClasses."""
+"""Defaults of what serves: ReplicationControllers, HorizontalPodAutoscalers, Ingresses and Knative's Services."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from unisono.api.autoscaling import (
     MetricTarget,
     ResourceMetricSource,
 )
-from unisono.api.core.ingress import IngressClass
 from unisono.api.core.replication_controller import ReplicationController
+from unisono.api.core.service import IngressClass
 from unisono.api.defaulting.pod import default_pod_spec
+from unisono.api.knative import KnativeService
 
 CPU_PERCENT = 80
 _PERIOD_SECONDS = 15
 _MOST_UP = 4
+CONTAINER = "user-container"
+TIMEOUT_SECONDS = 300
 
 
 def default_replication_controller(controller: ReplicationController) -> None:
@@ -58,3 +61,16 @@ def default_autoscaler(autoscaler: HorizontalPodAutoscaler) -> None:
             rules.select_policy = rules.select_policy or "Max"
             if rules.policies is None:
                 rules.policies = policies
+
+
+def default_knative_service(service: KnativeService) -> None:
+    """A name for a container that has none, any number of requests at a time, and five minutes for each."""
+    spec = service.spec.template.spec
+    containers = spec.containers or []
+    if len(containers) == 1 and not containers[0].name:
+        containers[0].name = CONTAINER
+    if spec.container_concurrency is None:
+        spec.container_concurrency = 0
+    if spec.timeout_seconds is None:
+        spec.timeout_seconds = TIMEOUT_SECONDS
+    default_pod_spec(spec)

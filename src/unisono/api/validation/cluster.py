@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import msgspec
 
 from unisono.api import names
-from unisono.api.core.cluster import Lease, PriorityClass
+from unisono.api.core.cluster import Lease, PriorityClass, RuntimeClass
 from unisono.api.core.config import ServiceAccount
 from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.event import Event
 from unisono.api.core.node import Node
-from unisono.api.core.runtime_class import RuntimeClass
 from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from unisono.api.field_error import FieldError, forbidden, invalid, required
 from unisono.api.quantity import QuantityError, parse_quantity

@@ -15,8 +15,7 @@ from unisono.api.defaulting.job import default_job
 from unisono.api.field_error import FieldError, duplicate, invalid, not_supported, required
 from unisono.api.flow import Flow, FlowProbe, JobFlow, JobTemplate
 from unisono.api.hyper_job import HyperJob
-from unisono.api.validation.dag import is_acyclic
-from unisono.api.validation.job import validate_job
+from unisono.api.validation.job import is_acyclic, validate_job
 from unisono.api.validation.meta import by
 
 # A job's name has a dash and ten digits more.

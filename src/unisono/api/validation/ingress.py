@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from unisono.api import names
-from unisono.api.core.ingress import (
+from unisono.api.core.service import (
     HTTPIngressPath,
     Ingress,
     IngressBackend,

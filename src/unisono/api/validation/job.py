@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
@@ -14,7 +15,6 @@ from unisono.api.quantity import QuantityError, to_milli
 from unisono.api.times import parse_duration
 from unisono.api.topology import NetworkTopologySpec
 from unisono.api.validation.cluster import validate_claim_spec
-from unisono.api.validation.dag import is_acyclic
 from unisono.api.validation.meta import by
 from unisono.api.validation.pod import validate_template
 from unisono.api.validation.policies import validate_policies
@@ -232,3 +232,12 @@ def _differences(new: msgspec.Struct, old: msgspec.Struct) -> list[str]:
         for field in msgspec.structs.fields(new)
         if getattr(new, field.name) != getattr(old, field.name)
     ]
+
+
+def is_acyclic(graph: Mapping[str, Sequence[str]]) -> bool:
+    """Does no vertex reach itself; ``graph`` maps a vertex to those that it depends on. Linear in its size."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        return False
+    return True

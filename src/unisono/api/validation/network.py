@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from unisono.api.core.network import IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort
+from unisono.api.core.service import IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
 from unisono.api.validation.meta import one_of, validate_selector
 

@@ -11,8 +11,7 @@ from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
 from unisono.api.keys import MULTIKUEUE, RAY_OPERATOR, TRAINJOB_CONTROLLER
-from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
-from unisono.api.ray_service import RayService
+from unisono.api.ray import RayCluster, RayClusterSpec, RayJob, RayService
 from unisono.api.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from unisono.api.validation.meta import by
 from unisono.api.validation.pod import validate_template

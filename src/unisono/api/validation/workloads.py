@@ -1,4 +1,4 @@
-"""Rules of Deployments, ReplicaSets, StatefulSets and DaemonSets, as Kubernetes validates them."""
+"""Rules of Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from unisono.api.apps import (
     StatefulSetSpec,
 )
 from unisono.api.core.pod import PodTemplateSpec
+from unisono.api.core.replication_controller import ReplicationController
 from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
 from unisono.api.fields import IntOrString
 from unisono.api.meta import LabelSelector
 from unisono.api.selecting import is_empty, selects
-from unisono.api.validation.meta import at_least, by, one_of, validate_selector
+from unisono.api.validation.meta import at_least, by, one_of, validate_labels, validate_selector
 from unisono.api.validation.pod import validate_template
 
 _PERCENT = re.compile(r"[0-9]+%")
@@ -225,3 +226,39 @@ def _same_selector(new: LabelSelector | None, old: LabelSelector | None, *, crea
 def _fixed(spec: StatefulSetSpec) -> Any:
     """The spec without what an update may change."""
     return msgspec.structs.replace(spec, **dict.fromkeys(_STATEFUL_MUTABLE))
+
+
+def validate_replication_controller(
+    controller: ReplicationController, old: ReplicationController | None
+) -> Iterator[FieldError]:
+    """Counts, selector and template."""
+    spec, status, path = controller.spec, controller.status, "spec.template"
+    yield from at_least("spec.minReadySeconds", spec.min_ready_seconds, 0)
+    if not spec.selector:
+        yield required("spec.selector")
+    yield from validate_labels(spec.selector, "spec.selector")
+    yield from at_least("spec.replicas", spec.replicas, 0)
+    template = spec.template
+    if template is None:
+        yield required(path)
+    else:
+        labels = template.metadata.labels or {}
+        if any(labels.get(key) != value for key, value in (spec.selector or {}).items()):
+            detail = "`selector` does not match template `labels`"
+            yield invalid(f"{path}.metadata.labels", template.metadata.labels, detail)
+        yield from validate_template(template, path)
+        if template.spec.restart_policy not in (None, "Always"):
+            yield not_supported(f"{path}.spec.restartPolicy", template.spec.restart_policy, ("Always",))
+        if template.spec.active_deadline_seconds is not None:
+            detail = "activeDeadlineSeconds in ReplicationController is not Supported"
+            yield forbidden(f"{path}.spec.activeDeadlineSeconds", detail)
+    counts = {
+        "fullyLabeledReplicas": status.fully_labeled_replicas,
+        "readyReplicas": status.ready_replicas,
+        "availableReplicas": status.available_replicas,
+    }
+    yield from at_least("status.replicas", status.replicas, 0)
+    for name, count in counts.items():
+        yield from at_least(f"status.{name}", count, 0)
+        if (count or 0) > (status.replicas or 0):
+            yield invalid(f"status.{name}", count, "cannot be greater than status.replicas")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from unisono.api.yaml_writer import dump
+from unisono.api.yaml import dump
 from unisono.apiserver.access.files import write_private
 
 

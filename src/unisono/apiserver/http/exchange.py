@@ -15,7 +15,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from unisono.api.users import tenant
-from unisono.api.yaml_writer import dump
+from unisono.api.yaml import dump
 from unisono.apiserver.access.user import User
 from unisono.apiserver.flow_control.aside import aside
 from unisono.apiserver.flow_control.fair_turns import Turns

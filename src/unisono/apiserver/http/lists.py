@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.kind import Kind
-from unisono.api.yaml_writer import dump
+from unisono.api.yaml import dump
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.http import protobuf_encode
 from unisono.apiserver.http.accept import Form

@@ -19,6 +19,6 @@ def command(output: str) -> None:
 
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2))
         return
-    from unisono.api.yaml_writer import dump_all
+    from unisono.api.yaml import dump_all
 
     click.echo(dump_all(manifests), nl=False)

@@ -206,7 +206,7 @@ def _print(manifests: list[dict[str, Any]], output: str) -> None:
 
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2))
         return
-    from unisono.api.yaml_writer import dump_all
+    from unisono.api.yaml import dump_all
 
     click.echo(dump_all(manifests), nl=False)
 

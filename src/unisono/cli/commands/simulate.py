@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from unisono.cli.options import output_option
-from unisono.cli.simulating.group import DefaultGroup
 
 if TYPE_CHECKING:
     from unisono.simulator.world.settings import Settings
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class DefaultGroup(click.Group):
+    """``group ARGS`` means ``group run ARGS`` where the first word is no command and no option of the group."""
+
+    default = "run"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default command in front where none is named."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
 
 @click.group("simulate", cls=DefaultGroup)

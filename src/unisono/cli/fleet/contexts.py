@@ -35,7 +35,7 @@ async def write_contexts(where: Where, to: Path | None) -> None:
         ConfigError: there is no member that the user can reach.
 
     """
-    from unisono.api.yaml_writer import dump
+    from unisono.api.yaml import dump
     from unisono.apiserver.access.files import write_private
     from unisono.standalone.paths import DataDir
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unisono import __version__
-from unisono.simulator.studies.shipped import ship, simulate_shipped
-from unisono.simulator.studies.sweep import Point, simulate
+from unisono.simulator.studies.sweep import Point, ship, simulate, simulate_shipped
 
 if TYPE_CHECKING:
     from unisono.sdk.client import Client

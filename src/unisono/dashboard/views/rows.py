@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.job_state import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import controller_of, queue_of
-from unisono.api.pod_end import pod_end
-from unisono.api.pod_states import container_statuses, has_ended, scheduled_at
+from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.times import time_or

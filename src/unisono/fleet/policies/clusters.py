@@ -11,7 +11,7 @@ from unisono.api.keys import TOPOLOGY_ZONE
 from unisono.api.meta import LabelSelector
 from unisono.api.propagation import ClusterAffinity
 from unisono.api.selecting import selects
-from unisono.api.validation.propagation import amount_or_none
+from unisono.api.validation.fleet import amount_or_none
 from unisono.fleet.jobs.translation import region_of
 
 PROVIDER = "provider"

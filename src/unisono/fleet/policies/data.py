@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from unisono.api.annotations import GIGABYTES
 from unisono.api.propagation import DataSource, DataSourceClaim
-from unisono.api.validation.propagation import amount_or_none
+from unisono.api.validation.fleet import amount_or_none
 from unisono.fleet.policies.clusters import Cluster
 from unisono.fleet.policies.subject import Subject
 

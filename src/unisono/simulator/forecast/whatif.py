@@ -12,11 +12,11 @@ from unisono.simulator.forecast.changes import Changed
 from unisono.simulator.forecast.forecast import Forecast, Start, forecast
 from unisono.simulator.forecast.live import LiveObjects
 from unisono.simulator.forecast.past import past_of
+from unisono.simulator.metrics.fairness import share_deviation
 from unisono.simulator.metrics.numbers import mean
 from unisono.simulator.metrics.preemption import waste
-from unisono.simulator.metrics.shares import share_deviation
 from unisono.simulator.metrics.usage import held, integral, queue_length, usage
-from unisono.simulator.studies.intervals import Interval, interval
+from unisono.simulator.studies.compare import Interval, interval
 from unisono.simulator.world.outcome import Run
 
 

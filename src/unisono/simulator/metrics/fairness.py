@@ -1,13 +1,14 @@
-"""Whether tenants and jobs get their shares."""
+"""Whether tenants, queues and jobs get their shares: entitled ones by weighted max-min water-filling, and held ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from unisono.simulator.metrics.numbers import jain, percentile
-from unisono.simulator.metrics.shares import share_deviation
-from unisono.simulator.metrics.usage import steps
-from unisono.simulator.world.outcome import COMPLETED, Run
+from unisono.simulator.metrics.usage import steps, window
+from unisono.simulator.world.outcome import COMPLETED, DROPPED, Run
 
 SLACK = 1.05
 """A job counts as treated unfairly when it takes this much longer than with its share."""
@@ -86,3 +87,99 @@ def _queues(run: Run) -> dict[str, Any]:
         "worstShortfall": shares.worst,
         "byQueue": {name: {"held": got, "entitled": due} for name, (got, due) in sorted(shares.served.items())},
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares over a run.
+
+    Attributes:
+        deviation: time average of half of the sum over queues of |held - entitled|, as shares of the cluster.
+        worst: largest time average over queues of how far one is below what it is entitled to.
+        served: by queue, shares of the cluster held and entitled to, time averages while the queue has demand.
+    """
+
+    deviation: float
+    worst: float
+    served: Mapping[str, tuple[float, float]]
+
+
+def entitled(demand: Mapping[str, float], weights: Mapping[str, float], whole: float = 1.0) -> dict[str, float]:
+    """Weighted max-min fair shares of ``whole``: no tenant gets more than its demand, and what that leaves is divided.
+
+    Where one resource dominates, as GPUs do, this is the share of Dominant Resource Fairness (Ghodsi et al., NSDI
+    2011).
+    """
+    shares = dict.fromkeys(demand, 0.0)
+    left, open_ = whole, {name for name, amount in demand.items() if amount > 0}
+    while open_ and left > 1e-12:
+        weight = sum(weights.get(name, 1.0) for name in open_)
+        level = left / weight
+        full = {name for name in open_ if demand[name] <= level * weights.get(name, 1.0)}
+        if not full:
+            for name in open_:
+                shares[name] = level * weights.get(name, 1.0)
+            break
+        for name in sorted(full):
+            shares[name] = demand[name]
+            left -= demand[name]
+        open_ -= full
+    return shares
+
+
+def share_deviation(run: Run) -> Shares | None:
+    """Compare what queues hold with what they are entitled to, at each event; None with fewer than two queues.
+
+    Demand is what a queue's jobs hold and wait for. Shares are of GPUs, or of cores where there are no GPUs.
+    """
+    weights = {queue.metadata.name: float(queue.spec.weight or 1) for queue in run.cluster.queues}
+    names = sorted({outcome.job.queue for outcome in run.outcomes})
+    if len(names) < 2:
+        return None
+    gpus = run.cluster.gpu_total > 0
+    whole = 1000.0 * run.cluster.gpu_total if gpus else float(run.cluster.cpu_total)
+    changes: list[tuple[float, str, float, float]] = []
+    for outcome in run.outcomes:
+        job = outcome.job
+        if job.submit > run.end or outcome.state == DROPPED:
+            continue
+        amount = float(job.gpu_demand if gpus else job.cpu_demand)
+        changes += [(job.submit, job.queue, 0.0, amount)]
+        changes += [(run.end if outcome.ended is None else outcome.ended, job.queue, 0.0, -amount)]
+        for stretch in outcome.stretches:
+            size = float(stretch.gpu_milli if gpus else stretch.cpu_milli)
+            changes += [(stretch.start, job.queue, size, 0.0), (stretch.end, job.queue, -size, 0.0)]
+    changes.sort()
+    return _integrate(changes, names, weights, whole, window(run))
+
+
+def _integrate(
+    changes: list[tuple[float, str, float, float]],
+    names: list[str],
+    weights: Mapping[str, float],
+    whole: float,
+    bounds: tuple[float, float],
+) -> Shares | None:
+    holding, demand = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+    short, got, due, busy = (dict.fromkeys(names, 0.0) for _ in range(4))
+    deviation, before, (start, end) = 0.0, bounds[0], bounds
+    if whole <= 0 or end <= start:
+        return None
+    for at, name, size, wanted in [*changes, (end, names[0], 0.0, 0.0)]:
+        width = min(at, end) - max(before, start)
+        if width > 0:
+            shares = entitled({each: demand[each] / whole for each in names}, weights)
+            for each in names:
+                have = holding[each] / whole
+                deviation += width * abs(have - shares[each]) / 2
+                short[each] += width * max(0.0, shares[each] - have)
+                if demand[each] > 0:
+                    got[each] += width * have
+                    due[each] += width * shares[each]
+                    busy[each] += width
+        before = max(before, at)
+        holding[name] += size
+        demand[name] += wanted
+    length = end - start
+    served = {each: (got[each] / busy[each], due[each] / busy[each]) for each in names if busy[each]}
+    return Shares(deviation / length, max(short.values()) / length, served)

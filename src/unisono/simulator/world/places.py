@@ -15,13 +15,11 @@ from unisono.engine.decisions import Bind, Eviction, PodCondition, PodGroupUpdat
 from unisono.simulator.workload.job import WHOLE_GPU
 from unisono.simulator.world import outcome as outcomes
 from unisono.simulator.world.heap import EventHeap
-from unisono.simulator.world.live_jobs import Adopted, LiveJob
+from unisono.simulator.world.live_jobs import Adopted, LiveJob, Needs, Room
 from unisono.simulator.world.objects import ObjectMaker, succeeded, with_status
 from unisono.simulator.world.outcome import EvictionRecord, Run, Stretch
-from unisono.simulator.world.progress import Unit
-from unisono.simulator.world.room import Needs, Room
+from unisono.simulator.world.progress import SpeedModel, Unit
 from unisono.simulator.world.settings import Settings
-from unisono.simulator.world.speed import SpeedModel
 from unisono.simulator.world.trouble import Trouble
 
 _ROUNDED = 1.0

@@ -15,22 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
-from unisono.api.kinds import NODES
+from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES
 from unisono.api.resources import resource_list
+from unisono.api.scheduling import Queue
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Plugin
+from unisono.errors import UnisonoError
 from unisono.gc_pauses import collect_now, collector_paused
-from unisono.simulator.clusters.model import Cluster, gpus_of, with_shared_gpus
+from unisono.simulator.clusters.model import Cluster, gpus_of, make_queue, with_shared_gpus
 from unisono.simulator.workload.job import WHOLE_GPU, Job
 from unisono.simulator.world.cycles import Cycles
 from unisono.simulator.world.heap import EventHeap
 from unisono.simulator.world.live_jobs import Adopted, LiveJob
-from unisono.simulator.world.objects import ObjectMaker
+from unisono.simulator.world.objects import ObjectMaker, priority_object
 from unisono.simulator.world.outcome import JobOutcome, Run
 from unisono.simulator.world.places import Places
 from unisono.simulator.world.progress import Unit
-from unisono.simulator.world.setting_up import SimulationError, fill, queues_of
 from unisono.simulator.world.settings import NodeChange, Settings
 from unisono.simulator.world.trouble import Trouble
 
@@ -240,3 +241,34 @@ class World:
         "cycle": _on_cycle,
         "watch": _on_watch,
     }
+
+
+class SimulationError(UnisonoError):
+    """A simulation cannot be run as it was asked for."""
+
+
+def queues_of(cluster: Cluster, jobs: Sequence[Job]) -> list[Queue]:
+    """The queues of the cluster, and those that only jobs name."""
+    queues = {queue.metadata.name: queue for queue in cluster.queues}
+    for name in ("default", *sorted({job.queue for job in jobs})):
+        queues.setdefault(name, make_queue(name))
+    return list(queues.values())
+
+
+def fill(state: ClusterState, cluster: Cluster, jobs: Sequence[Job]) -> None:
+    """Add nodes, topology, queues and priority classes.
+
+    Raises:
+        SimulationError: one of them is not valid.
+
+    """
+    for node in cluster.nodes:
+        state.apply("ADDED", NODES, node)
+    for hyper_node in cluster.hyper_nodes:
+        state.apply("ADDED", HYPER_NODES, hyper_node)
+    for queue in queues_of(cluster, jobs):
+        state.apply("ADDED", QUEUES, queue)
+    for value in sorted({job.priority for job in jobs} - {0}):
+        state.apply("ADDED", PRIORITY_CLASSES, priority_object(value))
+    for rejected in state.rejected.all():
+        raise SimulationError(f"{rejected.kind} {rejected.key}: {rejected.message}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from unisono.api.core import Pod
 from unisono.api.keys import RAY_CLUSTER
 from unisono.api.kinds import PODS
-from unisono.api.ray import RayCluster, RayJob
-from unisono.api.ray_service import RayService
+from unisono.api.ray import RayCluster, RayJob, RayService
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.controllers import owners
 from unisono.controllers.indexing import index

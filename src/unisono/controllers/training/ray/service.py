@@ -21,8 +21,14 @@ from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.keys import LAST_APPLIED, RAY_OPERATOR
 from unisono.api.kinds import SERVICES
-from unisono.api.ray import RayCluster, RayWorkerGroupSpec
-from unisono.api.ray_service import NO_UPGRADE, RayService, RayServiceClusterStatus, RayServiceStatus
+from unisono.api.ray import (
+    NO_UPGRADE,
+    RayCluster,
+    RayService,
+    RayServiceClusterStatus,
+    RayServiceStatus,
+    RayWorkerGroupSpec,
+)
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_SERVICES
 from unisono.api.validation.training import validate_ray_service

@@ -9,8 +9,7 @@ import msgspec
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ExecAction, PodTemplateSpec, Probe, Service, ServicePort, ServiceSpec
 from unisono.api.keys import RAY_CLUSTER
-from unisono.api.ray import RayCluster, RayClusterSpec
-from unisono.api.ray_service import RayService
+from unisono.api.ray import RayCluster, RayClusterSpec, RayService
 from unisono.api.training_kinds import RAY_SERVICES
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.ray import labels
