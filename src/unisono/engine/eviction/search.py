@@ -21,6 +21,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, EvictableCache, Rule
 from unisono.engine.eviction.failed_nodes import FailedNodes
+from unisono.engine.eviction.kept_shares import KeptShares
 from unisono.engine.eviction.loss_order import LossOrder
 from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
 from unisono.engine.eviction.victim_rank import ActorRank
@@ -302,8 +303,12 @@ class Evictions:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
         victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
-        enough = (self._held(victims)[task.pod_class.rows] >= self._missing(task, column)).all()
-        return victims if enough else []
+        missing = self._missing(task, column)
+        if rule.among is Among.OTHER_QUEUES:
+            rows = [row for row, amount in zip(task.pod_class.rows.tolist(), missing, strict=True) if amount > 0]
+            kept = KeptShares(self.session, rows)
+            victims = [other for other in victims if kept.lets_go([other], self.job_of(other))]
+        return victims if (self._held(victims)[task.pod_class.rows] >= missing).all() else []
 
     def _missing(self, task: Task, column: int) -> Amounts:
         """What the node lacks of each resource that the task requests, once all that is being released is gone."""
