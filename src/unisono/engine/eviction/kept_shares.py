@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
-from unisono.engine.session.amounts import Amounts, listed
-from unisono.engine.session.job_state import JobState
+from unisono.engine.session.amounts import Amounts
+from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.session import Session
 
 
@@ -27,24 +27,47 @@ class KeptShares:
     def __init__(self, session: Session, missing: Iterable[int]) -> None:
         self._session = session
         self._rows = [row for row in missing if row != PODS]
-        self._held: dict[str, Amounts] = {}
+        self._over: dict[str, dict[int, int]] = {}
 
     def lets_go(self, tasks: Sequence[Task], job: JobState) -> bool:
         """Whether the queue of these tasks, which go together, holds more than its share of all that they free."""
-        told, queue = self._session.queue_shares.metrics_of, job.queue
-        shares = told(queue) if told is not None else None
-        if shares is None or not self._rows:
+        if not self._rows:
             return True
-        held = self._held.get(queue.name)
-        if held is None:
-            held = self._held[queue.name] = listed(queue.claimed, self._session.registry)
-        freed = dict.fromkeys(self._rows, 0)
+        over = self._over.get(job.queue.name)
+        if over is None:
+            over = self._over[job.queue.name] = self._beyond(job.queue)
+        if not over:
+            return True
+        freed: dict[int, int] = {}
         for task in tasks:
-            for row, amount in zip(task.pod_class.rows.tolist(), task.pod_class.amounts.tolist(), strict=True):
-                if row in freed:
-                    freed[row] += amount
-        if any(amount and held[row] <= shares.deserved[row] for row, amount in freed.items()):
+            rows, amounts = task.pod_class.rows.tolist(), task.pod_class.amounts.tolist()
+            for row, amount in zip(rows, amounts, strict=True):
+                if row in over:
+                    freed[row] = freed.get(row, 0) + amount
+        if any(amount and over[row] <= 0 for row, amount in freed.items()):
             return False
         for row, amount in freed.items():
-            held[row] -= amount
+            over[row] -= amount
         return True
+
+    def _beyond(self, queue: QueueState) -> dict[int, int]:
+        """What the queue holds beyond its share, by row; empty where nothing divides the cluster."""
+        deserved = self._session.shared.of(_Deserved, lambda: _Deserved(self._session)).of(queue)
+        return {row: queue.claimed.item(row) - deserved[row] for row in self._rows} if deserved else {}
+
+
+class _Deserved:
+    """What queues deserve, which does not change within a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[str, Amounts] = {}
+
+    def of(self, queue: QueueState) -> Amounts:
+        """By row; empty where nobody says."""
+        found = self._known.get(queue.name)
+        if found is None:
+            told = self._session.queue_shares.metrics_of
+            shares = told(queue) if told is not None else None
+            found = self._known[queue.name] = [] if shares is None else list(shares.deserved)
+        return found

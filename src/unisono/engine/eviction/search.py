@@ -63,6 +63,7 @@ class Evictions:
         self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
+        self._full: dict[int, int] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
         nodes_asked = ("filter", "score", "static_filter")
@@ -108,7 +109,7 @@ class Evictions:
         The node that an earlier cycle chose for it comes first.
         """
         self.session.subject = job
-        if not self.session.nodes.size or self.is_limited(job, task.pod_class) or self._lacking(task).all():
+        if not self._has_free(task) or self.is_limited(job, task.pod_class):
             return False
         table = self.cycle.tables.of(task.pod_class, future=True)
         column = self.session.snapshot.nodes.index.get(task.nominated_node, -1)
@@ -116,6 +117,20 @@ class Evictions:
             self.cycle.transaction.place_on(job, task, column, pipelined=True)
             return True
         return bool(self.cycle.transaction.place(job, [task], table))
+
+    def _has_free(self, task: Task) -> bool:
+        """Whether a node has what the task requests; where none had, only nodes that changed since are looked at."""
+        touched, seen = self.session.touched, self._full.get(task.pod_class.id)
+        if seen is None:
+            found = not self._lacking(task).all()
+        else:
+            fresh = set(touched[seen:])
+            found = any(max(self._missing(task, column), default=0) <= 0 for column in fresh)
+        if found:
+            self._full.pop(task.pod_class.id, None)
+        else:
+            self._full[task.pod_class.id] = len(touched)
+        return found
 
     def make_room(self, rank: ActorRank, task: Task, rule: Rule) -> bool:
         """Evict what must go and promise the place to ``task``; False, and nothing changed, when no node can be had."""
