@@ -35,6 +35,8 @@ def take_back_needless(cycle: Cycle) -> None:
     if len([1 for placement, key in cycle.evicted if key and placement.reason in _FOR_ONE | _WHOLE]) < 2:
         return
     search = _Needless(cycle)
+    if not search.has_room_for_any():
+        return
     for key in dict.fromkeys(key for _, key in cycle.evicted if key):
         job = cycle.session.job(key)
         for unit in _units(cycle, key) if job is not None else ():
@@ -100,6 +102,11 @@ class _Needless:
             if ((books[0] - books[1] + books[2] - books[3])[: len(more)] < more).any():
                 return False
         return True
+
+    def has_room_for_any(self) -> bool:
+        """Whether a node has room for any victim, or for any pod that was promised a place."""
+        placements = [*(placement for placement, _ in self.cycle.evicted), *self.cycle.transaction.log]
+        return any(self._has_room(pod_class) for pod_class in {placement.pod_class for placement in placements})
 
     def _has_room(self, pod_class: PodClass) -> bool:
         """Whether a node has room for a pod of the class."""
