@@ -38,12 +38,8 @@ class KeptShares:
             over = self._over[job.queue.name] = self._beyond(job.queue)
         if not over:
             return True
-        freed: dict[int, int] = {}
-        for task in tasks:
-            rows, amounts = task.pod_class.rows.tolist(), task.pod_class.amounts.tolist()
-            for row, amount in zip(rows, amounts, strict=True):
-                if row in over:
-                    freed[row] = freed.get(row, 0) + amount
+        vectors = [task.pod_class.vector for task in tasks]
+        freed = {row: sum(vector.item(row) for vector in vectors if row < len(vector)) for row in over}
         if any(amount and over[row] <= 0 for row, amount in freed.items()):
             return False
         for row, amount in freed.items():
