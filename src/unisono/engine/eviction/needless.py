@@ -35,6 +35,8 @@ def take_back_needless(cycle: Cycle) -> None:
     if len([1 for placement, key in cycle.evicted if key and placement.reason in _FOR_ONE | _WHOLE]) < 2:
         return
     search = _Needless(cycle)
+    if not search.has_room_for_any():
+        return
     for key in dict.fromkeys(key for _, key in cycle.evicted if key):
         job = cycle.session.job(key)
         for unit in _units(cycle, key) if job is not None else ():
@@ -66,7 +68,9 @@ class _Needless:
 
     def _follow(self) -> None:
         self._promised: dict[int, list[Placement]] = {}
+        self._of_job: dict[str, list[Placement]] = {}
         for placement in self.cycle.transaction.log:
+            self._of_job.setdefault(placement.job.key, []).append(placement)
             for column in placement.columns:
                 self._promised.setdefault(column, []).append(placement)
         self._somewhere: dict[PodClass, bool] = {}
@@ -75,8 +79,8 @@ class _Needless:
         """Try whether the job finds all its places although these victims stay."""
         columns = {column for placement in unit for column in placement.columns}
         there = {id(placement): placement for column in columns for placement in self._promised.get(column, ())}
-        own = [placement for placement in self.cycle.transaction.log if placement.job is job]
-        moved = [placement for placement in there.values() if placement.status is TaskStatus.PIPELINED] or own[:1]
+        moved = [placement for placement in there.values() if placement.status is TaskStatus.PIPELINED]
+        moved = moved or self._of_job.get(job.key, [])[:1]
         moved.sort(key=lambda placement: placement.job is job)  # others keep their nodes
         if not moved or not (self._fits(unit) or any(self._has_room(placement.pod_class) for placement in moved)):
             return
@@ -88,12 +92,21 @@ class _Needless:
 
     def _fits(self, unit: Sequence[Placement]) -> bool:
         """Whether their nodes have room for these victims beside all that was promised."""
-        nodes = self.session.nodes
+        size, matrix = self.session.rows, self.session.matrix
         held: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {}
         for placement in unit:
             for column in placement.columns:
                 held[column] = held.get(column, 0) + placement.pod_class.vector
-        return all((nodes.future_idle[: len(more), column] >= more).all() for column, more in held.items())
+        for column, more in held.items():
+            books = matrix[: 4 * size, column].reshape(4, size)
+            if ((books[0] - books[1] + books[2] - books[3])[: len(more)] < more).any():
+                return False
+        return True
+
+    def has_room_for_any(self) -> bool:
+        """Whether a node has room for any victim, or for any pod that was promised a place."""
+        placements = [*(placement for placement, _ in self.cycle.evicted), *self.cycle.transaction.log]
+        return any(self._has_room(pod_class) for pod_class in {placement.pod_class for placement in placements})
 
     def _has_room(self, pod_class: PodClass) -> bool:
         """Whether a node has room for a pod of the class."""

@@ -21,6 +21,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, EvictableCache, Rule
 from unisono.engine.eviction.failed_nodes import FailedNodes
+from unisono.engine.eviction.kept_shares import KeptShares
 from unisono.engine.eviction.loss_order import LossOrder
 from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
 from unisono.engine.eviction.victim_rank import ActorRank
@@ -62,6 +63,7 @@ class Evictions:
         self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
+        self._full: dict[int, int] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
         nodes_asked = ("filter", "score", "static_filter")
@@ -107,7 +109,7 @@ class Evictions:
         The node that an earlier cycle chose for it comes first.
         """
         self.session.subject = job
-        if not self.session.nodes.size or self.is_limited(job, task.pod_class) or self._lacking(task).all():
+        if not self._has_free(task) or self.is_limited(job, task.pod_class):
             return False
         table = self.cycle.tables.of(task.pod_class, future=True)
         column = self.session.snapshot.nodes.index.get(task.nominated_node, -1)
@@ -115,6 +117,20 @@ class Evictions:
             self.cycle.transaction.place_on(job, task, column, pipelined=True)
             return True
         return bool(self.cycle.transaction.place(job, [task], table))
+
+    def _has_free(self, task: Task) -> bool:
+        """Whether a node has what the task requests; where none had, only nodes that changed since are looked at."""
+        touched, seen = self.session.touched, self._full.get(task.pod_class.id)
+        if seen is None:
+            found = not self._lacking(task).all()
+        else:
+            fresh = set(touched[seen:])
+            found = any(max(self._missing(task, column), default=0) <= 0 for column in fresh)
+        if found:
+            self._full.pop(task.pod_class.id, None)
+        else:
+            self._full[task.pod_class.id] = len(touched)
+        return found
 
     def make_room(self, rank: ActorRank, task: Task, rule: Rule) -> bool:
         """Evict what must go and promise the place to ``task``; False, and nothing changed, when no node can be had."""
@@ -302,8 +318,12 @@ class Evictions:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
         victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
-        enough = (self._held(victims)[task.pod_class.rows] >= self._missing(task, column)).all()
-        return victims if enough else []
+        missing = self._missing(task, column)
+        if rule.among is Among.OTHER_QUEUES:
+            rows = [row for row, amount in zip(task.pod_class.rows.tolist(), missing, strict=True) if amount > 0]
+            kept = KeptShares(self.session, rows)
+            victims = [other for other in victims if kept.lets_go([other], self.job_of(other))]
+        return victims if (self._held(victims)[task.pod_class.rows] >= missing).all() else []
 
     def _missing(self, task: Task, column: int) -> Amounts:
         """What the node lacks of each resource that the task requests, once all that is being released is gone."""

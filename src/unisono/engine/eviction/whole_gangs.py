@@ -19,6 +19,7 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.kept_shares import KeptShares
 from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.eviction.starving_jobs import settle
 from unisono.engine.eviction.victim_rank import ActorRank
@@ -205,6 +206,9 @@ class _Plan:
         allowed = {task.key for task, yes in zip(flat, answers, strict=True) if yes}
         stay = {bundle.job.key for bundle in bundles if any(task.key not in allowed for task, _ in bundle.every)}
         kept = [bundle for bundle in bundles if self._goes(bundle, allowed, stay)]
+        if self.rule.purpose is Purpose.GANG_RECLAIM:
+            shares = KeptShares(self.session, np.flatnonzero(self.need > self._free()).tolist())
+            kept = [bundle for bundle in kept if shares.lets_go([task for task, _ in bundle.every], bundle.job)]
         return in_order(kept, rank, self.need)
 
     @staticmethod

@@ -1,0 +1,110 @@
+"""Room that was made for a job stays its own until the victims have ended, whoever comes meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from eviction_world import OFF, Plane
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from support.build import flatten, group, node, pod, priority_class, queue
+from support.examples import examples
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+
+RANKS = [priority_class("low", 1), priority_class("mid", 5), priority_class("high", 9)]
+ORDERS = (
+    "allocate, preempt, backfill",
+    "allocate, preempt, reclaim, backfill",
+    "preempt, reclaim, allocate, backfill",
+    "allocate, gangpreempt, backfill",
+    "gangpreempt, gangreclaim, allocate",
+    "allocate, preempt, gangpreempt, reclaim, gangreclaim",
+)
+
+
+def acting(order: str, *, spared: bool) -> SchedulerConfig:
+    off = "" if spared else f"{OFF}\n    enableReclaimable: false"
+    second = "".join(f"\n  - name: {name}" for name in ("overcommit", "predicates", "capacity", "nodeorder", "binpack"))
+    return load_config(
+        f'actions: "enqueue, {order}"\ntiers:\n'
+        f"- plugins:\n  - name: priority\n  - name: gang{off}\n  - name: conformance\n- plugins:{second}\n"
+    )
+
+
+def job(name: str, size: int, cpu: int, **given: Any) -> list[Any]:
+    created = given.get("created", 0.0)
+    pods = [pod(f"{name}-w-{at}", name, created=created, **({"cpu": cpu} if cpu else {})) for at in range(size)]
+    return [group(name, size, **given), *pods]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("queue_name", ["qa", "qb"])
+@pytest.mark.parametrize("grace", [1, 3])
+def test_no_younger_job_takes_the_room(order: str, queue_name: str, grace: int) -> None:
+    """A gang has one free place and waits for two victims, while equals come to its queue or to another one."""
+    things: list[Any] = [*RANKS, queue("qa", 1, deserved={"cpu": 4}), queue("qb", 1, deserved={"cpu": 4})]
+    things += [node("n0", cpu=2), node("n1", cpu=2)]
+    for at, where in enumerate(["n0", "n0", "n1"]):
+        things.append(group(f"v{at}", 1, queue="qa", phase="Running", priority_class="low"))
+        things.append(pod(f"v{at}-w-0", f"v{at}", node=where, cpu=1))
+    plane = Plane(acting(order, spared=False), things, job("g", 3, 1, queue="qa", priority_class="high"), grace=grace)
+    plane.cycle()
+    assert sum(map(len, plane.evicted)) == 2
+    for cycle in range(grace + 2):
+        for thing in job(f"y{cycle}", 1, 1, queue=queue_name, priority_class="high", created=10 + cycle):
+            plane.put(thing)
+        decisions = plane.cycle()
+        assert not [eviction for eviction in decisions.evictions if eviction.beneficiary == "ns/g"]
+        if not plane.running().get("g"):
+            assert not [bind for bind in decisions.binds if bind.job != "ns/g"]
+    assert plane.running()["g"] == 3
+
+
+def world(random: Random) -> list[Any]:
+    things: list[Any] = [*RANKS]
+    things += [queue(name, 1, deserved={"cpu": random.choice([2, 4, 8])}) for name in ("qa", "qb")]
+    free = {f"n{at}": random.choice([2, 4, 4]) for at in range(random.randint(1, 4))}
+    things += [node(name, cpu=cpu) for name, cpu in free.items()]
+    for number in range(random.randint(2, 8)):
+        cpu, places = random.choice([1, 1, 2]), list[str]()
+        for _ in range(random.randint(1, 3)):
+            room = [name for name, left in free.items() if left >= cpu]
+            if room:
+                places.append(random.choice(room))
+                free[places[-1]] -= cpu
+        if places:
+            rank = random.choice(["low", "low", "mid"])
+            held = {"queue": random.choice(["qa", "qb"]), "phase": "Running", "priority_class": rank}
+            things.append(group(f"r{number}", random.randint(1, len(places)), **held))
+            things += [pod(f"r{number}-w-{at}", f"r{number}", node=n, cpu=cpu) for at, n in enumerate(places)]
+    for number in range(random.randint(1, 2)):
+        size, cpu = random.randint(1, 4), random.choice([1, 1, 2])
+        things.append(job(f"g{number}", size, cpu, queue="qa", priority_class="high", created=10 + number))
+    return flatten(things)
+
+
+@hypothesis_settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.sampled_from(ORDERS), st.booleans(), st.sampled_from([1, 2, 5]))
+def test_who_evicts_runs_and_evicts_once(seed: int, order: str, spared: bool, grace: int) -> None:
+    """Jobs of the highest priority: others of any rank come to both queues while their victims end."""
+    random = Random(seed)
+    plane = Plane(acting(order, spared=spared), world(random), grace=grace)
+    evicted_for: set[str] = set()
+    served: set[str] = set()
+    for cycle in range(12):
+        now = {eviction.beneficiary for eviction in plane.cycle().evictions if eviction.beneficiary[3] == "g"}
+        assert not (now & evicted_for) - served
+        evicted_for |= now
+        running = plane.running()
+        served |= {key for key in evicted_for if running.get(key[3:], 0)}
+        for number in range(random.randint(0, 2) if cycle < 4 else 0):
+            cpu, size = random.choice([1, 2, 0]), random.choice([1, 1, 2])
+            given = {"queue": random.choice(["qa", "qb"]), "priority_class": random.choice(["high", "mid", "low"])}
+            for thing in job(f"y{cycle}{number}", size, cpu, created=100 + cycle, **given):
+                plane.put(thing)
+    assert evicted_for == served
