@@ -44,12 +44,12 @@ class Cycles:
     seconds: list[float] = field(default_factory=list)
     evictions: int = 0
 
-    def decide(self, *given: Any) -> Any:
+    def decide(self, *given: Any, **more: Any) -> Any:
         """One cycle."""
         from unisono.engine import run
 
         began = time.thread_time()
-        decisions = run(*given)
+        decisions = run(*given, **more)
         self.seconds.append(time.thread_time() - began)
         self.evictions += len(decisions.evictions)
         return decisions
@@ -94,7 +94,7 @@ def _minute(number: int, facts: Facts, cycles: Cycles, config: Any) -> tuple[Min
 
 
 def _admits(facts: Facts, key: str) -> bool:
-    return (facts.all("PodGroup")[key].get("status") or {}).get("phase", "Pending") == "Pending"
+    return bool((facts.all("PodGroup")[key].get("status") or {}).get("phase", "Pending") == "Pending")
 
 
 async def _life(folder: Path, options: argparse.Namespace) -> None:

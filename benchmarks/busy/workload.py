@@ -1,4 +1,4 @@
-"""500 nodes with 2,080 GPUs, eight queues, and jobs of all sizes, always the same ones."""
+"""500 nodes with 2,880 GPUs, eight queues, and jobs of all sizes, always the same ones."""
 
 from __future__ import annotations
 

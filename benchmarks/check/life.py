@@ -52,6 +52,7 @@ class Life:
         self.cycle = 0
         self.fitted: set[str] = set()
         self.rested = False
+        self.evicted: set[str] = set()
         self.objects: dict[str, Object] = {}
         self.state = ClusterState()
         for obj in objects:
@@ -82,8 +83,9 @@ class Life:
         return None
 
     def _rest(self, turn: Turn) -> list[str]:
-        """What is wrong when nothing happens from here on but what is decided; what leaves is replaced at once."""
+        """What is wrong when nothing happens from here on but what is decided; who is evicted is replaced at once."""
         rest = Life(self.seed, self.world, self.objects.values())
+        rest.evicted = {f"Pod {key}" for key, _, _ in turn.evictions}
         quarrel = Quarrel(turn)
         for rest.cycle in range(self.cycle + 1, self.cycle + 1 + _REST):
             rest._obey()
@@ -98,13 +100,14 @@ class Life:
         return quarrel.end()
 
     def _obey(self) -> None:
-        """What was told to leave has gone and comes back as a new pod; what has a node runs."""
+        """What was told to leave has gone, the evicted come back as new pods, and what has a node runs."""
         for key, obj in list(self.objects.items()):
             if obj["kind"] != "Pod":
                 continue
             if obj["metadata"].get("deletionTimestamp"):
                 self._remove(key)
-                self._put(_fresh(_copied(obj), self.cycle, self.now))
+                if key in self.evicted:
+                    self._put(_fresh(_copied(obj), self.cycle, self.now))
             elif obj["spec"].get("nodeName") and obj["status"]["phase"] == "Pending":
                 self._enter(obj, "Running")
 
@@ -158,6 +161,7 @@ class Life:
         for key, _, _ in turn.evictions:
             self.state.release(key, self.now)
             self._terminate(f"Pod {key}")
+            self.evicted.add(f"Pod {key}")
 
     def _terminate(self, key: str) -> None:
         pod = _copied(self.objects[key])

@@ -123,7 +123,7 @@ class Limits:
 
 
 def most(facts: Facts, resource: str) -> Fraction:
-    """What nodes, limits and demand would let be allocated of a resource at most; room on single nodes is left aside."""
+    """What nodes, limits and demand would let be allocated of a resource at most; room on each node is left aside."""
     demand: dict[str, Fraction] = {}
     for pod in facts.pods.values():
         if pod.ours and pod.group and not pod.ended and not pod.gated:
