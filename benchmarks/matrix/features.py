@@ -328,7 +328,7 @@ class Made:
 
 
 def _agree(queues: dict[str, Object]) -> None:
-    """Amounts that admission takes: no queue deserves more than it may hold, and parents have what their children have."""
+    """Amounts that admission takes: none deserves more than it may hold, and parents have what their children have."""
     for spec in queues.values():
         parent = queues.get(spec.get("parent", ""), {})
         if "capability" in spec and "capability" in parent:
