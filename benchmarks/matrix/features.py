@@ -10,7 +10,7 @@ from typing import Any
 
 Object = dict[str, Any]
 NAMESPACES = ("default", "team")
-_NODES, _CPUS = 4, 8
+_NODES, _CPUS = 4, 6
 _FREE: Object = {"capability": {"cpu": _NODES * _CPUS}}
 
 
@@ -355,7 +355,7 @@ def made(seed: int) -> Made:
         if name in names:
             feature(draw)
     _agree(draw.queues)
-    jobs = [_job(draw, number, f"job-{number}") for number in range(random.randint(4, 7))]
+    jobs = [_job(draw, number, f"job-{number}") for number in range(random.randint(6, 9))]
     queues = [
         {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
