@@ -34,7 +34,7 @@ from unisono.kube.events import EventRecorder
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 from unisono.kube.transport import Transport
-from unisono.scheduler.scheduler import Scheduler
+from unisono.scheduler.scheduler import Decide, Scheduler
 from unisono.scheduler.settings import FixedConfig
 from unisono.sdk.dependents import dependents
 from unisono.sdk.explaining import Explanation
@@ -51,8 +51,8 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 class Plane:
     """Made by `plane`; everything goes through the API as a user's requests do."""
 
-    def __init__(self, backend: Backend, client: HttpClient, clock: LoopClock) -> None:
-        self._backend, self.client, self._clock = backend, client, clock
+    def __init__(self, backend: Backend, client: HttpClient, clock: LoopClock, decide: Decide | None) -> None:
+        self._backend, self.client, self._clock, self._decide = backend, client, clock, decide
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._pools = itertools.count()
         self.resources: ResourceMap
@@ -109,6 +109,7 @@ class Plane:
             self._clock,
             registry=CollectorRegistry(),
             scheduler_names=SCHEDULER_NAMES,
+            decide=self._decide,
         ).run()
 
     async def add_nodes(self, specs: Iterable[dict[str, Any]]) -> None:
@@ -234,8 +235,11 @@ class Plane:
 
 
 @asynccontextmanager
-async def plane(case: Case, folder: Path) -> AsyncIterator[Plane]:
-    """A control plane with the case's objects; ``folder`` may be used by one plane after another."""
+async def plane(case: Case, folder: Path, decide: Decide | None = None) -> AsyncIterator[Plane]:
+    """A control plane with the case's objects; ``folder`` may be used by one plane after another.
+
+    ``decide`` stands in for the engine.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     clock = LoopClock(loop, start=NOW - loop.time())
@@ -253,7 +257,7 @@ async def plane(case: Case, folder: Path) -> AsyncIterator[Plane]:
         await server.start()
         config = load(server.kubeconfig_path)
         client = HttpClient(config, transport=Transport(config, socket=socket, clock=clock, program="kubectl"))
-        made = Plane(backend, client, clock)
+        made = Plane(backend, client, clock, decide)
         try:
             await made.begin(case)
             yield made

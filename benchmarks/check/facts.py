@@ -13,6 +13,7 @@ _UNITS = {
     "m": Fraction(1, 1000),
     "Ki": Fraction(2**10),
     "Mi": Fraction(2**20),
+    "Ti": Fraction(2**40),
     "Gi": Fraction(2**30),
     "k": Fraction(1000),
 }
@@ -131,6 +132,7 @@ class Facts:
 
     pods: dict[str, Pod] = field(default_factory=dict)
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    groups: dict[str, list[Pod]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, objects: Iterable[Mapping[str, Any]]) -> Facts:
@@ -141,7 +143,8 @@ class Facts:
             key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
             facts.objects.setdefault(raw["kind"], {})[key] = raw
             if raw["kind"] == "Pod":
-                facts.pods[key] = read_pod(raw)
+                pod = facts.pods[key] = read_pod(raw)
+                facts.groups.setdefault(pod.group, []).append(pod)
         return facts
 
     def all(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
@@ -150,7 +153,7 @@ class Facts:
 
     def members(self, group: str) -> list[Pod]:
         """Pods of a PodGroup."""
-        return [pod for pod in self.pods.values() if pod.group == group]
+        return self.groups.get(group, [])
 
     def queue_of(self, group: str) -> str:
         """Queue of a PodGroup; empty when there is no such PodGroup."""
@@ -167,6 +170,18 @@ class Facts:
                 break
             chain.append(parent)
         return chain
+
+    def user_of(self, group: str) -> str:
+        """Whose a PodGroup is; its namespace stands for a user who is not named."""
+        meta = self.all("PodGroup")[group]["metadata"]
+        return (meta.get("annotations") or {}).get("unisono.io/user") or f"namespace {meta['namespace']}"
+
+    def user_limits(self, queue: str) -> Amounts:
+        """What one user may hold in a queue."""
+        found = self.all("Queue").get(queue)
+        notes = (found["metadata"].get("annotations") or {}) if found is not None else {}
+        pairs = [pair.split("=") for pair in notes.get("unisono.io/user-limits", "").split(",") if pair]
+        return {name.strip(): quantity(value.strip()) for name, value in pairs}
 
     def rank(self, group: str) -> int:
         """Priority of a PodGroup."""
@@ -202,6 +217,11 @@ class Turn:
         """Whether a plug-in is configured."""
         return any(option["name"] == plugin for tier in self.config["tiers"] for option in tier["plugins"])
 
+    @property
+    def tiers(self) -> list[set[str]]:
+        """Names of the plug-ins of each tier."""
+        return [{option["name"] for option in tier["plugins"]} for tier in self.config["tiers"]]
+
     def arguments(self, plugin: str) -> Mapping[str, Any]:
         """Arguments of a configured plug-in."""
         for tier in self.config["tiers"]:
@@ -214,6 +234,11 @@ class Turn:
     def actions(self) -> list[str]:
         """Actions in order."""
         return [name.strip() for name in self.config["actions"].split(",")]
+
+    def nominated(self) -> dict[str, str]:
+        """Node by waiting pod, as an earlier cycle has promised."""
+        found = {key: (pod.raw.get("status") or {}).get("nominatedNodeName") for key, pod in self.facts.pods.items()}
+        return {key: node for key, node in found.items() if node and self.facts.pods[key].waits}
 
     def bound(self) -> list[tuple[Pod, str]]:
         """Pods that exist, and the nodes that they get."""

@@ -14,6 +14,8 @@ from typing import Any
 
 from benchmarks.check.facts import Facts, Turn
 from benchmarks.check.rules import check
+from benchmarks.check.rules.conserving import fitting
+from benchmarks.check.rules.quarrels import Quarrel
 from benchmarks.check.world import START, Object, World, stamp
 from unisono import engine
 from unisono.api.decode import decode
@@ -23,8 +25,10 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 
-CYCLES = 6
+CYCLES = 8
 _PERIOD = 60.0
+# Cycles in which nothing happens by itself, once in each life.
+_REST = 6
 _CONFIGS: dict[str, SchedulerConfig] = {}
 
 
@@ -46,6 +50,9 @@ class Life:
         self.decide = engine.run
         self.world = world
         self.cycle = 0
+        self.fitted: set[str] = set()
+        self.rested = False
+        self.evicted: set[str] = set()
         self.objects: dict[str, Object] = {}
         self.state = ClusterState()
         for obj in objects:
@@ -63,11 +70,52 @@ class Life:
             decisions = self.decide(self.state.snapshot(), _config(self.world), self.now, self.seed, advice=False)
             turn = _turn(facts, self.world, self.now, decisions)
             texts = check(turn) + [f"{one.subject}: {one.message}" for one in decisions.violations]
+            texts += self._waited(turn)
             if texts:
                 return Finding(self.seed, self.cycle, self.world.config, tuple(texts))
             self._apply(turn, decisions)
+            if (turn.evictions or self.cycle == CYCLES - 1) and not self.rested:
+                self.rested = True
+                texts = self._rest(turn)
+                if texts:
+                    return Finding(self.seed, self.cycle, self.world.config, tuple(texts))
             self._live()
         return None
+
+    def _rest(self, turn: Turn) -> list[str]:
+        """What is wrong when nothing happens from here on but what is decided; who is evicted is replaced at once."""
+        rest = Life(self.seed, self.world, self.objects.values())
+        rest.evicted = {f"Pod {key}" for key, _, _ in turn.evictions}
+        quarrel = Quarrel(turn)
+        for rest.cycle in range(self.cycle + 1, self.cycle + 1 + _REST):
+            rest._obey()
+            facts = Facts.of(rest.objects.values())
+            decisions = self.decide(rest.state.snapshot(), _config(self.world), rest.now, self.seed, advice=False)
+            turn = _turn(facts, self.world, rest.now, decisions)
+            texts = check(turn) + [f"{one.subject}: {one.message}" for one in decisions.violations]
+            texts += rest._waited(turn) + quarrel.seen(turn)
+            if texts:
+                return [f"at rest, cycle {rest.cycle}: {text}" for text in texts]
+            rest._apply(turn, decisions)
+        return quarrel.end()
+
+    def _obey(self) -> None:
+        """What was told to leave has gone, the evicted come back as new pods, and what has a node runs."""
+        for key, obj in list(self.objects.items()):
+            if obj["kind"] != "Pod":
+                continue
+            if obj["metadata"].get("deletionTimestamp"):
+                self._remove(key)
+                if key in self.evicted:
+                    self._put(_fresh(_copied(obj), self.cycle, self.now))
+            elif obj["spec"].get("nodeName") and obj["status"]["phase"] == "Pending":
+                self._enter(obj, "Running")
+
+    def _waited(self, turn: Turn) -> list[str]:
+        """Gangs that fitted into what this cycle left, and into what the one before left."""
+        fits = set(fitting(turn))
+        both, self.fitted = sorted(fits & self.fitted), fits
+        return [f"PodGroup {key} waits for the second cycle though it fits" for key in both]
 
     # ---- objects
 
@@ -113,6 +161,7 @@ class Life:
         for key, _, _ in turn.evictions:
             self.state.release(key, self.now)
             self._terminate(f"Pod {key}")
+            self.evicted.add(f"Pod {key}")
 
     def _terminate(self, key: str) -> None:
         pod = _copied(self.objects[key])

@@ -29,6 +29,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "hierarchy": _config(_EVICT, _BASE, ["overcommit", "predicates", _TREE, "nodeorder"]),
     "evict": _config(_EVICT, [*_BASE, "pdb"], [*_PLACE, "proportion", "nodeorder"]),
     "evict-first": _config("enqueue, reclaim, preempt, allocate, backfill", _BASE, [*_PLACE, "proportion", "binpack"]),
+    "whole": _config(
+        _EVICT, ["priority", "conformance"], ["overcommit", "gang", "predicates", "capacity", "nodeorder"]
+    ),
+    "whole-gangs": _config(
+        "enqueue, allocate, gangpreempt, gangreclaim, preempt, reclaim, backfill",
+        ["priority", "conformance"],
+        ["overcommit", "gang", "predicates", "proportion", "nodeorder", "network-topology-aware"],
+    ),
+    "users": _config(_EVICT, _BASE, ["overcommit", "user-limits", "predicates", "capacity", "nodeorder"]),
+    "fair": _config(
+        "enqueue, allocate, backfill", _BASE, ["fair-share", "user-limits", "predicates", _TREE, "nodeorder"]
+    ),
+    "reserving": _config(
+        _EVICT,
+        [*_BASE, {"name": "reservation", "arguments": {"reservation.after": "60s"}}],
+        [*_PLACE, "capacity", "nodeorder", "network-topology-aware"],
+    ),
     "guarded": _config(_EVICT, [*_BASE, "pdb", _GUARD], [*_PLACE, "capacity", "nodeorder"]),
     "topology": _config(
         "enqueue, allocate, backfill", _BASE, [*_PLACE, "proportion", "nodeorder", "network-topology-aware"]

@@ -134,13 +134,28 @@ class World:
             if self.maybe(0.15):
                 spec["reclaimable"] = False
         state = self.random.choice(["Closed", "Closing"]) if name.startswith("flat") and self.maybe(0.15) else "Open"
+        notes = (
+            {"unisono.io/user-limits": self._user_limits(total)} if self._has("user-limits") and self.maybe(0.6) else {}
+        )
         return {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "Queue",
-            "metadata": {"name": name, "uid": f"queue-{name}", "creationTimestamp": stamp(START)},
+            "metadata": {"name": name, "uid": f"queue-{name}", "creationTimestamp": stamp(START), "annotations": notes},
             "spec": spec,
             "status": {"state": state},
         }
+
+    def _has(self, plugin: str) -> bool:
+        return any(option["name"] == plugin for tier in self.settings["tiers"] for option in tier["plugins"])
+
+    def _user_limits(self, total: int) -> str:
+        limits = {
+            "pods": self.random.randint(1, 6),
+            "cpu": self.random.randint(1, total),
+            "jobs": self.random.randint(1, 3),
+        }
+        chosen = self.random.sample(sorted(limits), self.random.randint(1, 2))
+        return ",".join(f"{name}={limits[name]}" for name in chosen)
 
     def _classes(self) -> Iterator[Object]:
         for name, value in _RANKS.items():
@@ -246,10 +261,17 @@ class World:
             spec["networkTopology"] = self._topology()
         if self.maybe(0.4):
             spec["minResources"] = {"cpu": str(self.random.randint(1, 6))}
+        notes = {"unisono.io/user": self.random.choice(["ann", "bob"])} if self._has("user-limits") else {}
         return {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "ns", "uid": f"group-{name}", "creationTimestamp": stamp(created)},
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": f"group-{name}",
+                "creationTimestamp": stamp(created),
+                "annotations": notes,
+            },
             "spec": spec,
             "status": {"phase": self.random.choice(["Pending", "Inqueue", "Inqueue"])},
         }

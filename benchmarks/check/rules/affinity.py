@@ -32,7 +32,7 @@ def rules(turn: Turn) -> Iterator[str]:
         if node not in labels:
             continue
         for other, where in after:
-            if other.key != pod.key and _repel(pod, labels[node], other, labels[where]):
+            if other.key != pod.key and repel(pod, labels[node], other, labels[where]):
                 yield f"pod {pod.key} on {node} and pod {other.key} on {where} repel each other"
         for term in terms(pod, "podAffinity"):
             yield from _affinity(turn, pod, labels[node], term, after, labels)
@@ -42,7 +42,8 @@ def rules(turn: Turn) -> Iterator[str]:
                 yield from _spread(turn, pod, labels[node], wish, earlier)
 
 
-def _repel(pod: Pod, here: Mapping[str, str], other: Pod, there: Mapping[str, str]) -> bool:
+def repel(pod: Pod, here: Mapping[str, str], other: Pod, there: Mapping[str, str]) -> bool:
+    """Whether anti-affinity of one of two pods keeps them from nodes with these labels."""
     for one, two in ((pod, other), (other, pod)):
         for term in terms(one, "podAntiAffinity"):
             key = term["topologyKey"]

@@ -13,6 +13,7 @@ from benchmarks.check.rules.selectors import selects
 
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _WITHIN = ("preempt", "gangpreempt")
+_GANG = ("gangpreempt", "gangreclaim")
 
 
 def rules(turn: Turn) -> Iterator[str]:
@@ -28,6 +29,8 @@ def rules(turn: Turn) -> Iterator[str]:
         yield from _victim(turn, pod, action)
         yield from _for(turn, pod, action, beneficiary)
     yield from _helped(turn)
+    if turn.has("gang"):
+        yield from _whole(turn)
     if turn.has("pdb"):
         yield from _budgets(turn)
     if turn.has("capacity"):
@@ -52,6 +55,35 @@ def _victim(turn: Turn, pod: Pod, action: str) -> Iterator[str]:
         )
         if turn.now - started < float(least.removesuffix("s")):
             yield f"pod {pod.key} is evicted after {turn.now - started:.0f} s, before its minimum run time {least}"
+
+
+def _whole(turn: Turn) -> Iterator[str]:
+    """Gangs that lose pods get no places in the same cycle, and keep their minimum or go altogether.
+
+    Of `preempt` and `reclaim` only where gang stands beside the plug-in that divides the cluster.
+    """
+    gone = {key for key, _, _ in turn.evictions}
+    strict = any({"gang", name} <= tier for tier in turn.tiers for name in ("proportion", "capacity"))
+    by_gang = {
+        turn.facts.pods[key].group for key, action, _ in turn.evictions if action in _GANG and key in turn.facts.pods
+    }
+    fresh = {key for key, _ in turn.binds}
+    beneficiaries = {name for _, _, name in turn.evictions}
+    for group in {turn.facts.pods[key].group for key in gone if key in turn.facts.pods} - beneficiaries:
+        found = turn.facts.all("PodGroup").get(group)
+        if found is None:
+            continue
+        members = turn.facts.members(group)
+        if any(pod.key in fresh for pod in members):
+            yield f"PodGroup {group} gets places and loses pods in one cycle"
+        minimum = found["spec"].get("minMember") or 0
+        before = [pod for pod in members if pod.ours and pod.counts and not pod.ended]
+        after = [pod for pod in before if pod.key not in gone]
+        ended = sum(1 for pod in members if pod.ours and pod.phase == "Succeeded")
+        if not strict and group not in by_gang:
+            continue
+        if len(before) + ended >= minimum > len(after) + ended and after:
+            yield f"PodGroup {group} is left with {len(after)} of {minimum} pods"
 
 
 def _for(turn: Turn, pod: Pod, action: str, beneficiary: str) -> Iterator[str]:

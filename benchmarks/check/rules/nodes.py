@@ -40,17 +40,34 @@ def _pod(pod: Pod) -> Iterator[str]:
 def _node(pod: Pod, node: Mapping[str, Any]) -> Iterator[str]:
     name = node["metadata"]["name"]
     spec = node["spec"]
-    if not any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"]):
+    if not ready(node):
         yield f"pod {pod.key} is bound to node {name}, which is not ready"
-    tolerations = pod.spec.get("tolerations") or []
     taints = list(spec.get("taints") or [])
     if spec.get("unschedulable"):
         taints.append(_CORDON)
     for taint in taints:
-        if taint["effect"] in ("NoSchedule", "NoExecute") and not any(_tolerates(each, taint) for each in tolerations):
+        if _kept_off(pod, taint):
             yield f"pod {pod.key} is bound to node {name} and does not tolerate {taint['key']}"
     if not selected(pod, node):
         yield f"pod {pod.key} is bound to node {name}, which its node selector or affinity forbids"
+
+
+def ready(node: Mapping[str, Any]) -> bool:
+    """By its condition."""
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+
+
+def _kept_off(pod: Pod, taint: Mapping[str, Any]) -> bool:
+    tolerations = pod.spec.get("tolerations") or []
+    return taint["effect"] in ("NoSchedule", "NoExecute") and not any(_tolerates(each, taint) for each in tolerations)
+
+
+def takes(pod: Pod, node: Mapping[str, Any], *, though_away: bool = False) -> bool:
+    """Whether nothing about the node itself keeps the pod off; cordons and lost nodes may be left out."""
+    taints = list(node["spec"].get("taints") or [])
+    if node["spec"].get("unschedulable") and not though_away:
+        taints.append(_CORDON)
+    return (ready(node) or though_away) and selected(pod, node) and not any(_kept_off(pod, taint) for taint in taints)
 
 
 def selected(pod: Pod, node: Mapping[str, Any]) -> bool:

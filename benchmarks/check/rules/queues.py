@@ -21,6 +21,8 @@ def rules(turn: Turn) -> Iterator[str]:
     if "enqueue" in turn.actions:
         yield from _closed(turn)
     yield from _capability(turn)
+    if turn.has("user-limits"):
+        yield from _users(turn)
     if turn.has("resourcequota"):
         yield from _quotas(turn)
 
@@ -57,6 +59,23 @@ def _capability(turn: Turn) -> Iterator[str]:
         for resource, limit in amounts(found["spec"].get("capability") if found is not None else None).items():
             if resource in more and held[name][resource] > limit:
                 yield f"queue {name} may hold {limit} of {resource} and would hold {float(held[name][resource])}"
+
+
+def _users(turn: Turn) -> Iterator[str]:
+    """What a user's pods hold in a queue once the binds are done; who was over a limit before gets nothing."""
+    held: dict[tuple[str, str], Amounts] = {}
+    fresh: dict[tuple[str, str], Amounts] = {}
+    for pod, _ in turn.after():
+        if pod.ours and pod.group in turn.facts.all("PodGroup"):
+            account = (turn.facts.queue_of(pod.group), turn.facts.user_of(pod.group))
+            add(held.setdefault(account, {}), {**pod.requests, "pods": Fraction(1)})
+            if not pod.occupies:
+                add(fresh.setdefault(account, {}), {**pod.requests, "pods": Fraction(1)})
+    for (queue, user), more in fresh.items():
+        for name, most in turn.facts.user_limits(queue).items():
+            mine = held[queue, user].get(name, Fraction(0))
+            if name in more and mine > most:
+                yield f"user {user} may hold {most} of {name} in queue {queue} and would hold {float(mine)}"
 
 
 def _quotas(turn: Turn) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.check.facts import Facts, Pod, Turn
 from benchmarks.check.rules.gangs import subgroup
+from benchmarks.check.rules.selectors import selects
 
 Domains = list[tuple[int, frozenset[str]]]
 
@@ -24,6 +25,11 @@ def _below(facts: Facts, name: str) -> set[str]:
         if "exactMatch" in selector:
             exact = selector["exactMatch"]["name"]
             found |= _below(facts, exact) if member["type"] == "HyperNode" else {exact}
+        elif "labelMatch" in selector:
+            nodes = facts.all("Node").items()
+            found |= {
+                name for name, node in nodes if selects(selector["labelMatch"], node["metadata"].get("labels") or {})
+            }
         else:
             pattern = re.compile(selector["regexMatch"]["pattern"])
             found |= {node for node in facts.all("Node") if pattern.search(node)}

@@ -63,7 +63,7 @@ class _Deserved:
         """By row; empty where nobody says."""
         found = self._known.get(queue.name)
         if found is None:
-            told = self._session.queue_shares.metrics_of
+            told = self._session.book.shares.metrics_of
             shares = told(queue) if told is not None else None
             found = self._known[queue.name] = [] if shares is None else list(shares.deserved)
         return found

@@ -1,0 +1,140 @@
+"""What is wrong with a live control plane, seen from outside: through its API, and by what the engine decides."""
+
+from __future__ import annotations
+
+import asyncio
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from benchmarks.answers.case import Case
+from benchmarks.answers.plane import Plane, plane
+from benchmarks.check.facts import Amounts, Facts, Turn, add, amounts
+from benchmarks.check.rules.conserving import fitting
+from benchmarks.churn.virtual import VirtualLoop
+from benchmarks.matrix.features import Made, made
+from unisono.engine import run
+from unisono.kube.discovery import request_json
+
+_BETWEEN, _REST, _APART = 60.0, 240.0, 60.0
+_GROUPS = "/apis/scheduling.volcano.sh/v1beta1"
+_KINDS = {
+    "/api/v1/nodes": "Node",
+    "/api/v1/pods": "Pod",
+    "/api/v1/resourcequotas": "ResourceQuota",
+    "/apis/scheduling.k8s.io/v1/priorityclasses": "PriorityClass",
+    f"{_GROUPS}/queues": "Queue",
+    f"{_GROUPS}/podgroups": "PodGroup",
+    "/apis/topology.volcano.sh/v1alpha1/hypernodes": "HyperNode",
+    "/apis/batch.volcano.sh/v1alpha1/jobs": "VolcanoJob",
+    "/apis/flow.volcano.sh/v1alpha1/jobflows": "JobFlow",
+}
+
+
+class Witness:
+    """The engine, and what it decided: beneficiaries of evictions and parts that broke an invariant."""
+
+    def __init__(self) -> None:
+        self.beneficiaries: dict[str, int] = {}
+        self.violations: list[str] = []
+        self.cycles = 0
+
+    def decide(self, *given: Any, **more: Any) -> Any:
+        """One cycle."""
+        decisions = run(*given, **more)
+        self.cycles += 1
+        for one in decisions.evictions:
+            if one.beneficiary:
+                self.beneficiaries[one.beneficiary] = self.cycles
+        self.violations += [f"{one.subject}: {one.message}" for one in decisions.violations]
+        return decisions
+
+
+async def _look(live: Plane) -> Facts:
+    objects = []
+    for path, kind in _KINDS.items():
+        items = (await request_json(live.client, "GET", path))["items"]
+        objects += [{**item, "kind": kind, "status": item.get("status") or {}} for item in items]
+    return Facts.of(objects)
+
+
+def beyond(facts: Facts) -> list[str]:
+    """Limits of queues, users and namespaces that are not kept."""
+    held: dict[str, Amounts] = {}
+    users: dict[tuple[str, str], Amounts] = {}
+    spaces: dict[str, Amounts] = {}
+    for pod in facts.pods.values():
+        if not pod.ended:
+            add(spaces.setdefault(pod.namespace, {}), pod.requests)
+        if not pod.occupies or pod.group not in facts.all("PodGroup"):
+            continue
+        more = {**pod.requests, "pods": Fraction(1)}
+        queue = facts.queue_of(pod.group)
+        add(users.setdefault((queue, facts.user_of(pod.group)), {}), more)
+        for name in facts.lineage(queue):
+            add(held.setdefault(name, {}), more)
+    found = []
+    for name, limited in facts.all("Queue").items():
+        for resource, most in amounts(limited["spec"].get("capability")).items():
+            if held.get(name, {}).get(resource, 0) > most:
+                found.append(f"queue {name} holds {float(held[name][resource])} of {resource} and may hold {most}")
+    for (name, user), mine in users.items():
+        for resource, most in facts.user_limits(name).items():
+            if mine.get(resource, 0) > most:
+                found.append(f"user {user} holds {float(mine[resource])} of {resource} in {name} and may hold {most}")
+    for key, quota in facts.all("ResourceQuota").items():
+        for resource, most in amounts(quota["spec"]["hard"]).items():
+            used = spaces.get(key.partition("/")[0], {}).get(resource.removeprefix("requests."), Fraction(0))
+            if used > most:
+                found.append(f"quota {key} allows {most} of {resource} and {float(used)} are used")
+    return found
+
+
+def _changed(earlier: Facts, later: Facts) -> set[str]:
+    """Objects whose version rose."""
+    return {
+        f"{kind} {key}"
+        for kind, objects in later.objects.items()
+        for key, item in objects.items()
+        if kind != "Node" and item["metadata"]["resourceVersion"] != _version(earlier, kind, key)
+    }
+
+
+def _version(facts: Facts, kind: str, key: str) -> str:
+    found = facts.all(kind).get(key)
+    return str(found["metadata"]["resourceVersion"]) if found is not None else ""
+
+
+async def _judged(cluster: Made, folder: Path) -> list[str]:
+    witness = Witness()
+    given = Case("matrix", "", "queue/a", [], [], cluster.before, cluster.nodes, cluster.text, [], [], [], 0, 0.0)
+    found: list[str] = []
+    async with plane(given, folder, witness.decide) as live:
+        for wave in cluster.waves:
+            for body in wave:
+                await live.create(body)
+            await asyncio.sleep(_BETWEEN)
+            found += beyond(await _look(live))
+        await asyncio.sleep(_REST)
+        seen = []
+        for _ in range(3):
+            seen.append(await _look(live))
+            await asyncio.sleep(_APART)
+        found += beyond(seen[-1])
+        first, second, third = ({*fitting(Turn(one, cluster.config, 0.0, [], [], {}, {}))} for one in seen)
+        found += [f"PodGroup {key} waits though it fits" for key in sorted(first & second & third)]
+        for key in sorted(_changed(seen[0], seen[1]) & _changed(seen[1], seen[2])):
+            found.append(f"{key} is written again and again")
+        last = seen[-1]
+        for key in witness.beneficiaries:
+            group = last.all("PodGroup").get(key)
+            have = sum(1 for pod in last.members(key) if pod.counts or pod.ended)
+            if group is not None and have < (group["spec"].get("minMember") or 0):
+                found.append(f"pods were evicted for {key}, which has {have} of {group['spec']['minMember']} pods")
+    return [*dict.fromkeys([*found, *witness.violations])]
+
+
+def judge(seed: int, folder: Path) -> list[str]:
+    """What is wrong with the cluster of a seed; ``folder`` keeps certificates from one to the next."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(_judged(made(seed), folder))
