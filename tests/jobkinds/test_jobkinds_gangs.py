@@ -24,6 +24,7 @@ from unisono.controllers.training.kubeflow.pytorch import PyTorch
 from unisono.controllers.training.ray import cluster as ray_cluster
 from unisono.controllers.training.ray import job as ray_job
 from unisono.engine.verdict import Cause
+from unisono.jobkinds.kind import no_pods
 from unisono.jobkinds.registry import ALL, job_kind
 
 NOW = 1_700_000_000.0
@@ -128,7 +129,9 @@ def test_what_is_made_later_is_reserved_and_no_member(
     assert sum(part.later for part in parts if part.count) == 0
 
 
-@pytest.mark.parametrize("kind", [each for each in ALL if each.keeps_author], ids=lambda each: each.kind.resource)
+@pytest.mark.parametrize(
+    "kind", [each for each in ALL if each.pods is not no_pods], ids=lambda each: each.kind.resource
+)
 def test_every_kind_tells_its_pods_from_the_object_alone(kind: Any) -> None:
     obj = decode(kind.kind, small(kind)).obj
     for pods in kind.pods(obj):
