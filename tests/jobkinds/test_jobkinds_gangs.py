@@ -9,10 +9,11 @@ import pytest
 
 from support.build import cluster, config, queue, schedule
 from support.build import nodes as nodes_of
-from support.job_objects import small, template
+from support.job_objects import put, small, template
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.decode import decode
 from unisono.api.gang_parts import decode_parts
+from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.scheduling import PodGroup
 from unisono.api.training_kinds import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS
@@ -24,7 +25,8 @@ from unisono.controllers.training.kubeflow.pytorch import PyTorch
 from unisono.controllers.training.ray import cluster as ray_cluster
 from unisono.controllers.training.ray import job as ray_job
 from unisono.engine.verdict import Cause
-from unisono.jobkinds.registry import ALL, job_kind
+from unisono.jobkinds.kind import no_pods
+from unisono.jobkinds.registry import ALL, job_kind, queue_of
 
 NOW = 1_700_000_000.0
 
@@ -128,7 +130,9 @@ def test_what_is_made_later_is_reserved_and_no_member(
     assert sum(part.later for part in parts if part.count) == 0
 
 
-@pytest.mark.parametrize("kind", [each for each in ALL if each.keeps_author], ids=lambda each: each.kind.resource)
+@pytest.mark.parametrize(
+    "kind", [each for each in ALL if each.pods is not no_pods], ids=lambda each: each.kind.resource
+)
 def test_every_kind_tells_its_pods_from_the_object_alone(kind: Any) -> None:
     obj = decode(kind.kind, small(kind)).obj
     for pods in kind.pods(obj):
@@ -154,3 +158,25 @@ def test_the_second_of_two_jobs_is_not_let_in_on_what_the_first_has_not_made_yet
 
 def test_the_kinds_are_found_by_their_names_in_any_version() -> None:
     assert all(job_kind(each.kind) is each for each in ALL)
+
+
+@pytest.mark.parametrize("kind", [each for each in ALL if each.queues])
+def test_a_queue_is_heeded_in_one_order_and_what_is_not_used_is_told(kind: Any) -> None:
+    body = small(kind)
+    for index, place in reversed(list(enumerate(kind.queues))):
+        body = put(body, place, f"q{index}")
+        assert queue_of(body) == queue_of(decode(kind.kind, body).obj) == f"q{index}"
+        assert [line for line in kind.unheeded(body) if f"queue q{index} " in line] == []
+        assert all(f"the pods go to queue q{index}" in line for line in kind.unheeded(body))
+    elsewhere = [place for place in kind.places if place not in kind.queues]
+    for place in elsewhere:
+        assert len(kind.unheeded(put(small(kind), place, "lost"))) >= 1, place
+        assert queue_of(put(small(kind), place, "lost")) == ""
+
+
+def test_the_gang_waits_in_the_queue_that_its_templates_name() -> None:
+    spec = copy.deepcopy(mpi())
+    spec["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"] = {POD_QUEUE: "gold"}
+    assert group_of(MPI_JOBS, spec).spec.queue == "gold"
+    assert group_of(MPI_JOBS, {**spec, "runPolicy": {"schedulingPolicy": {"queue": "silver"}}}).spec.queue == "silver"
+    assert group_of(MPI_JOBS, {**spec, "schedulingPolicy": {"queue": "silver"}}).spec.queue == "silver"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
+import msgspec.inspect
 import pytest
 
 from support.backends import OPTIONS, namespace_body, opened, queue_body, value
@@ -13,10 +15,10 @@ from support.definitions import crd
 from support.job_objects import put, small
 from support.virtual_clock import VirtualClock
 from unisono.api.annotations import ADMITTED_QUEUES
-from unisono.api.base import ObjectMeta
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.cel.budget import Budget
 from unisono.api.cel.program import compile_expression
-from unisono.api.core import Namespace
+from unisono.api.core import Namespace, PodSpec
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, QUEUES
 from unisono.api.scheduling import Queue, QueueStatus
 from unisono.apiserver.access.user import AUTHENTICATED
@@ -147,3 +149,37 @@ async def test_pods_of_a_controller_are_not_led_by_what_it_writes_on_them(backen
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "r", "uid": "1", "controller": True}
     body["metadata"]["ownerReferences"] = [owner]
     await create(backend, pod, body, OTHER)
+
+
+def _templates(struct: Any, path: str) -> Iterator[str]:
+    """Where a struct has templates: structs with metadata of their own that are no objects."""
+    if isinstance(struct, msgspec.inspect.StructType):
+        if path and any(_is_of(field.type, ObjectMeta) for field in struct.fields if field.name == "metadata"):
+            if not issubclass(struct.cls, Object):
+                yield path
+            if any(field.name == "spec" and _is_of(field.type, PodSpec) for field in struct.fields):
+                return
+        for field in struct.fields:
+            if field.name not in ("status", "metadata"):
+                name = field.encode_name
+                yield from _templates(field.type, f"{path}.{name}" if path else name)
+    elif isinstance(struct, msgspec.inspect.UnionType):
+        for each in struct.types:
+            yield from _templates(each, path)
+    elif isinstance(struct, msgspec.inspect.ListType):
+        yield from _templates(struct.item_type, f"{path}[*]")
+    elif isinstance(struct, msgspec.inspect.DictType):
+        yield from _templates(struct.value_type, f"{path}.*")
+    elif isinstance(struct, msgspec.inspect.Metadata):
+        yield from _templates(struct.type, path)
+
+
+def _is_of(found: Any, struct: type) -> bool:
+    return isinstance(found, msgspec.inspect.StructType) and issubclass(found.cls, struct)
+
+
+@EVERY_KIND
+def test_every_template_of_a_struct_is_known(kind: JobKind) -> None:
+    if kind.kind is not PODS:
+        found = set(_templates(msgspec.inspect.type_info(kind.kind.struct), ""))
+        assert found <= {*kind.templates, *kind.inner}

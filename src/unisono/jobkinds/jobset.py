@@ -78,7 +78,6 @@ JOBSET: tuple[JobKind, ...] = (
         makes=(JOB_SETS,),
         own_pods=False,
         ends=True,
-        keeps_author=True,
         refers=True,
     ),
     JobKind(
@@ -93,7 +92,6 @@ JOBSET: tuple[JobKind, ...] = (
         makes=(BATCH_JOBS,),
         pods_label=JOBSET_NAME,
         ends=True,
-        keeps_author=True,
     ),
     *(
         JobKind(kind, **_RUNTIME, queues=noted(*_RUNTIME["inner"], *_RUNTIME["templates"]))

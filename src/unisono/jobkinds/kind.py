@@ -56,7 +56,8 @@ class JobKind:
         inner: where templates of what it makes between itself and its pods stand, which have metadata of their own.
         queues: where the name of its queue is heeded; the first that is there counts.
         pods: its pod sets.
-        replicas: path of the one number that says how many pods it has; empty where there is none, or there are more.
+        replicas: path of the number that says how many pods it has, ``.*`` in it stands for each of its roles; empty
+            where the size is fixed, or does not follow from one number for each role.
         size: pods at a time, where that is not the sum of the pod sets.
         control: how it is stopped: by ``commands``, by a ``flag`` in its spec, or by its ``parts``; empty: not at all.
         flag: path of the flag.
@@ -65,7 +66,6 @@ class JobKind:
         pods_label: label of its pods that has its name; empty where they have none.
         group_name: name of its PodGroup, where that follows from its ``{name}`` and ``{uid}``.
         ends: its objects run to an end.
-        keeps_author: it is written down who submits it, whatever queue it names.
         refers: objects that it refers to may name its queue.
 
     """
@@ -84,7 +84,6 @@ class JobKind:
     pods_label: str = ""
     group_name: str = ""
     ends: bool = False
-    keeps_author: bool = False
     refers: bool = False
 
     def named_queues(self, obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, str]]:

@@ -58,13 +58,13 @@ KUBEFLOW: tuple[JobKind, ...] = tuple(
     JobKind(
         kind,
         **_of(TRAINING[kind.struct].wire),
+        replicas=f"spec.{TRAINING[kind.struct].wire}.*.replicas",
         pods=pod_sets,
         control="flag",
         flag="spec.runPolicy.suspend",
         pods_label=KUBEFLOW_JOB_NAME,
         group_name="{name}",
         ends=True,
-        keeps_author=True,
     )
     for kind in KUBEFLOW_KINDS
 )

@@ -90,9 +90,7 @@ def _at(field: str, *more: str) -> dict[str, Any]:
 
 
 RAY: tuple[JobKind, ...] = (
-    JobKind(
-        RAY_CLUSTERS, **_at(""), pods=lambda obj: cluster_sets(obj.spec), pods_label=RAY_CLUSTER, keeps_author=True
-    ),
+    JobKind(RAY_CLUSTERS, **_at(""), pods=lambda obj: cluster_sets(obj.spec), pods_label=RAY_CLUSTER),
     JobKind(
         RAY_JOBS,
         **_at("rayClusterSpec.", "spec.submitterPodTemplate"),
@@ -101,7 +99,6 @@ RAY: tuple[JobKind, ...] = (
         flag="spec.suspend",
         makes=(RAY_CLUSTERS, BATCH_JOBS),
         ends=True,
-        keeps_author=True,
     ),
-    JobKind(RAY_SERVICES, **_at("rayClusterConfig."), pods=_service_sets, makes=(RAY_CLUSTERS,), keeps_author=True),
+    JobKind(RAY_SERVICES, **_at("rayClusterConfig."), pods=_service_sets, makes=(RAY_CLUSTERS,)),
 )

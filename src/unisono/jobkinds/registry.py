@@ -34,7 +34,7 @@ FOREIGN_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in FOREIG
 
 _BY_RESOURCE: Final = {each.kind.resource: each for each in ALL}
 _BY_NAME: Final[Mapping[tuple[str, str], JobKind]] = {(each.kind.group, each.kind.kind): each for each in ALL}
-_BY_STRUCT: Final[Mapping[type[Object], JobKind]] = {each.kind.struct: each for each in ALL if each.kind is not None}
+_BY_STRUCT: Final[Mapping[type[Object], JobKind]] = {each.kind.struct: each for each in ALL if each not in FOREIGN}
 
 
 def of_resource(resource: str) -> JobKind | None:

@@ -55,7 +55,6 @@ VOLCANO: tuple[JobKind, ...] = (
         pods_label=JOB_NAME,
         group_name="{name}-{uid}",
         ends=True,
-        keeps_author=True,
     ),
     JobKind(JOB_TEMPLATES, templates=(f"spec.{_TASKS}",), queues=("spec.queue",), pods=_of_spec),
     JobKind(
@@ -66,7 +65,6 @@ VOLCANO: tuple[JobKind, ...] = (
         makes=(JOBS,),
         own_pods=False,
         ends=True,
-        keeps_author=True,
         refers=True,
     ),
     JobKind(
@@ -77,7 +75,6 @@ VOLCANO: tuple[JobKind, ...] = (
         pods=lambda obj: task_sets(obj.spec.job_template.spec),
         makes=(JOBS,),
         own_pods=False,
-        keeps_author=True,
     ),
     JobKind(
         HYPER_JOBS,
@@ -88,9 +85,8 @@ VOLCANO: tuple[JobKind, ...] = (
         makes=(JOBS,),
         own_pods=False,
         ends=True,
-        keeps_author=True,
     ),
-    JobKind(POD_GROUPS, queues=("spec.queue",), size=_group_size, keeps_author=True),
+    JobKind(POD_GROUPS, queues=("spec.queue",), size=_group_size),
     # Kubernetes' own groups, for which there is one of ours each.
-    JobKind(WORKLOAD_POD_GROUPS, keeps_author=True),
+    JobKind(WORKLOAD_POD_GROUPS),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.jobkinds.kind import JobKind
-from unisono.jobkinds.paths import patch_of
+from unisono.jobkinds.paths import first, patch_of
 from unisono.jobkinds.registry import JOB_KINDS, job_kind
 from unisono.sdk.errors import BadWork
 
@@ -77,19 +77,18 @@ def size_patch(job_kind: JobKind, job: Any, task: str, replicas: int) -> Json:
 
     """
     _check_size(task, replicas)
-    spec, name = job.spec, job.metadata.name
-    if job_kind.kind.resource == BATCH_JOBS.resource:
-        _find(name, task, [POD_TASK])
-        size: Json = {"parallelism": replicas}
-        if spec.completion_mode == "Indexed" and spec.completions == spec.parallelism:
-            size["completions"] = replicas
-        return {"spec": size}
-    for field in spec.__struct_fields__:
-        if field.endswith("_replica_specs"):
-            role = _find(name, task, list(getattr(spec, field) or {}))
-            wire = field.split("_")[0] + "ReplicaSpecs"
-            return {"spec": {wire: {role: {"replicas": replicas}}}}
-    raise BadWork(f"a {job_kind.kind.kind} keeps the size that it was made with: submit a new one.")
+    name, (roles, each, field) = job.metadata.name, job_kind.replicas.partition(".*.")
+    if each:
+        role = _find(name, task, list(first(job, roles) or {}))
+        return patch_of(f"{roles}.{role}.{field}", replicas)
+    if not roles:
+        raise BadWork(f"a {job_kind.kind.kind} keeps the size that it was made with: submit a new one.")
+    _find(name, task, [POD_TASK])
+    size = patch_of(roles, replicas)
+    indexed = job_kind.kind is BATCH_JOBS and job.spec.completion_mode == "Indexed"
+    if indexed and job.spec.completions == job.spec.parallelism:
+        size["spec"]["completions"] = replicas
+    return size
 
 
 def worker_group_patch(cluster: Any, task: str, replicas: int) -> list[Json]:

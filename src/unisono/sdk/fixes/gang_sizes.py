@@ -71,7 +71,7 @@ def grow(manifest: Manifest, by: int) -> None:
     path = kind.replicas if kind is not None else ""
     if _is_of(manifest, JOBS) and len(spec["tasks"]) == 1:
         path = "spec.tasks[0].replicas"
-    if not path:
+    if not path or "*" in path:
         raise NoSuchField(f"let the {manifest['kind']} have more pods of the role that lacks them")
     more = first(manifest, path)
     put(manifest, path, (1 if more is None else more) + by)

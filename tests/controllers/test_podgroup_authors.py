@@ -1,0 +1,71 @@
+"""Who is behind a plain pod: what the server has written on its outermost owner, whatever templates say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_world import ControllerWorld
+
+from unisono.api.annotations import ADMITTED_QUEUES, USER
+from unisono.api.decode import decode
+from unisono.api.kind import Kind
+from unisono.api.kinds import POD_GROUPS, PODS
+from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS
+from unisono.controllers.podgroup.controller import PodGroupController
+from unisono.kube.controller import Controller
+
+GOLD = {ADMITTED_QUEUES: "gold"}
+FORGED = {ADMITTED_QUEUES: "forged", USER: "forged"}
+
+
+class World(ControllerWorld):
+    def make_controllers(self) -> list[Controller]:
+        return [PodGroupController(self.recorder)]
+
+
+def made(kind: Kind[Any], name: str, notes: dict[str, str], owner: Any = None, uid: str = "") -> Any:
+    meta: dict[str, Any] = {"name": name, "namespace": "default", "annotations": notes}
+    if owner is not None:
+        reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.metadata.name}
+        meta["ownerReferences"] = [{**reference, "uid": uid or owner.metadata.uid, "controller": True}]
+    container = {"name": "c", "image": "i"}
+    spec: dict[str, Any] = {"schedulerName": "volcano", "containers": [container]} if kind is PODS else {}
+    return decode(kind, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}).obj
+
+
+@pytest.mark.parametrize(
+    ("chain", "wanted"),
+    [
+        ([], GOLD),
+        ([(REPLICA_SETS, GOLD)], GOLD),
+        ([(DEPLOYMENTS, GOLD), (REPLICA_SETS, {})], GOLD),
+        ([(BATCH_CRON_JOBS, GOLD), (BATCH_JOBS, FORGED)], GOLD),
+        ([(BATCH_CRON_JOBS, {}), (BATCH_JOBS, FORGED)], {}),
+        ([(DEPLOYMENTS, {}), (REPLICA_SETS, {})], {}),
+    ],
+)
+async def test_the_outermost_owner_tells_whose_pods_they_are(
+    chain: list[tuple[Kind[Any], dict[str, str]]], wanted: dict[str, str]
+) -> None:
+    async with World() as world:
+        owner = None
+        for index, (kind, notes) in enumerate(chain):
+            owner = await world.client.create(kind, made(kind, f"o{index}", notes, owner))
+        await world.client.create(PODS, made(PODS, "p", FORGED if chain else GOLD, owner))
+        await world.settle()
+        (group,) = world.client.objects(POD_GROUPS)
+        found = group.metadata.annotations or {}
+        assert {key: found[key] for key in (ADMITTED_QUEUES, USER) if key in found} == wanted
+
+
+@pytest.mark.parametrize("uid", ["", "of-another"])
+async def test_an_owner_that_is_not_there_or_another_one_tells_nothing(uid: str) -> None:
+    async with World() as world:
+        owner = made(REPLICA_SETS, "rs", GOLD)
+        if uid:
+            owner = await world.client.create(REPLICA_SETS, owner)
+        await world.client.create(PODS, made(PODS, "p", FORGED, owner, uid or "gone"))
+        await world.settle()
+        (group,) = world.client.objects(POD_GROUPS)
+        assert not {ADMITTED_QUEUES, USER} & (group.metadata.annotations or {}).keys()

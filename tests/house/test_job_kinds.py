@@ -1,0 +1,44 @@
+"""What a kind of job means is said in ``unisono.jobkinds``; other rooms ask it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import unisono
+
+SOURCES = Path(unisono.__file__).parent
+KEYS = {"POD_QUEUE", "QUEUE_NAME"}
+# What they do with the keys, and that is no reading of an object's queue.
+USERS = {
+    "api/seal.py": "what of a Job the webhook has seen",
+    "apiserver/admission/pod_groups.py": "the queue of a namespace",
+    "apiserver/admission/tenants.py": "the queue of a namespace",
+    "cli/commands/pod.py": "options",
+    "cli/prerequisites.py": "texts of any manifest",
+    "controllers/job/pods.py": "what pods are told",
+    "controllers/podgroup/controller.py": "the queue of a namespace",
+    "controllers/podgroup/decide.py": "the queue of a plain pod",
+    "controllers/podgroup/kubernetes.py": "the queue of a namespace",
+    "controllers/podgroup/kubernetes_decide.py": "a group's, before its pods'",
+    "controllers/podgroup/workloads.py": "the queue of a namespace",
+    "controllers/training/jobset/pods.py": "what pods are told",
+    "controllers/training/kubeflow/pods.py": "what pods are told",
+    "controllers/training/ray/pods.py": "what pods are told",
+    "install/conditions.py": "what changes",
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Names that a module imports."""
+    tree = ast.parse(path.read_text())
+    return {each.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in node.names}
+
+
+def test_no_other_room_reads_the_queue_of_a_kind() -> None:
+    found = {
+        str(path.relative_to(SOURCES))
+        for path in SOURCES.rglob("*.py")
+        if path.parent.name != "jobkinds" and KEYS & imported(path)
+    }
+    assert found == USERS.keys()
