@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support import impossible
-from support.impossible import KEPT, KINDS, Impossible
+from support.impossible import KINDS, Impossible
 from unisono import engine
 from unisono.api.decode import decode
 from unisono.api.kinds import find
@@ -98,7 +98,7 @@ def _lived(kind: Impossible, phase: str) -> tuple[_Cluster, str]:
 @pytest.mark.parametrize(
     ("name", "phase"),
     [
-        pytest.param(name, phase, id=f"{name}, {phase}", marks=[pytest.mark.xfail] if name in KEPT else [])
+        pytest.param(name, phase, id=f"{name}, {phase}")
         for name, kind in KINDS.items()
         for phase in ("Pending", "Inqueue")
         if phase == "Inqueue" or not kind.later

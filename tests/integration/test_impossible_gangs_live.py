@@ -23,7 +23,6 @@ virtual: Any = import_module("benchmarks.churn.virtual")
 # A gang whose pods do not come is given a minute.
 _SECONDS = 120
 # Pods of other schedulers are not even looked at here.
-_KEPT: set[str] = set()
 _OFTEN = ("volume claim missing", "anti-affinity to itself", "host port taken", "pods of a user")
 
 
@@ -89,7 +88,6 @@ async def _placed(kind: Impossible, folder: Path) -> tuple[int, int]:
             name,
             marks=[
                 *([] if name in _OFTEN else [pytest.mark.more]),
-                *([pytest.mark.xfail] if name in _KEPT else []),
             ],
         )
         for name, kind in KINDS.items()

@@ -521,34 +521,3 @@ KINDS: dict[str, Impossible] = {
     ),
 }
 """By name."""
-
-KEPT = frozenset(
-    {
-        "volume claim missing",
-        "volume claim never bound",
-        "volume claim that no volume fits",
-        "volume in a zone without nodes",
-        "volume for one pod",
-        "resource claim missing",
-        "resource claim that no device meets",
-        "resource claim for more devices than a node has",
-        "resource claim on one node for a gang of several",
-        "device class missing",
-        "affinity to nobody",
-        "affinity to itself on nodes too small",
-        "affinity to itself in zones too small",
-        "affinity over a label that no node has",
-        "anti-affinity to itself",
-        "anti-affinity to itself over zones",
-        "spread over more domains than there are",
-        "spread over a label that no node has",
-        "host port taken",
-        "role without pods",
-        "hard topology, domains too small",
-        "sub-group, domains too small",
-        "sub-group larger than its label",
-        "card memory",
-        "card model",
-    }
-)
-"""Kinds whose gang keeps its promise for ever; who cures one takes it away from here."""
