@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from eviction_world import Plane, settings
 
-from support.build import gang, group, node, pod
-from unisono.api.annotations import GANG_PARTS
+from support.build import gang, group, node, pod, queue
+from unisono.api.annotations import GANG_PARTS, USER, USER_LIMITS
 
 SHARING = ["proportion", "capacity"]
 
@@ -146,3 +146,27 @@ def test_a_gang_that_waits_for_other_nodes_keeps_none_like_it_in_size_from_its_o
         it.settle()
         it.now += 1.0
     assert it.running() == {"old": 6, "a0": 4}
+
+
+def of_user(name: str, limits: str, *jobs: Any) -> Plane:
+    """Jobs of one user in a queue with limits, on a node that has room for all of them."""
+    configured = settings("enqueue, allocate, backfill", quota="proportion\n  - name: user-limits")
+    for objects in jobs:
+        objects[0].metadata.annotations = {USER: name}
+    return Plane(configured, queue("q", annotations={USER_LIMITS: limits}), node("n1", cpu=32), jobs)
+
+
+def test_no_two_jobs_of_a_user_are_admitted_that_go_beyond_a_limit_together() -> None:
+    jobs = [gang(f"j{n}", 8, queue="q", phase="Pending", cpu=1, min_resources=True, created=n) for n in range(2)]
+    it = of_user("ann", "cpu=12", *jobs)
+    decisions = it.cycle()
+    assert [one.name for one in decisions.pod_groups if one.phase in ("Inqueue", "Running")] == ["j0"]
+    it.settle()
+    assert it.running() == {"j0": 8}
+
+
+def test_pods_that_request_nothing_count_for_a_limit_on_pods() -> None:
+    jobs = [gang(f"j{n}", 3, queue="q", cpu=0, created=n) for n in range(2)]
+    it = of_user("ann", "pods=4", *jobs)
+    it.settle()
+    assert it.running() == {"j0": 3}

@@ -16,7 +16,7 @@ from unisono.engine.session.sub_groups import is_grouped
 def run(cycle: Cycle) -> None:
     """Serve the queues one after the other, each to its end, in queue, job and task order.
 
-    Shares are not asked about, for nothing is requested; a node's number of pods and a closed queue are respected.
+    Nothing is requested but to be one pod more: limits on pods and closed queues are respected.
     """
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.eligible:
@@ -45,6 +45,10 @@ def _place(cycle: Cycle, job: JobState) -> None:
         if reason is not None:
             _fail(cycle, job, task, cycle.fits.refused(reason))
             continue
+        refusal = cycle.hooks.allocatable(job.queue, task.pod_class)
+        if refusal is not None:
+            cycle.report(job).quota = cycle.report(job).quota or refusal
+            break
         table = cycle.tables.of(task.pod_class)
         if not cycle.transaction.place(job, [task], table):
             _fail(cycle, job, task, cycle.fits.errors(task.pod_class))

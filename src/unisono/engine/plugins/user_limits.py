@@ -60,6 +60,9 @@ class UserLimitsPlugin(Plugin):
         self.held: dict[_Line, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         if not self.limits:
             return
+        self.promised = session.book.grouped(
+            lambda record: (record.queue, account_of(record)) if record.queue in self.limits else None
+        )
         names = session.registry.names
         for job in session.jobs:
             if job.queue.name not in self.limits:
@@ -90,14 +93,20 @@ class UserLimitsPlugin(Plugin):
         if job.min_resources is not None:
             amounts = aligned(job.min_resources, self.session.registry)
             wanted = {self.session.registry.names[row]: int(amounts[row]) for row in amounts.nonzero()[0]}
+        have = {name: self.held[line][name] + self._promised_to(line, name) for name in limits if wanted.get(name, 0)}
         over = [
-            self._refusal(line, name, wanted[name], self.held[line][name], limit)
+            self._refusal(line, name, wanted[name], have[name], limit)
             for name, limit in limits.items()
-            if name != JOBS and wanted.get(name, 0) and self.held[line][name] + wanted[name] > limit
+            if name in have and have[name] + wanted[name] > limit
         ]
         if JOBS in limits and self.jobs[line] >= limits[JOBS]:
             over.insert(0, self._refusal(line, JOBS, 1, self.jobs[line], limits[JOBS]))
         return _all_of(over) if over else Vote.ABSTAIN
+
+    def _promised_to(self, line: _Line, name: str) -> int:
+        """What admitted jobs of the user may still take."""
+        promised, row = self.promised.get(line), self.session.registry.find(name)
+        return 0 if promised is None or row is None else int(promised[row])
 
     def enqueued(self, job: JobState) -> None:
         """One job more."""

@@ -16,7 +16,7 @@ come after it. It is one like it that is not let in to try, until it has its pla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -191,6 +191,7 @@ class Book:
         self._moment: Moment = now, snapshot.version
         self._registry: ResourceRegistry = snapshot.registry
         self._rows = len(snapshot.registry)
+        self._groupings: list[tuple[Callable[[Job], Hashable | None], dict[Hashable, Vector]]] = []
         self._promised: dict[str, Vector] = {}
         self._live: dict[str, Vector] | None = None
         self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
@@ -255,12 +256,35 @@ class Book:
         amounts = np.maximum(fitted(wanted, self._rows) - gated, 0) * np.int64(number)
         self.promised(job.queue.name)
         self._promised[job.queue.name] += amounts
+        for of, found in self._groupings:
+            _add(found, of(job.record), amounts)
         self._sums.clear()
         if trying:
             self._trying[_kinds(job.record)] += number
         elif self._live is not None:
             self._live[job.queue.name] += amounts
             self._room.clear()
+
+    def grouped(self, of: Callable[[Job], Hashable | None]) -> Mapping[Hashable, Vector]:
+        """Live promises by account, such as the user of a queue; it follows what this session promises.
+
+        Args:
+            of: the account of a job, None where its promise counts for none.
+
+        """
+        found: dict[Hashable, Vector] = {}
+        for job, number in self._admitted():
+            if self.counts(job):
+                _add(found, of(job), self._missing(job) * np.int64(number))
+        self._groupings.append((of, found))
+        return found
+
+    def _missing(self, job: Job) -> Vector:
+        """``[R]`` what an admitted job is promised and does not hold yet, without what its gated pods ask for."""
+        placed = fitted(job.allocated, self._rows) + fitted(job.elsewhere, self._rows)
+        rest = fitted(job.min_resources, self._rows) - placed  # type: ignore[arg-type]
+        missing: Vector = np.maximum(np.maximum(rest, 0) - fitted(job.gated_request, self._rows), 0)
+        return missing
 
     def counts(self, job: Job) -> bool:
         """Whether an admitted job may still use what it was promised and does not hold."""
@@ -276,10 +300,7 @@ class Book:
         found = {name: self.promised(name).copy() for name in self._queues}
         for job, number in self._admitted():
             if job.queue in found and not self.counts(job):
-                placed = fitted(job.allocated, self._rows) + fitted(job.elsewhere, self._rows)
-                rest = fitted(job.min_resources, self._rows) - placed  # type: ignore[arg-type]
-                rest = np.maximum(rest, 0) - fitted(job.gated_request, self._rows)
-                found[job.queue] -= np.maximum(rest, 0) * np.int64(number)
+                found[job.queue] -= self._missing(job) * np.int64(number)
         for amounts in found.values():
             np.maximum(amounts, 0, out=amounts)
         return found
@@ -368,6 +389,11 @@ class Book:
             self._stuck = {kind for each, _ in self._admitted() if not self.counts(each) for kind in _kinds(each)}
         told, pods = _kinds(job.record)
         return (pods if job.record.pending else told) in self._stuck
+
+
+def _add(found: dict[Hashable, Vector], account: Hashable | None, amounts: Vector) -> None:
+    if account is not None:
+        found[account] = found[account] + amounts if account in found else amounts
 
 
 def _kinds(job: Job) -> tuple[Kind, Kind]:
