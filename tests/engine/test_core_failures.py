@@ -121,7 +121,7 @@ def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: p
 
 def test_a_partial_gang_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CombinedAnswers, "ready", lambda self, job: job.ready_count > 0)
-    monkeypatch.setattr(plain_jobs, "worth_going_on", lambda cycle, job: False)
+    monkeypatch.setattr(plain_jobs, "may_start", lambda job, left: False)
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2), gang("other", 1, cpu=0, created=1)))
     assert "j" not in bound_per_job(decisions)
     assert decisions.violations[0].message.endswith("below minMember 2")

@@ -204,7 +204,7 @@ ADMITTING = config(("priority", "gang"), ("overcommit", "predicates", "nodeorder
 def unmade(size: int, *claims: str) -> list[Any]:
     """A PodGroup whose pods of 1 CPU and these claims do not exist yet."""
     spec = with_claims(pod("j", "j", cpu=1), *claims).spec
-    parts = {GANG_PARTS: encode_parts([Part("w", size, size, spec)])}
+    parts = {GANG_PARTS: encode_parts([Part("w", size, size, spec=spec)])}
     return [group("j", size, phase="Pending", resources={"cpu": size}, annotations=parts)]
 
 

@@ -131,7 +131,7 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("patch", k.HYPER_NODES, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
     *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),
-    *_on("list watch", k.POD_DISRUPTION_BUDGETS),
+    *_on("list watch", k.POD_DISRUPTION_BUDGETS, k.RESOURCE_QUOTAS),
     *_on("create", k.PODS, sub="eviction"),
     *_on("get list watch create", PROVISIONING_REQUESTS),
     *_on("get create", POD_TEMPLATES),
