@@ -143,6 +143,9 @@ UNUSED: dict[str, dict[str, str]] = {
         r"patch events": "an event that comes again while it is remembered",
         r"(create|get) commands.*": "hyper jobs of which too many jobs are lost: the others are terminated",
         r"get (jobs\.batch|daemonsets\.apps|replicasets\.apps|statefulsets\.apps)": "annotations of pods' owners",
+        r"get (cronjobs\.batch|deployments\.apps|leaderworkersets\..*|(scheduled)?sparkapplications\..*)": (
+            "outermost owners of pods in queues that name their users"
+        ),
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",
         r"(get|patch) (podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
         r"(get|delete|patch) pods": "pods that are there already, jobs that restart, pods taken over by their group",

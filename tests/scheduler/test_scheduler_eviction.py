@@ -113,7 +113,7 @@ async def fill(it: World) -> None:
     assert holders(client) == {"a": 6}
 
 
-async def test_a_queue_reclaims_its_share_and_the_evicted_pods_wait() -> None:
+async def test_a_queue_reclaims_its_share_and_the_evicted_jobs_wait() -> None:
     client = MemoryClient()
     async with plane(client) as it:
         await fill(it)
@@ -124,8 +124,8 @@ async def test_a_queue_reclaims_its_share_and_the_evicted_pods_wait() -> None:
         evictions = {write.key for write in it.writes("delete", "pods")}
         assert len(evictions) == 4
         assert all("job-a" in key for key in evictions)
-        waiting = [p for p in client.objects(PODS) if p.metadata.name.startswith("job-a") and not p.spec.node_name]
-        assert waiting, "evicted pods are made again and wait"
+        waiting = {g.metadata.name for g in client.objects(POD_GROUPS) if g.status.phase in ("Pending", "Inqueue")}
+        assert sum("job-a" in name for name in waiting) == 4, "evicted jobs wait for their turn"
         said = [event.message or "" for event in client.objects(EVENTS) if event.reason == "Evict"]
         assert len(said) == 4 and all("reclaim for default/job-b" in text for text in said)
         before = len(it.writes("delete", "pods"))

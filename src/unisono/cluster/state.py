@@ -95,7 +95,7 @@ class ClusterState:
         self.memo = SharedObjects()
         self.rejected = RejectionBook()
         self.promises = Promises()
-        self._foreign = ForeignPods()
+        self._foreign = ForeignPods(self._look_again_at)
         self._self_placed = SelfPlaced()
         self._assumed: dict[str, _Assumed] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
@@ -234,9 +234,7 @@ class ClusterState:
         task = task_of(pod, self.classes, self.scheduler_names)
         if task.pod_class.device_resources:
             self.device_counts.ask(task.pod_class.device_resources)
-        if self._foreign.note(task):
-            self.book.touch(task.job)
-            self.version += 1
+        self._foreign.note(task)
         if not task.owned and not task.node:
             return self._leave_out(task.key)
         if task.status is TaskStatus.SUCCEEDED:
@@ -268,16 +266,17 @@ class ClusterState:
         if task.uid == assumed.uid and task.status is TaskStatus.PENDING:
             assumed.before = task.annotations
             task.status, task.node = TaskStatus.BINDING, assumed.node
-            task.annotations = _merged(task.annotations, assumed.annotations)
+            task.annotations = {**task.annotations, **assumed.annotations}
         else:
             del self._assumed[task.key]
 
     def _remove_pod(self, key: str) -> bool:
-        left = self._foreign.forget(key)
-        if left:
-            self.book.touch(left)
-            self.version += 1
+        self._foreign.forget(key)
         return self._leave_out(key)
+
+    def _look_again_at(self, job: str) -> None:
+        self.book.touch(job)
+        self.version += 1
 
     def _leave_out(self, key: str) -> bool:
         self._assumed.pop(key, None)
@@ -367,7 +366,7 @@ class ClusterState:
         if task is None or task.status is not TaskStatus.PENDING:
             return
         assumed = self._assumed[pod_key] = _Assumed(task.uid, node, annotations or {}, task.annotations)
-        self._restate(task, TaskStatus.BINDING, node, _merged(task.annotations, assumed.annotations))
+        self._restate(task, TaskStatus.BINDING, node, {**task.annotations, **assumed.annotations})
 
     def forget(self, pod_key: str) -> None:
         """The bind failed: the task is pending again. Nothing happens when the bind was confirmed meanwhile."""
@@ -501,10 +500,8 @@ class ClusterState:
 
     def is_foreign(self, job: str) -> bool:
         """Whether all pods of a job name another scheduler, which then tells of it; False for a job without pods."""
-        if not self._foreign.have(job):
-            return False
         known = self.book.jobs.get(job)
-        return known is None or not any(task.owned for task in known.tasks.values())
+        return self._foreign.have(job) and not (known and any(task.owned for task in known.tasks.values()))
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
@@ -564,8 +561,7 @@ class ClusterState:
         self.affinity_index.forget(freed)
         instead = self.classes.unmatch(freed)
         for task in self.tasks.values() if instead else ():
-            same = instead.get(task.pod_class.id)
-            if same is not None:  # alike in all that is counted by now
+            if (same := instead.get(task.pod_class.id)) is not None:  # alike in all that is counted by now
                 self.classes.give_back(task.pod_class)
                 task.pod_class = same
                 self.classes.take(same)
@@ -595,10 +591,6 @@ class ClusterState:
                 where.setdefault(kind, []).append(name)
         for (pod_class, releasing, outside), nodes in where.items():
             self.nodes.occupy_all(nodes, pod_class, releasing=releasing, outside=outside)
-
-
-def _merged(one: Mapping[str, str], other: Mapping[str, str]) -> Mapping[str, str]:
-    return {**one, **other} if other else one
 
 
 def _drop(index: MutableMapping[str, Any], node: str, key: str) -> None:
