@@ -111,7 +111,7 @@ async def test_a_job_without_any_pod_waits_for_its_first_one():
     async with World() as world:
         await world.submit(submitted(tasks=[task("a", 0)], plugins=plugins("svc")))
         await world.admit()
-        assert (world.phase(), world.pods()) == ("Running", [])
+        assert (world.phase(), world.pods()) == ("Pending", [])
         await world.change("job", tasks=[task("a", 2)], minAvailable=2)
         await world.all_pods("Running")
         await world.all_pods("Succeeded")
