@@ -9,7 +9,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.changes import RequestAtMost
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted
+from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted, without_node
 from unisono.engine.verdicts.draft import Draft, Ladders, later
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
 from unisono.engine.verdicts.missing_resources import asked_text, asking, remedy, unoffered, unoffered_text
@@ -88,6 +88,11 @@ def share(waiting: Waiting) -> Draft | None:
     if refusal is None or task is None or not is_whole_cluster(waiting.cycle.session, refusal):
         return None
     cycle, job, short = waiting.cycle, waiting.job, shortened(refusal)
+    usable, requested = cycle.session.usable_total, cycle.session.registry.requested
+    if all(refusal.need[name] + refusal.have[name] <= usable[requested(name)] for name in short):
+        # What queues share leaves out nodes that no pod may use: there lies the cause.
+        waiting.report.task, waiting.report.fit = task, cycle.fits.errors(task.pod_class)
+        return without_node(waiting, waiting.report)
     pod_class, placeable = task.pod_class, waiting.placeable
     empty = waiting.tools.capacity.empty(pod_class)
     cause = Cause.TOO_LARGE if empty.total < wanted(job, task) else Cause.NODES_FULL
