@@ -67,7 +67,7 @@ def test_a_queue_that_takes_nothing_back_is_told_which_plug_in_keeps_the_pods() 
     things += [group("j", queue="q1", phase="Running"), *running_pods("j", ["n", "n"])]
     plane = Plane(CAPACITY, *things, *gang("late", 1, queue="q3", phase="Pending", min_resources=True))
     verdict = plane.cycle().verdicts["ns/late"]
-    assert "no reclaim: queue q1 is within its share of cpu 2 (plug-in capacity)" in verdict.message
+    assert "no reclaim: queue q1 is within its deserved share of cpu 2 (plug-in capacity)" in verdict.message
 
 
 def shares(world: World, name: str = "proportion") -> dict[str, list[int]]:

@@ -112,7 +112,7 @@ def _deserved(case: _Case) -> str:
     if row is None or figures is None or not 0 < int(queue.allocated[row]) <= figures.deserved[row]:
         return ""
     amount = amounts_text({case.name: figures.deserved[row]})
-    return f"queue {queue.name} is within its share of {amount} (plug-in {shares.plugin})"
+    return f"queue {queue.name} is within its deserved share of {amount} (plug-in {shares.plugin})"
 
 
 def _marked(case: _Case) -> str:
