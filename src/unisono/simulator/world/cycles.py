@@ -43,9 +43,10 @@ class Cycles:
         self._settings, self._heap, self._run = places.settings, places.heap, places.run
         actions = set(config.actions)
         self._passive = actions <= _PASSIVE
-        self._keeping = whole and actions <= _KEEPING
         self._admits = "enqueue" in actions
-        self._may_refuse = _may_refuse(config, plugins)
+        # Where a gate may refuse, what it lets in next depends on what was tried in each cycle.
+        gated = self._admits and _may_refuse(config, plugins)
+        self._keeping = whole and actions <= _KEEPING and not gated
         self._next, self._due = 0.0, -1.0
 
     def wake(self, at: float) -> None:
@@ -91,7 +92,7 @@ class Cycles:
         coming = list(places.coming.values())
         if not self._admits:  # a cycle gives those that have come their phase, which later cycles go by
             return not coming
-        if coming and (self._may_refuse or any(live.has_places for live in coming)):
+        if coming and any(live.has_places for live in coming):
             return False
         for live in coming:
             meta = live.group.metadata
