@@ -10,7 +10,7 @@ pods that cannot run, and must not keep others from room that their owners canno
 A promise is live as long as its owner may still use what is free now. It lapses by what was seen, not by a list of
 causes: the owner had all pods of its minimum in an earlier cycle and found no place, or it has got no further pod for
 `PATIENCE_SECONDS`. A job whose promise has lapsed stays admitted and is placed as soon as it fits, before others that
-come after it. It is one like it that is not let in to try, until it has its place: it would fail as well.
+come after it. Until then no other job like it is let in to try: it would fail as well.
 """
 
 from __future__ import annotations
