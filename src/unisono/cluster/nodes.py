@@ -34,8 +34,9 @@ class NodeSums(NamedTuple):
         usable: the same over usable nodes.
         sharable: what queues can have: of usable nodes whose taints some pod of ours tolerates what pods outside all
             queues leave, and of the others what pods in queues hold there. A resource of which nothing would be left
-            for the taints alone counts as ``promisable``.
-        promisable: the same as if all taints were tolerated: what pods tolerate that are not made yet, nobody knows.
+            for the taints alone counts as if all were tolerated.
+        promisable: the same as if all taints were tolerated and pods outside all queues were gone: what pods tolerate
+            that are not made yet, nobody knows, and who scales the cluster must see that they wait.
         used: what is in use on usable nodes.
         releasing: whether any node has pods that are being deleted.
 
@@ -210,21 +211,22 @@ class NodeTable:
             some, used = whole, self.used
             if not usable.all():
                 some, used = total(self.allocatable[:, usable], 1), self.used[:, usable]
-            promisable = self._shared(usable)
+            outside = np.minimum(self.outside, self.allocatable) if self.outside.any() else None
+            promisable = sharable = self._shared(usable)
+            if outside is not None:
+                sharable = self._shared(usable, outside)
             shut = self._shut()
-            sharable = promisable
             if shut.any():
-                sharable = self._shared(usable & ~shut)
-                sharable = np.where(sharable > 0, sharable, promisable)
+                tolerated = self._shared(usable & ~shut, outside)
+                sharable = np.where(tolerated > 0, tolerated, sharable)
             self._sums = NodeSums(whole, some, sharable, promisable, total(used, 1), bool(self.releasing.any()))
         return self._sums
 
-    def _shared(self, usable: Flags) -> Vector:
-        """``[R]`` what pods in queues can have: all that others leave on usable nodes, what they hold on the rest."""
-        outside = np.minimum(self.outside, self.allocatable) if self.outside.any() else None
+    def _shared(self, usable: Flags, outside: Matrix | None = None) -> Vector:
+        """``[R]`` what pods in queues can have: of usable nodes all but ``outside``, of others what they hold."""
         there = self.allocatable if outside is None else self.allocatable - outside
         if not usable.all():
-            held = self.used if outside is None else self.used - self.outside
+            held = self.used - self.outside
             there = np.where(usable, there, np.minimum(held, there))
         return total(there, 1)
 

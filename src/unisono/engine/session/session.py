@@ -185,7 +185,7 @@ class Session:
 
     @property
     def promisable_total(self) -> Vector:
-        """``[R]`` what jobs may be promised whose pods are not made yet: as `sharable_total`, whatever the taints."""
+        """``[R]`` what jobs may be promised whose pods are not made yet: whatever the taints, and pods of others."""
         return self.snapshot.nodes.sums().promisable
 
     # ---- jobs
