@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from unisono.apiserver.storage.database import Database
-from unisono.apiserver.storage.rows import object_sum
+from unisono.apiserver.storage.schema import object_sum
 from unisono.apiserver.storage.store import Change, Store
 
 KEY = ("jobs.batch.volcano.sh", "default", "job-12345")

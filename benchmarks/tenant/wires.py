@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.tenant.rights import other
 from benchmarks.tenant.table import attack
 from benchmarks.tenant.world import VICTIM, World, config_map, shell
-from unisono.apiserver.http.spdy_dictionary import DICTIONARY
+from unisono.apiserver.http.spdy import DICTIONARY
 from unisono.kube.http import HttpClient
 
 _TUNNEL = "SPDY/3.1+portforward.k8s.io"

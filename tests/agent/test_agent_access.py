@@ -12,7 +12,7 @@ from agent_node import DEADLINE, Node, eventually, manifest
 
 from support.ports import free_port
 from unisono.agent.access.pod_access import FilePodAccess
-from unisono.apiserver.nodes.remote import STDERR, STDOUT, Target, Wanted
+from unisono.apiserver.nodes import STDERR, STDOUT, Target, Wanted
 from unisono.errors import AgentError
 
 pytestmark = [pytest.mark.processes]

@@ -17,7 +17,7 @@ from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.access.hosts import is_loopback, names_of_machine
 from unisono.apiserver.access.pki import Authority
 from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.objects import Retention
 from unisono.apiserver.types import WriteOptions
 
 

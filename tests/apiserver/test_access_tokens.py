@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.backends import DELETE, Wall, WriteOptions, opened, pod_body, settle
 from support.serving import WebClient, serving
 from unisono.api.kinds import PODS, SERVICE_ACCOUNTS
-from unisono.apiserver.access.tokens import ISSUER, Identity, TokenError, TokenSigner
+from unisono.apiserver.access.service_accounts import ISSUER, Identity, TokenError, TokenSigner
 from unisono.errors import ConfigError
 
 ROBOT = Identity("ns", "robot", "uid-1", (ISSUER,), {"pod": ("p", "uid-2")}, "id-1")

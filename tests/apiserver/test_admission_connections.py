@@ -12,7 +12,7 @@ from support.backends import opened, settle
 from support.hooks import Document, Hooks, configure, patched, refused, webhook
 from support.serving import WebClient, serving
 from unisono.api.kinds import PODS
-from unisono.apiserver.nodes.remote import Target, Wanted
+from unisono.apiserver.nodes import Target, Wanted
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import AgentError
 

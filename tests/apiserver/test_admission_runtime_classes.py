@@ -7,7 +7,7 @@ import pytest
 from support.backends import OPTIONS, names, opened, pod_body, value
 from unisono.api.core import Toleration
 from unisono.api.kinds import PODS, RUNTIME_CLASSES
-from unisono.apiserver.admission.runtime_classes import merge_tolerations
+from unisono.apiserver.admission.pods import merge_tolerations
 from unisono.errors import ApiError, Invalid
 
 SANDBOX = {

@@ -13,8 +13,7 @@ from support.backends import DELETE, OPTIONS, namespace_body, opened, pod_body, 
 from unisono.api.keys import MASTERS, NODES_GROUP
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, QUEUES
 from unisono.apiserver.admission import Admission, Settings
-from unisono.apiserver.storage.entry import Entry, Event
-from unisono.apiserver.storage.namespace_sizes import NamespaceSizes
+from unisono.apiserver.storage.objects import Entry, Event, NamespaceSizes
 from unisono.errors import ApiError
 
 KIB = 1024

@@ -10,7 +10,7 @@ import msgspec
 from support.backends import opened, settle
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.storage.objects import Entry
 from unisono.apiserver.storage.store import Change
 
 KEY = (CUSTOM_RESOURCE_DEFINITIONS.resource, "", "queues.scheduling.volcano.sh")

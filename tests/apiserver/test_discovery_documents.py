@@ -14,8 +14,8 @@ from unisono.api.resource_metrics import NODE_METRICS, POD_METRICS
 from unisono.apiserver.access.review_kinds import REVIEW_KINDS
 from unisono.apiserver.encoding.views import VIEWS
 from unisono.apiserver.http.accept import Form, negotiate
-from unisono.apiserver.http.path import ResourcePath, parse, split
-from unisono.apiserver.http.protobuf_wire import fields
+from unisono.apiserver.http.protobuf import fields
+from unisono.apiserver.http.query import ResourcePath, parse, split
 from unisono.errors import ApiError
 
 AGGREGATED = (

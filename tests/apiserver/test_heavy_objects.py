@@ -23,7 +23,7 @@ from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control import aside
+from unisono.apiserver.flow_control import turns
 from unisono.apiserver.housekeeping import gc
 from unisono.apiserver.http import exchange
 from unisono.apiserver.operations import field_owners
@@ -197,7 +197,7 @@ async def test_owners_are_judged_in_slices(backend: Backend, monkeypatch: pytest
         slept.append(seconds)
         await original(seconds)
 
-    monkeypatch.setattr(aside.asyncio, "sleep", sleep)
+    monkeypatch.setattr(turns.asyncio, "sleep", sleep)
     owners = gc._Owners(backend.service.context)
     for number in range(10_000):
         reference = OwnerReference(api_version="v1", kind="ConfigMap", name=f"o{number}", uid="u")

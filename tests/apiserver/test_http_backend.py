@@ -21,7 +21,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS, CONFIG_MAPS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.database import Database
-from unisono.apiserver.storage.errors import DiskFullError
+from unisono.apiserver.storage.files import DiskFullError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 

@@ -19,12 +19,11 @@ from support.backends import opened
 from support.definitions import crd, obj_schema, version, widget
 from support.serving import WebClient, serving
 from unisono.apiserver import managed_fields
-from unisono.apiserver.custom import compiled
-from unisono.apiserver.http import loop_watch, openapi
-from unisono.apiserver.http.loop_watch import LoopWatch
-from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.custom import definitions
+from unisono.apiserver.http import metrics, openapi
+from unisono.apiserver.http.metrics import LoopWatch, RequestMetrics
 from unisono.apiserver.operations import writes
-from unisono.apiserver.webhooks import conditions
+from unisono.apiserver.webhooks import review
 
 CM = "/api/v1/namespaces/default/configmaps"
 NOTES = "/metadata/annotations"
@@ -167,13 +166,13 @@ async def test_large_schemas_are_compiled_once_and_beside_the_event_loop(
     web: WebClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where: list[str] = []
-    read = compiled.read_schema
+    read = definitions.read_schema
 
     def seen(*arguments: Any) -> Any:
         where.append(threading.current_thread().name)
         return read(*arguments)
 
-    monkeypatch.setattr(compiled, "read_schema", seen)
+    monkeypatch.setattr(definitions, "read_schema", seen)
     schema = obj_schema(spec=obj_schema(**{f"property{n}": {"type": "string"} for n in range(2_000)}))
     assert (await web.post(CRDS, crd("widgets", version(schema=schema)))).status == 201
     assert (await web.post(WIDGETS, widget(spec={"property7": "x"}))).status == 201
@@ -205,13 +204,13 @@ async def test_conditions_of_webhooks_are_evaluated_beside_the_event_loop(
     made = await web.post(f"/apis/{group}/v1/validatingwebhookconfigurations", json.dumps(configuration).encode())
     assert made.status == 201, made.body
     where: list[str] = []
-    met = conditions.met
+    met = review.met
 
     def seen(*arguments: Any) -> bool:
         where.append(threading.current_thread().name)
         return met(*arguments)
 
-    monkeypatch.setattr(conditions, "met", seen)
+    monkeypatch.setattr(review, "met", seen)
     assert (await web.post(CM, config_map())).status == 201
     assert len(where) == 1
     assert where[0].startswith("heavy-request")
@@ -269,7 +268,7 @@ class TestWatch:
 
     async def test_steps_that_are_too_long_are_counted_and_told_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         told: list[dict[str, Any]] = []
-        monkeypatch.setattr(loop_watch.log, "warning", lambda event, **more: told.append(more), raising=False)
+        monkeypatch.setattr(metrics.log, "warning", lambda event, **more: told.append(more), raising=False)
         assert await self.watch.timed(self.exchange, self.works(0.01, 0.04, 0.2, 0.3)) == "done"
         assert await self.count() == 2
         assert told == [

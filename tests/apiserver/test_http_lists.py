@@ -20,8 +20,7 @@ from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.accept import Form
 from unisono.apiserver.http.lists import list_pieces
-from unisono.apiserver.http.protobuf import MAGIC
-from unisono.apiserver.http.protobuf_wire import fields
+from unisono.apiserver.http.protobuf import MAGIC, fields
 from unisono.apiserver.types import DeleteOptions, Page, WriteOptions
 
 PATH = "/api/v1/namespaces/default/configmaps"

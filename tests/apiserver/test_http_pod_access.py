@@ -16,7 +16,7 @@ from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.nodes.remote import Target, Wanted
+from unisono.apiserver.nodes import Target, Wanted
 from unisono.errors import AgentError
 
 PATH = "/api/v1/namespaces/default/pods/p/"

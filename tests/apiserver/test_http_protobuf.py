@@ -14,10 +14,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
 from unisono.api.shape import Shape, shape_of
 from unisono.apiserver.custom.kinds import is_custom
-from unisono.apiserver.http.protobuf import MEDIA_TYPE, decode
-from unisono.apiserver.http.protobuf_encode import encode
-from unisono.apiserver.http.protobuf_fields import protocol
-from unisono.apiserver.http.protobuf_wire import fields
+from unisono.apiserver.http.protobuf import MEDIA_TYPE, decode, encode, fields, protocol
 from unisono.errors import ApiError
 
 VCJOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"

@@ -15,7 +15,7 @@ from support.serving import TABLE, WebClient, serving
 from unisono.api.kinds import CONFIG_MAPS, PODS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.http import watch
-from unisono.apiserver.http.shared_lines import SharedLines
+from unisono.apiserver.http.watch import SharedLines
 from unisono.apiserver.types import StoreEvent
 
 CM = "/api/v1/namespaces/default/configmaps"

@@ -12,7 +12,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.admission import Admission
-from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.objects import Retention
 from unisono.errors import Gone
 from unisono.kube.informer import Informer
 

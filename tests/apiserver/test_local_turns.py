@@ -15,9 +15,9 @@ from support.backends import opened, settle
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.flow_control.fair_turns import Rhythm, Shares, Turns
+from unisono.apiserver.flow_control.turns import Rhythm, Shares, Turns
 from unisono.apiserver.http.accept import Form
-from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.query import ResourcePath
 from unisono.apiserver.http.watch import WatchHandler
 
 

@@ -13,8 +13,8 @@ from unisono.api.core import Pod
 from unisono.api.kinds import PODS
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.managed_fields import paths
-from unisono.apiserver.managed_fields.compare import all_fields
 from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
+from unisono.apiserver.managed_fields.paths import all_fields
 from unisono.apiserver.operations import field_owners
 from unisono.apiserver.types import WriteOptions
 

@@ -10,7 +10,7 @@ import pytest
 from support.backends import DELETE, OPTIONS, Wall, config_map, names, opened, pod_body, settle, value
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS
 from unisono.apiserver.operations import reads
-from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.objects import Retention
 from unisono.errors import ApiError, Gone, Unavailable
 
 

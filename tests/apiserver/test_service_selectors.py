@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
-from unisono.apiserver.selectors.labels import parse_label_selector
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.selectors import parse_field_selector, parse_label_selector, selected_name
+from unisono.apiserver.storage.objects import Entry
 from unisono.errors import ApiError
 
 LABELS = {"app": "web", "tier": "front", "count": "5", "empty": "", "example.org/x": "y"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from unisono.apiserver.flow_control.lines import CALLER
-from unisono.apiserver.operations.sieve import SLICE_SECONDS, Sieve
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.flow_control.turns import CALLER
+from unisono.apiserver.operations.context import SLICE_SECONDS, Sieve
+from unisono.apiserver.storage.objects import Entry
 
 ENTRIES = [Entry("things", "ns", f"n{number}", number, b"{}") for number in range(100)]
 

@@ -10,7 +10,7 @@ import pytest
 from support.backends import DELETE, OPTIONS, config_map, job_body, opened, pod_body, value
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS
 from unisono.apiserver.operations import streams
-from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.objects import Retention
 from unisono.errors import ApiError, Gone
 
 

@@ -17,7 +17,7 @@ from support.serving import serving
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.backup import check_backup, restore_backup
-from unisono.apiserver.storage.errors import StoreError
+from unisono.apiserver.storage.files import StoreError
 from unisono.cli.commands.backup import command as backup_command
 from unisono.cli.commands.restore import command as restore_command
 from unisono.errors import Gone, UnisonoError

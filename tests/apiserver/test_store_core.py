@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from support.backends import drop, put
 from unisono.apiserver.storage.database import Database
-from unisono.apiserver.storage.errors import DiskFullError
+from unisono.apiserver.storage.files import DiskFullError
 from unisono.apiserver.storage.store import StaleWriteError, Store
 from unisono.errors import Unavailable
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.backends import put
 from unisono.apiserver.storage import inspection, schema
-from unisono.apiserver.storage.errors import DamagedStore, StoreError
+from unisono.apiserver.storage.files import DamagedStore, StoreError
 from unisono.apiserver.storage.pages import Pages
 from unisono.apiserver.storage.repair import repair
 from unisono.apiserver.storage.store import Store

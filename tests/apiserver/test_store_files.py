@@ -11,9 +11,8 @@ import pytest
 
 from support.backends import drop, put
 from unisono.apiserver.storage.database import Database
-from unisono.apiserver.storage.entry import Entry, Event
-from unisono.apiserver.storage.errors import StoreError
-from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.files import StoreError
+from unisono.apiserver.storage.objects import Entry, Event, Retention
 from unisono.apiserver.storage.schema import APPLICATION_ID
 from unisono.apiserver.storage.store import Store
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.storage.entry import Entry, Event
-from unisono.apiserver.storage.history import History, Retention
+from unisono.apiserver.storage.objects import Entry, Event, History, Retention
 
 
 def event(revision: int, at: float = 0.0, size: int = 10) -> Event:

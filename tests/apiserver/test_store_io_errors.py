@@ -17,8 +17,7 @@ import pytest
 from support.backends import put
 from support.programs import needed
 from unisono.apiserver.storage.backup import check_backup, restore_backup
-from unisono.apiserver.storage.copying import copy_database
-from unisono.apiserver.storage.errors import StoreError
+from unisono.apiserver.storage.files import StoreError, copy_database
 from unisono.apiserver.storage.repair import accept_loss, repair
 from unisono.apiserver.storage.store import Store
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.backends import put
-from unisono.apiserver.storage.errors import LostWrites
-from unisono.apiserver.storage.marker import marker_path, read_mark
+from unisono.apiserver.storage.files import LostWrites, marker_path, read_mark
 from unisono.apiserver.storage.repair import accept_loss
 from unisono.apiserver.storage.store import Store
 

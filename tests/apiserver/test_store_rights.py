@@ -20,7 +20,7 @@ USER = NOBODY if os.geteuid() == 0 else os.geteuid()
 # Opens a store of its own first: an ordinary user cannot import from every place at which Python may be installed.
 SCRIPT = """
 import asyncio, os, sys, tempfile
-from unisono.apiserver.storage.errors import StoreError
+from unisono.apiserver.storage.files import StoreError
 from unisono.apiserver.storage.store import Store
 
 async def attempt(path):

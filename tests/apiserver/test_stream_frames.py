@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.http import channels, spdy
-from unisono.apiserver.http.channels import Message, Protocol
+from unisono.apiserver.http import spdy, wires
 from unisono.apiserver.http.remote_command import status_object, terminal_size
-from unisono.apiserver.http.spdy import Data, Decoder, Encoder, Frame
-from unisono.apiserver.http.spdy_dictionary import DICTIONARY
+from unisono.apiserver.http.spdy import DICTIONARY, Data, Decoder, Encoder, Frame
+from unisono.apiserver.http.wires import ChannelProtocol, Message
 
 NAMES = st.text(st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=1, max_size=20)
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
@@ -106,17 +105,17 @@ def test_the_dictionary_is_that_of_the_protocol() -> None:
     assert DICTIONARY.endswith(b",enq=0.")
 
 
-BINARY = [Protocol(name) for name in ("", "channel.k8s.io", "v4.channel.k8s.io", "v5.channel.k8s.io")]
-TEXT = [Protocol(name) for name in ("base64.channel.k8s.io", "v4.base64.channel.k8s.io")]
+BINARY = [ChannelProtocol(name) for name in ("", "channel.k8s.io", "v4.channel.k8s.io", "v5.channel.k8s.io")]
+TEXT = [ChannelProtocol(name) for name in ("base64.channel.k8s.io", "v4.base64.channel.k8s.io")]
 
 
 @given(st.sampled_from([*BINARY, *TEXT]), st.integers(0, 4), st.binary(max_size=100))
-def test_channels_survive_the_wire(protocol: Protocol, channel: int, data: bytes) -> None:
+def test_channels_survive_the_wire(protocol: ChannelProtocol, channel: int, data: bytes) -> None:
     assert protocol.decode(protocol.encode(channel, data)) == Message(channel, data)
 
 
 @given(st.sampled_from([*BINARY, *TEXT]), st.binary(max_size=20))
-def test_any_message_is_read_or_refused(protocol: Protocol, raw: bytes) -> None:
+def test_any_message_is_read_or_refused(protocol: ChannelProtocol, raw: bytes) -> None:
     try:
         protocol.decode(raw)
     except ValueError as error:
@@ -124,10 +123,10 @@ def test_any_message_is_read_or_refused(protocol: Protocol, raw: bytes) -> None:
 
 
 def test_only_version_5_closes_channels() -> None:
-    assert Protocol("v5.channel.k8s.io").decode(b"\xff\0") == Message(0, b"", closed=True)
-    assert Protocol("v4.channel.k8s.io").decode(b"\xff\0") == Message(255, b"\0")
+    assert ChannelProtocol("v5.channel.k8s.io").decode(b"\xff\0") == Message(0, b"", closed=True)
+    assert ChannelProtocol("v4.channel.k8s.io").decode(b"\xff\0") == Message(255, b"\0")
     with pytest.raises(ValueError, match="name one channel"):
-        Protocol("v5.channel.k8s.io").decode(b"\xff")
+        ChannelProtocol("v5.channel.k8s.io").decode(b"\xff")
 
 
 @pytest.mark.parametrize(
@@ -140,11 +139,11 @@ def test_only_version_5_closes_channels() -> None:
     ],
 )
 def test_the_client_s_first_known_protocol_is_taken(offered: list[str], chosen: str) -> None:
-    assert channels.choose(offered, channels.REMOTE_COMMAND) == Protocol(chosen)
+    assert wires.choose(offered, wires.REMOTE_COMMAND) == ChannelProtocol(chosen)
 
 
 def test_no_common_protocol_is_none() -> None:
-    assert channels.choose(["v9.channel.k8s.io"], channels.REMOTE_COMMAND) is None
+    assert wires.choose(["v9.channel.k8s.io"], wires.REMOTE_COMMAND) is None
 
 
 class Ended:

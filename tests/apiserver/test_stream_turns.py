@@ -11,15 +11,14 @@ import pytest
 from aiohttp import WSMessage, WSMsgType
 
 from unisono.apiserver.access.user import User
-from unisono.apiserver.flow_control.fair_turns import Turns
 from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control.turns import Turns
 from unisono.apiserver.http import spdy
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.port_forward import SpdyForwarder
-from unisono.apiserver.http.spdy import Encoder, Frame
-from unisono.apiserver.http.spdy_session import SpdySession
+from unisono.apiserver.http.spdy import Encoder, Frame, SpdySession
 from unisono.apiserver.http.wires import WebSocketWire
-from unisono.apiserver.nodes.remote import Target
+from unisono.apiserver.nodes import Target
 
 EACH = 16
 NOTHING = struct.pack(">HHIII", 0x8003, spdy.WINDOW_UPDATE, 8, 1, 1)

@@ -19,7 +19,7 @@ from unisono.api.core import Event, Namespace, ObjectReference, Secret
 from unisono.api.fleet import AttachedCluster, AttachedClusterSpec
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.kinds import JOBS, NAMESPACES, SECRETS
-from unisono.apiserver.nodes.remote import STDERR, STDOUT, Target, Wanted
+from unisono.apiserver.nodes import STDERR, STDOUT, Target, Wanted
 from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.fleet.members.news import NewsSink, beginnings, told
 from unisono.fleet.remote_exec import end_of

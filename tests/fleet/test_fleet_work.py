@@ -22,7 +22,7 @@ from unisono.api.training_kinds import (
     RUN_KINDS,
     TRAIN_JOBS,
 )
-from unisono.apiserver.admission.placements import DISPATCHED
+from unisono.apiserver.admission.jobs import DISPATCHED
 from unisono.controllers.training.registry import MADE_BY_MEMBERS
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement, copy_of, copy_to_write, placement_of, status_patch

@@ -22,7 +22,7 @@ from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
 from unisono.api.kinds import JOBS, PODS
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.objects import Retention
 from unisono.errors import NotFound
 from unisono.history.answers import JobLine
 from unisono.history.reading import Filter, Reader

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from support.plane import REPOSITORY
-from unisono.apiserver.custom import cel
+from unisono.apiserver.custom import rules
 from unisono.cli.commands.install import command
 from unisono.cli.main import cli
 from unisono.install.dashboards import DASHBOARDS, dashboard
@@ -232,10 +232,10 @@ def test_an_exporter_writes_for_its_own_node_alone(extra: dict[str, list[str]] |
     user |= {} if extra is None else {"extra": extra}
     seen = {"object": {"metadata": {"name": "node-1"}}, "request": {"userInfo": user}}
     (condition,), (rule,) = spec["matchConditions"], spec["validations"]
-    assert cel.holds(condition["expression"], seen, cel.budget())
-    assert cel.holds(rule["expression"], seen, cel.budget()) is allowed
+    assert rules.holds(condition["expression"], seen, rules.budget())
+    assert rules.holds(rule["expression"], seen, rules.budget()) is allowed
     others = {"object": seen["object"], "request": {"userInfo": {"username": "admin"}}}
-    assert not cel.holds(condition["expression"], others, cel.budget())
+    assert not rules.holds(condition["expression"], others, rules.budget())
 
 
 def test_the_command_prints_what_is_asked_for(tmp_path: Path) -> None:

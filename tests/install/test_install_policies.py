@@ -28,7 +28,7 @@ from unisono.api.validation import validate
 from unisono.api.yaml import expand_lists, load_all
 from unisono.apiserver.admission.pods import check_disruption_budget
 from unisono.apiserver.admission.request import Request
-from unisono.apiserver.custom import cel
+from unisono.apiserver.custom import rules
 from unisono.errors import Invalid
 from unisono.install.options import InstallOptions
 from unisono.install.policies import policies
@@ -268,8 +268,8 @@ def test_every_expression_can_be_read() -> None:
     variables = frozenset(("object", "oldObject", "request", "variables", "authorizer"))
     for policy in POLICIES:
         for rule in policy.rules:
-            assert not cel.check_expression(rule.expression(), variables), rule.expression()
-            assert not cel.check_expression(rule.message, variables), rule.message
+            assert not rules.check_expression(rule.expression(), variables), rule.expression()
+            assert not rules.check_expression(rule.message, variables), rule.message
 
 
 # ---- pods
@@ -297,7 +297,7 @@ def test_a_policy_refuses_the_budgets_that_the_embedded_server_refuses_in_the_sa
         check_disruption_budget(Request("CREATE", kinds.PODS, "default", "p", obj, None, "", ""), cast(Any, None))
     except Invalid as error:
         told = error.message
-    broken = [rule for rule in budget_rules() if not cel.holds(rule.expression(), {"object": value}, cel.budget())]
+    broken = [rule for rule in budget_rules() if not rules.holds(rule.expression(), {"object": value}, rules.budget())]
     reasons = (messages.BUDGET_NUMBER, messages.BUDGET_SHARE, messages.several_budgets(notes))
     assert [why for why in reasons if why in told] == [
         why for why in reasons if any(why in rule.message for rule in broken)
@@ -306,9 +306,9 @@ def test_a_policy_refuses_the_budgets_that_the_embedded_server_refuses_in_the_sa
 
 def test_a_policy_quotes_the_budget_that_it_refuses() -> None:
     value = {"object": pod(**{JDB_MIN_AVAILABLE: "none"})}
-    (broken,) = (rule for rule in budget_rules() if not cel.holds(rule.expression(), value, cel.budget()))
+    (broken,) = (rule for rule in budget_rules() if not rules.holds(rule.expression(), value, rules.budget()))
     words = f'metadata.annotations[{JDB_MIN_AVAILABLE}]: invalid value <"none"> for {JDB_MIN_AVAILABLE}, '
-    assert cel.holds(f"{broken.message} == {quoted(words + messages.BUDGET_NUMBER)}", value, cel.budget())
+    assert rules.holds(f"{broken.message} == {quoted(words + messages.BUDGET_NUMBER)}", value, rules.budget())
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_policy_looks_only_at_pods_of_ours_with_a_budget(value: dict[str, Any]
     )
     assert policy["spec"]["failurePolicy"] == "Ignore"
     conditions = [one["expression"] for one in policy["spec"]["matchConditions"]]
-    assert all(cel.holds(one, {"object": value}, cel.budget()) for one in conditions) is asked
+    assert all(rules.holds(one, {"object": value}, rules.budget()) for one in conditions) is asked
 
 
 # ---- on a cluster

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from support.backends import config_map, opened
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.storage.errors import StoreError
+from unisono.apiserver.storage.files import StoreError
 from unisono.apiserver.types import WriteOptions
 from unisono.cli.commands.backup import command as backup_command
 from unisono.cli.commands.restore import command as restore_command

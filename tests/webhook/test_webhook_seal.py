@@ -23,7 +23,7 @@ from unisono.api.keys import POD_QUEUE
 from unisono.api.kinds import JOBS, QUEUES
 from unisono.api.scheduling import Queue
 from unisono.api.seal import seal_of
-from unisono.apiserver.custom import cel
+from unisono.apiserver.custom import rules
 from unisono.install.options import InstallOptions
 from unisono.install.webhooks import webhooks
 from unisono.webhook.server import WebhookServer
@@ -87,7 +87,7 @@ def asked_again(value: dict[str, Any], operation: str = "CREATE", resource: str 
         },
     }
     conditions = [one for one in gangs["matchConditions"] if one["name"] != "changed"]
-    return all(cel.holds(one["expression"], variables, cel.budget()) for one in conditions)
+    return all(rules.holds(one["expression"], variables, rules.budget()) for one in conditions)
 
 
 def test_no_new_job_escapes_the_review_that_seals_it() -> None:

@@ -20,12 +20,11 @@ from prometheus_client import CollectorRegistry
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
 from unisono.api.resource_metrics import NODE_METRICS, POD_METRICS, Meter
+from unisono.apiserver.access.files import write_kubeconfig
 from unisono.apiserver.access.hosts import LOOPBACK_NAMES, bind, is_loopback, names_of_machine
-from unisono.apiserver.access.kubeconfig import write_kubeconfig
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.review_kinds import REVIEW_KINDS
-from unisono.apiserver.access.service_accounts import ServiceAccountTokens
-from unisono.apiserver.access.tokens import TokenSigner
+from unisono.apiserver.access.service_accounts import ServiceAccountTokens, TokenSigner
 from unisono.apiserver.access.user import ADMIN
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
@@ -33,27 +32,66 @@ from unisono.apiserver.encoding.views import VIEWS
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.app import App
 from unisono.apiserver.http.authentication import Authenticator
-from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.connections import Connections
-from unisono.apiserver.http.history import HistoryHandler, HistorySource
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
-from unisono.apiserver.http.own_socket import OwnSocket
+from unisono.apiserver.http.own_paths import BackupHandler, HistoryHandler, HistorySource
 from unisono.apiserver.http.pod_access import PodAccessHandler
 from unisono.apiserver.http.resource_metrics import ResourceMetricsHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
-from unisono.apiserver.nodes.logs import LogSource
-from unisono.apiserver.nodes.remote import PodAccess
-from unisono.apiserver.nodes.remote_pods import RemotePods
-from unisono.errors import ConfigError
+from unisono.apiserver.nodes import LogSource, PodAccess, RemotePods
+from unisono.errors import ConfigError, system_reason
 from unisono.kube.listening import Listener
 from unisono.kube.open_files import open_files
 
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
+
+
+# A socket of this machine for the control plane's own components: plain HTTP, for the user who runs it alone.
+#
+# Scheduler and controllers make thousands of requests a second at their busiest; between two processes of one user TLS
+# protects nothing and costs as much as many a request. Who connects says who it is by a token, as everywhere.
+
+
+class OwnSocket:
+    """Listens at ``path``, in a folder that only its owner may enter."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._listener: Listener | None = None
+
+    async def open(self, served: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Listen; what a process that was killed has left is taken away.
+
+        Raises:
+            ConfigError: nothing can listen there.
+
+        """
+        bound = socket.socket(socket.AF_UNIX)
+        try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._path.parent.chmod(0o700)
+            self._path.unlink(missing_ok=True)
+            bound.bind(str(self._path))
+            self._path.chmod(0o600)
+            self._listener = Listener(bound, lambda address: served())
+            self._listener.start()
+        except OSError as error:
+            bound.close()
+            raise ConfigError(f"cannot listen at {self._path} ({system_reason(error)})", key="own_socket") from error
+
+    async def close(self) -> None:
+        """Take no more connections."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from unisono.apiserver.http.channels import CLOSE, ERROR, RESIZE, Protocol
-from unisono.apiserver.nodes.remote import STDERR, STDIN, STDOUT, Session, Target, Wanted
+from unisono.apiserver.http.wires import CLOSE, ERROR, RESIZE, ChannelProtocol
+from unisono.apiserver.nodes import STDERR, STDIN, STDOUT, Session, Target, Wanted
 from unisono.errors import ApiError, Unavailable
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ _MOST_STATUS: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RemoteEnd:
-    """How a command in a member has ended; see `unisono.apiserver.nodes.remote.Ended`."""
+    """How a command in a member has ended; see `unisono.apiserver.nodes.Ended`."""
 
     exit_code: int = 0
     problem: str = ""
 
 
 class MemberSession:
-    """The streams of one command; see `unisono.apiserver.nodes.remote.Session`."""
+    """The streams of one command; see `unisono.apiserver.nodes.Session`."""
 
     def __init__(self, socket: ClientWebSocketResponse, protocol: str, wanted: Wanted) -> None:
-        self._socket, self._protocol = socket, Protocol(protocol)
+        self._socket, self._protocol = socket, ChannelProtocol(protocol)
         self._streams: dict[int, asyncio.Queue[bytes]] = {
             number: asyncio.Queue(maxsize=1)
             for number, asked in ((STDOUT, wanted.stdout), (STDERR, wanted.stderr))
@@ -109,7 +109,7 @@ class MemberSession:
 
 
 class MemberAccess:
-    """Reaches into the pods of one member; of `unisono.apiserver.nodes.remote.PodAccess` what a hub relays."""
+    """Reaches into the pods of one member; of `unisono.apiserver.nodes.PodAccess` what a hub relays."""
 
     def __init__(self, cluster: str, client: HttpClient) -> None:
         self._cluster, self._client = cluster, client

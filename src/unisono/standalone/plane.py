@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from unisono.agent.agent import Agent
     from unisono.apiserver.backend import Backend
     from unisono.apiserver.flow_control.limits import Limits
-    from unisono.apiserver.nodes.remote_pods import RemotePods
+    from unisono.apiserver.nodes import RemotePods
     from unisono.apiserver.server import ApiServer
     from unisono.kube.client import Client
     from unisono.scheduler.settings import ConfigSource

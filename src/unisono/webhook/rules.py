@@ -10,7 +10,7 @@ from unisono.api import kinds
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.kind import Kind
 from unisono.api.membership import controller_of
-from unisono.apiserver.admission import Request, Rule, Settings, View, jobs, pod_groups, pods, queues, sizes, tenants
+from unisono.apiserver.admission import Request, Rule, Settings, View, jobs, pods, queues, tenants
 from unisono.jobkinds.registry import ALL, job_kind
 
 _ACCOUNT, _CONTROLLER_MANAGER = "system:serviceaccount:", "system:kube-controller-manager"
@@ -49,13 +49,13 @@ PREPARING: Mapping[str, tuple[Rule, ...]] = {kinds.JOBS.resource: (tenants.queue
 
 CHANGING: Mapping[str, tuple[Rule, ...]] = {
     kinds.JOBS.resource: (jobs.settle_scale, note_user),
-    kinds.POD_GROUPS.resource: (pod_groups.queue_of_namespace, note_user),
+    kinds.POD_GROUPS.resource: (jobs.queue_of_namespace, note_user),
 }
 """By resource: what completes an object in view of others, after its defaults."""
 
 _CHECKING: Mapping[str, tuple[Rule, ...]] = {
-    kinds.JOBS.resource: (jobs.check_queue,),
-    kinds.POD_GROUPS.resource: (pod_groups.check_queue,),
+    kinds.JOBS.resource: (jobs.check_job_queue,),
+    kinds.POD_GROUPS.resource: (jobs.check_group_queue,),
     kinds.PODS.resource: (pods.check_disruption_budget,),
 }
 _QUEUES = (queues.protect, queues.check_parent, queues.check_family)
@@ -69,7 +69,7 @@ def checking(kind: Kind[Any], settings: Settings, may_use: tenants.MayUse) -> It
     if kind is kinds.QUEUES:
         yield from (partial(rule, settings) for rule in _QUEUES)
         yield tenants.check_notes
-    yield partial(sizes.check, settings)
+    yield partial(jobs.check_size, settings)
 
 
 _OWN: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS)

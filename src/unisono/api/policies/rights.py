@@ -1,6 +1,6 @@
 """Rules about who may have a controller act, in CEL with the cluster's own authorizer.
 
-The embedded API server checks the same in ``apiserver.authorization.deputies`` and ``apiserver.admission``.
+The embedded API server checks the same in ``apiserver.authorization.escalation`` and ``apiserver.admission``.
 """
 
 from __future__ import annotations

@@ -1,21 +1,224 @@
-"""Service accounts as users: tokens are made for them, and hold as long as the account and what they are bound to."""
+"""Service accounts as users: their signed tokens, and for how long these hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import base64
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from unisono.api import field_error
 from unisono.api.authentication import TokenRequest, TokenRequestStatus
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from unisono.api.times import rfc3339
+from unisono.api.unreadable import UNREADABLE
+from unisono.apiserver.access.files import private_directory, write_private
 from unisono.apiserver.access.review_kinds import TOKEN_REQUESTS
-from unisono.apiserver.access.tokens import ISSUER, Identity, TokenError, TokenSigner
 from unisono.apiserver.access.user import AUTHENTICATED, User, service_account_groups, service_account_name
 from unisono.apiserver.admission.request import View
 from unisono.apiserver.failures import bad_request, conflict, invalid, not_found
+from unisono.errors import ConfigError
+
+# Tokens of service accounts: signed JWTs (ES256) with Kubernetes' claims, and the documents to check them by.
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+_CLAIMS = "kubernetes.io"
+_HALF = 32
+# Clocks of two machines may differ by this much.
+_LEEWAY = 10
+
+
+class TokenError(Exception):
+    """A token that is not ours, is broken, or whose time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a valid token says.
+
+    Attributes:
+        namespace: of the service account.
+        name: of the service account.
+        uid: of the service account.
+        audiences: for whom the token is.
+        bound: kind (``pod``, ``secret``, ``node``) to name and uid of what the token is bound to.
+        token_id: the token's own id.
+
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    audiences: tuple[str, ...]
+    bound: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    token_id: str = ""
+
+
+class TokenSigner:
+    """Signs and verifies with one key, which is kept in ``directory`` with mode 0600.
+
+    Args:
+        directory: where the key is, or is made.
+        clock: Unix seconds.
+        issuer: who the tokens say made them.
+
+    """
+
+    def __init__(self, directory: Path, clock: Callable[[], float], issuer: str = ISSUER) -> None:
+        self._clock, self.issuer = clock, issuer
+        self._key = _load(private_directory(directory) / "service-account.key")
+        public = self._key.public_key()
+        encoded = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        self._key_id = _text(hashlib.sha256(encoded).digest())
+        numbers = public.public_numbers()
+        self._public = {
+            "use": "sig",
+            "kty": "EC",
+            "kid": self._key_id,
+            "crv": "P-256",
+            "alg": "ES256",
+            "x": _text(numbers.x.to_bytes(_HALF, "big")),
+            "y": _text(numbers.y.to_bytes(_HALF, "big")),
+        }
+
+    def sign(self, identity: Identity, seconds: int) -> str:
+        """A token that is valid from now on for ``seconds``."""
+        now = int(self._clock())
+        own: dict[str, Any] = {
+            "namespace": identity.namespace,
+            "serviceaccount": {"name": identity.name, "uid": identity.uid},
+        }
+        own.update({kind: {"name": name, "uid": uid} for kind, (name, uid) in identity.bound.items()})
+        claims = {
+            "aud": list(identity.audiences),
+            "exp": now + seconds,
+            "iat": now,
+            "iss": self.issuer,
+            "jti": identity.token_id or str(uuid.uuid4()),
+            _CLAIMS: own,
+            "nbf": now,
+            "sub": f"system:serviceaccount:{identity.namespace}:{identity.name}",
+        }
+        header = {"alg": "ES256", "kid": self._key_id}
+        signed = ".".join(_text(msgspec.json.encode(part)) for part in (header, claims))
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{signed}.{_text(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
+
+    def verify(self, token: str, audiences: Sequence[str]) -> Identity:
+        """What the token says, when it is ours, valid now, and for one of ``audiences``.
+
+        Raises:
+            TokenError: with what is wrong; the text never holds the token.
+
+        """
+        claims = self._checked(token)
+        now = self._clock()
+        if not isinstance(claims.get("exp"), int) or now > claims["exp"] + _LEEWAY:
+            raise TokenError("the token has expired")
+        if not isinstance(claims.get("nbf"), int) or now < claims["nbf"] - _LEEWAY:
+            raise TokenError("the token is not valid yet")
+        given = claims.get("aud")
+        allowed = tuple(one for one in given if one in audiences) if isinstance(given, list) else ()
+        if not allowed:
+            raise TokenError(f"the token is not for any of the audiences {list(audiences)}")
+        return _identity(claims, allowed)
+
+    def issued(self, token: str) -> bool:
+        """Whether a token claims to be one of these: three parts, and this issuer."""
+        try:
+            return bool(_json(token.split(".")[1]).get("iss") == self.issuer)
+        except (TokenError, IndexError):
+            return False
+
+    def configuration(self, url: str) -> dict[str, Any]:
+        """The document of ``/.well-known/openid-configuration`` for a server at ``url``."""
+        return {
+            "issuer": self.issuer,
+            "jwks_uri": f"{url}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+
+    def keys(self) -> dict[str, Any]:
+        """The document of ``/openid/v1/jwks``."""
+        return {"keys": [self._public]}
+
+    def _checked(self, token: str) -> dict[str, Any]:
+        parts = token.split(".")
+        if len(parts) != 3:
+            raise TokenError("the token has not three parts")
+        header, signature = _json(parts[0]), _bytes(parts[2])
+        # Only this algorithm: a token must not choose how it is checked.
+        if header.get("alg") != "ES256" or header.get("kid") != self._key_id or len(signature) != 2 * _HALF:
+            raise TokenError("the token is signed with an unknown key")
+        pair = encode_dss_signature(int.from_bytes(signature[:_HALF], "big"), int.from_bytes(signature[_HALF:], "big"))
+        try:
+            signed = f"{parts[0]}.{parts[1]}".encode("ascii", "replace")
+            self._key.public_key().verify(pair, signed, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            raise TokenError("the token's signature is wrong") from None
+        claims = _json(parts[1])
+        if claims.get("iss") != self.issuer:
+            raise TokenError("the token has another issuer")
+        return claims
+
+
+def _identity(claims: dict[str, Any], audiences: tuple[str, ...]) -> Identity:
+    own = claims[_CLAIMS]
+    account = own["serviceaccount"]
+    bound = {kind: (own[kind]["name"], own[kind]["uid"]) for kind in ("pod", "secret", "node") if kind in own}
+    return Identity(own["namespace"], account["name"], account["uid"], audiences, bound, claims.get("jti", ""))
+
+
+def _load(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+            raise ValueError("not a P-256 key")
+        return key
+    except FileNotFoundError:
+        made = ec.generate_private_key(ec.SECP256R1())
+        form = serialization.PrivateFormat.PKCS8
+        write_private(path, made.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        return made
+    except (ValueError, TypeError) as error:
+        why = f"unreadable key ({error}); remove it to have a new one made, which ends all tokens of service accounts"
+        raise ConfigError(why, file=str(path)) from error
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        raise TokenError("the token is not base64") from None
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(_bytes(text))
+    except UNREADABLE:
+        raise TokenError("the token holds no JSON") from None
+    if not isinstance(value, dict):
+        raise TokenError("the token holds no JSON object")
+    return value
+
+
+# Service accounts as users: tokens are made for them, and hold as long as the account and what they are bound to.
 
 API_AUDIENCES = (ISSUER, "https://kubernetes.default.svc", "unisono")
 _SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32

@@ -12,56 +12,36 @@ from functools import partial
 
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.warnings import object_warnings
-from unisono.apiserver.admission import (
-    accounts,
-    claims,
-    definitions,
-    devices,
-    foreign_pods,
-    jobs,
-    limit_ranges,
-    namespaces,
-    nodes,
-    placements,
-    pod_groups,
-    pods,
-    priority,
-    queues,
-    quotas,
-    runtime_classes,
-    sizes,
-    system_priority,
-    tenants,
-)
+from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 
 __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "View"]
 
 _MUTATING: dict[str, tuple[Rule, ...]] = {
-    "customresourcedefinitions.apiextensions.k8s.io": (definitions.accept,),
-    "pods": (priority.resolve, runtime_classes.complete, limit_ranges.fill_in),
-    "nodes": (nodes.taint_new,),
-    "persistentvolumeclaims": (claims.choose_class,),
+    "customresourcedefinitions.apiextensions.k8s.io": (cluster.accept,),
+    "pods": (pods.resolve, pods.complete, quotas.fill_in),
+    "nodes": (cluster.taint_new,),
+    "persistentvolumeclaims": (quotas.choose_class,),
     "jobs.batch.volcano.sh": (jobs.settle_scale,),
-    "podgroups.scheduling.volcano.sh": (pod_groups.queue_of_namespace,),
+    "podgroups.scheduling.volcano.sh": (jobs.queue_of_namespace,),
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {
-    "namespaces": (namespaces.protect,),
+    "namespaces": (cluster.protect,),
     "pods": (
-        accounts.check_exists,
-        system_priority.check,
-        foreign_pods.check,
+        pods.check_exists,
+        pods.check_system_priority,
+        pods.check_foreign_pods,
         pods.check_disruption_budget,
-        runtime_classes.check,
-        limit_ranges.check,
+        pods.check_overhead,
+        quotas.check_limit_ranges,
     ),
-    "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),
-    "priorityclasses.scheduling.k8s.io": (priority.protect,),
-    "customresourcedefinitions.apiextensions.k8s.io": (definitions.begin_deletion,),
-    "resourceclaims.resource.k8s.io": (devices.check_admin_access,),
-    "resourceclaimtemplates.resource.k8s.io": (devices.check_admin_access,),
-    "jobs.batch.volcano.sh": (jobs.check_queue, system_priority.check, foreign_pods.check),
-    "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
+    "persistentvolumeclaims": (quotas.check_limit_ranges, quotas.check_growth),
+    "priorityclasses.scheduling.k8s.io": (pods.protect,),
+    "customresourcedefinitions.apiextensions.k8s.io": (cluster.begin_deletion,),
+    "resourceclaims.resource.k8s.io": (pods.check_admin_access,),
+    "resourceclaimtemplates.resource.k8s.io": (pods.check_admin_access,),
+    "jobs.batch.volcano.sh": (jobs.check_job_queue, pods.check_system_priority, pods.check_foreign_pods),
+    "podgroups.scheduling.volcano.sh": (jobs.check_group_queue, pods.check_system_priority),
 }
 _QUEUES = "queues.scheduling.volcano.sh"
 _PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
@@ -84,7 +64,7 @@ class Admission:
             partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)
         )
         self._checking = _joined({**_CHECKING, _QUEUES: (*queue_rules, tenants.check_notes)}, checking or {})
-        self._everywhere: tuple[Rule, ...] = (partial(sizes.check, settings),)
+        self._everywhere: tuple[Rule, ...] = (partial(jobs.check_size, settings),)
         self._completing: tuple[Rule, ...] = ()
         self._advisers: dict[str, Adviser] = {}
 
@@ -120,14 +100,14 @@ class Admission:
             ApiError: the request is refused.
 
         """
-        namespaces.check_live(request, view)
-        definitions.check_not_terminating(request)
+        cluster.check_live(request, view)
+        cluster.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
         if request.kind.resource in _OF_USERS and not request.subresource and request.operation != "DELETE":
             tenants.note_user(request, view)
-        if request.kind.resource in placements.DISPATCHED and not request.subresource:
-            placements.keep(request, view)
+        if request.kind.resource in jobs.DISPATCHED and not request.subresource:
+            jobs.keep(request, view)
         for rule in self._completing:
             rule(request, view)
 
@@ -143,7 +123,7 @@ class Admission:
         for rule in self._everywhere:
             rule(request, view)
         # Last: what another rule refuses must not count.
-        quotas.check(request, view)
+        quotas.check_quotas(request, view)
 
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""

@@ -1,14 +1,36 @@
-"""Rules for pods that Volcano schedules."""
+"""Pods: scheduler, service account, runtime class, priority, devices, and other namespaces' pods."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from unisono.api import field_error, messages
-from unisono.api.core import Pod
-from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
+from unisono.api.batch import Job
+from unisono.api.core import (
+    Pod,
+    PodSpec,
+    PriorityClass,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+    ResourceQuota,
+    RuntimeClass,
+    Toleration,
+)
+from unisono.api.field_error import FieldError
+from unisono.api.field_error import forbidden as forbidden_field
+from unisono.api.fields import ResourceList
+from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
+from unisono.api.kinds import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, RUNTIME_CLASSES, SERVICE_ACCOUNTS
+from unisono.api.quota.scopes import CROSS_NAMESPACE, covers_class, has_scope
+from unisono.api.resources import resource_list
+from unisono.api.scheduling import PodGroup
 from unisono.apiserver.admission.request import Request, View
-from unisono.apiserver.failures import invalid
+from unisono.apiserver.failures import forbidden, invalid
+
+# Rules for pods that Volcano schedules.
 
 _BUDGETS = (JDB_MIN_AVAILABLE, JDB_MAX_UNAVAILABLE)
 _SCHEDULER = "volcano"
@@ -44,3 +66,323 @@ def _fault(key: str, value: str) -> str:
     if re.fullmatch(r"[0-9]{1,9}", value) and int(value) > 0:
         return ""
     return f'invalid value <"{value}"> for {key}, {messages.BUDGET_NUMBER}'
+
+
+# Pods run under a service account that exists.
+
+# Every namespace gets this one, if only a moment after it was made.
+_ALWAYS_THERE = "default"
+
+
+def check_exists(request: Request, view: View) -> None:
+    """Refuse a new pod whose service account is missing.
+
+    Raises:
+        ApiError: 403 that names it.
+
+    """
+    pod: Pod = request.object
+    name = pod.spec.service_account_name or _ALWAYS_THERE
+    if request.operation != "CREATE" or request.subresource or name == _ALWAYS_THERE:
+        return
+    if view.find(SERVICE_ACCOUNTS, name, request.namespace) is None:
+        why = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(request.kind, request.name, why)
+
+
+# RuntimeClass: a pod that names one gets its overhead, its node selector and its tolerations.
+
+_OTHER_OVERHEAD = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+_OWN_OVERHEAD = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+def complete(request: Request, view: View) -> None:
+    """Merge what the pod's class says into a new pod.
+
+    Raises:
+        ApiError: 403 when the class does not exist, or the pod says otherwise.
+
+    """
+    if request.operation != "CREATE" or request.subresource:
+        return
+    pod: Pod = request.object
+    found = _runtime_class(request, view)
+    overhead = _overhead(found)
+    if overhead is not None:
+        if pod.spec.overhead and not _same(pod.spec.overhead, overhead):
+            raise forbidden(request.kind, request.name, _OTHER_OVERHEAD)
+        pod.spec.overhead = dict(overhead)
+    if found is not None and found.scheduling is not None:
+        _select_nodes(request, pod, found.scheduling.node_selector or {})
+        merged = merge_tolerations((*(pod.spec.tolerations or ()), *(found.scheduling.tolerations or ())))
+        pod.spec.tolerations = merged or None
+
+
+def check_overhead(request: Request, view: View) -> None:
+    """Overhead is the class's alone, whatever webhooks made of the pod.
+
+    Raises:
+        ApiError: 403 when a new pod has another one.
+
+    """
+    if request.operation != "CREATE" or request.subresource:
+        return
+    own: ResourceList | None = request.object.spec.overhead
+    overhead = _overhead(_runtime_class(request, view))
+    if overhead is None and own:
+        raise forbidden(request.kind, request.name, _OWN_OVERHEAD)
+    if overhead is not None and not _same(own, overhead):
+        raise forbidden(request.kind, request.name, _OTHER_OVERHEAD)
+
+
+def _runtime_class(request: Request, view: View) -> RuntimeClass | None:
+    name: str | None = request.object.spec.runtime_class_name
+    if name is None:
+        return None
+    found = view.find(RUNTIME_CLASSES, name)
+    if found is None:
+        raise forbidden(request.kind, request.name, f'pod rejected: RuntimeClass "{name}" not found')
+    return found
+
+
+def _overhead(found: RuntimeClass | None) -> ResourceList | None:
+    if found is None or found.overhead is None:
+        return None
+    return found.overhead.pod_fixed or {}
+
+
+def _same(one: ResourceList | None, other: ResourceList) -> bool:
+    return resource_list(one) == resource_list(other)
+
+
+def _select_nodes(request: Request, pod: Pod, wanted: dict[str, str]) -> None:
+    own = pod.spec.node_selector or {}
+    for key, value in wanted.items():
+        if own.get(key, value) != value:
+            why = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+            why += f"pod.spec.nodeSelector[{key}] = {own[key]}"
+            raise forbidden(request.kind, request.name, why)
+    if wanted:
+        pod.spec.node_selector = {**own, **wanted}
+
+
+def merge_tolerations(given: tuple[Toleration, ...]) -> list[Toleration]:
+    """Those that no other one covers; of equal ones the first."""
+    return list(_needed(given))
+
+
+def _needed(given: tuple[Toleration, ...]) -> Iterator[Toleration]:
+    for at, one in enumerate(given):
+        before = any(_covers(other, one) for other in given[:at])
+        if not before and not any(other != one and _covers(other, one) for other in given[at + 1 :]):
+            yield one
+
+
+def _covers(wide: Toleration, narrow: Toleration) -> bool:
+    """Whether ``wide`` endures every taint that ``narrow`` endures, for as long."""
+    if wide == narrow:
+        return True
+    exists = wide.operator == "Exists"
+    if (wide.key or "") != (narrow.key or "") and not (exists and not wide.key):
+        return False
+    if wide.effect and wide.effect != narrow.effect:
+        return False
+    if wide.toleration_seconds is not None and (
+        narrow.toleration_seconds is None or narrow.toleration_seconds > wide.toleration_seconds
+    ):
+        return False
+    return exists or (
+        (narrow.operator or "Equal") == (wide.operator or "Equal") == "Equal"
+        and (narrow.value or "") == (wide.value or "")
+    )
+
+
+# PriorityClass: names become numbers when a pod is created.
+
+SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+DEFAULT_PREEMPTION = "PreemptLowerPriority"
+
+
+def resolve(request: Request, view: View) -> None:
+    """Set ``spec.priority`` and ``spec.preemptionPolicy`` from the pod's class, the global default, or 0.
+
+    Raises:
+        ApiError: 403 when the class does not exist, or the pod's own numbers contradict it.
+
+    """
+    if request.operation != "CREATE":
+        return
+    pod: Pod = request.object
+    found = _priority_class(request, pod, view)
+    value = (found.value or 0) if found else 0
+    policy = (found.preemption_policy if found else None) or DEFAULT_PREEMPTION
+    if pod.spec.priority is not None and pod.spec.priority != value:
+        why = f"the integer value of priority ({pod.spec.priority}) must not be provided in pod spec; "
+        why += f"priority admission controller computed {value} from the given PriorityClass name"
+        raise forbidden(request.kind, request.name, why)
+    pod.spec.priority = value
+    if pod.spec.preemption_policy is None:
+        pod.spec.preemption_policy = policy
+    elif pod.spec.preemption_policy != policy:
+        why = f"the string value of PreemptionPolicy ({pod.spec.preemption_policy}) must not be provided in pod spec; "
+        why += f"priority admission controller computed {policy} from the given PriorityClass name"
+        raise forbidden(request.kind, request.name, why)
+
+
+def _priority_class(request: Request, pod: Pod, view: View) -> PriorityClass | None:
+    name = pod.spec.priority_class_name
+    if name:
+        found = view.find(PRIORITY_CLASSES, name)
+        if found is None:
+            raise forbidden(request.kind, request.name, messages.priority_class_not_found(name))
+        return found
+    defaults = [one for one in view.all(PRIORITY_CLASSES) if one.global_default]
+    if not defaults:
+        return None
+    # Two defaults can only come from a race; like Kubernetes, the lower one counts.
+    chosen = min(defaults, key=lambda one: (one.value or 0, one.metadata.name))
+    pod.spec.priority_class_name = chosen.metadata.name
+    return chosen
+
+
+def protect(request: Request, view: View) -> None:
+    """One global default only, and the system's classes stay.
+
+    Raises:
+        ApiError: 403 for a second global default or the deletion of a system class.
+
+    """
+    if request.operation == "DELETE":
+        if request.name in SYSTEM:
+            raise forbidden(request.kind, request.name, "this is a system priority class and cannot be deleted")
+        return
+    new: PriorityClass = request.object
+    if new.global_default:
+        others = (one.metadata.name for one in view.all(PRIORITY_CLASSES) if one.global_default)
+        other = next((name for name in others if name != request.name), None)
+        if other is not None:
+            why = f"PriorityClass {other} is already marked as default. Only one default can exist"
+            raise forbidden(request.kind, request.name, why)
+    if request.name.startswith("system-") and request.operation == "CREATE" and request.name not in SYSTEM:
+        detail = "priority class names with 'system-' prefix are reserved for system use only"
+        raise invalid(request.kind, request.name, [field_error.forbidden("metadata.name", detail)])
+
+
+# The system's priority classes belong to the system: a user who takes one would be served before all others.
+#
+# As in a cluster whose quota admission limits ``system-*`` classes: outside ``kube-system`` a namespace needs a
+# ResourceQuota that is about the class, and only administrators write quotas.
+
+NAMESPACE = "kube-system"
+PREFIX = "system-"
+
+
+def check_system_priority(request: Request, view: View) -> None:
+    """Refuse a pod, pod group or job that names a class of the system where its namespace may not.
+
+    Raises:
+        ApiError: 403 naming the class.
+
+    """
+    if request.operation == "DELETE" or request.subresource or request.namespace == NAMESPACE:
+        return
+    before = _classes(request.old)
+    for name in sorted(_classes(request.object) - before):
+        quotas: list[ResourceQuota] = list(view.all(RESOURCE_QUOTAS, request.namespace))
+        if not any(covers_class(quota, name) for quota in quotas):
+            why = (
+                f"insufficient quota to match these scopes: [{{PriorityClass In [{name}]}}]; "
+                f"use another priority class, or have an administrator give the namespace a ResourceQuota for this one"
+            )
+            raise forbidden(request.kind, request.name, why)
+
+
+def _classes(obj: Any) -> set[str]:
+    """Names of the system's classes that the object asks for."""
+    named: list[str | None] = []
+    if isinstance(obj, Pod | PodGroup | Job):
+        named.append(obj.spec.priority_class_name)
+    if isinstance(obj, Job):
+        named += [task.template.spec.priority_class_name for task in obj.spec.tasks or ()]
+    return {name for name in named if name and name.startswith(PREFIX)}
+
+
+# A pod keeps the pods of other namespaces away only where an administrator lets it.
+#
+# Required anti-affinity holds in both directions: a pod that wants no other pod in its zone keeps all of them out of
+# it.
+# With the namespaces of others in its term, and a label that all nodes have for its topology, it would stop the
+# cluster.
+# As in a cluster whose quota admission limits ``CrossNamespacePodAffinity``, the namespace needs a ResourceQuota of
+# that
+# scope, which only administrators write; ``kube-system`` needs none.
+
+
+def check_foreign_pods(request: Request, view: View) -> None:
+    """Refuse a new pod or job with required anti-affinity to pods of other namespaces where that takes a quota.
+
+    Raises:
+        ApiError: 403 naming the scope.
+
+    """
+    if request.operation == "DELETE" or request.subresource or request.namespace == NAMESPACE:
+        return
+    if not _keeps_out(request.object, request.namespace) or _keeps_out(request.old, request.namespace):
+        return
+    quotas: list[ResourceQuota] = list(view.all(RESOURCE_QUOTAS, request.namespace))
+    if not any(has_scope(quota, CROSS_NAMESPACE) for quota in quotas):
+        why = (
+            f"insufficient quota to match these scopes: [{{{CROSS_NAMESPACE} Exists}}]; required podAntiAffinity with "
+            "namespaces or a namespaceSelector keeps pods of other namespaces out: name no other namespaces, prefer "
+            "instead of requiring, or have an administrator give the namespace a ResourceQuota of this scope"
+        )
+        raise forbidden(request.kind, request.name, why)
+
+
+def _keeps_out(obj: Any, namespace: str | None) -> bool:
+    """Whether pods of other namespaces would be kept away."""
+    for spec in _specs(obj):
+        away = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+        for term in (away.required_during_scheduling_ignored_during_execution if away is not None else None) or ():
+            if term.namespace_selector is not None or set(term.namespaces or ()) - {namespace}:
+                return True
+    return False
+
+
+def _specs(obj: Any) -> Iterator[PodSpec]:
+    if isinstance(obj, Pod):
+        yield obj.spec
+    elif isinstance(obj, Job):
+        for task in obj.spec.tasks or ():
+            yield task.template.spec
+
+
+# ResourceClaims: who may ask for devices that others use.
+
+
+def check_admin_access(request: Request, view: View) -> None:
+    """Only namespaces that an administrator has labelled may have claims with ``adminAccess``, as in Kubernetes.
+
+    Raises:
+        Invalid: the namespace has no such label.
+
+    """
+    if request.operation == "DELETE" or request.subresource:
+        return
+    errors = list(_asking(request.object))
+    if not errors:
+        return
+    namespace = view.find(NAMESPACES, request.namespace or "")
+    if namespace is None or (namespace.metadata.labels or {}).get(ADMIN_ACCESS) != "true":
+        raise invalid(request.kind, request.name, errors)
+
+
+def _asking(obj: ResourceClaim | ResourceClaimTemplate) -> Iterator[FieldError]:
+    path, spec = ("spec.spec", obj.spec.spec) if isinstance(obj, ResourceClaimTemplate) else ("spec", obj.spec)
+    assert isinstance(spec, ResourceClaimSpec)
+    for number, wanted in enumerate(spec.devices.requests or ()):
+        if wanted.exactly is not None and wanted.exactly.admin_access:
+            yield forbidden_field(
+                f"{path}.devices.requests[{number}].exactly.adminAccess",
+                f"admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace",
+            )

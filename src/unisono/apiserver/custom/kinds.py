@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta
+from unisono.api.columns import Column as PrinterColumn
 from unisono.api.core.crd import CustomResourceDefinition, CustomResourceDefinitionVersion
 from unisono.api.decode import Decoded, decode
 from unisono.api.kind import Kind, Scale
@@ -18,11 +19,74 @@ from unisono.api.schema import schema_of
 from unisono.api.structural import Node, add_defaults, drop_nulls, prune
 from unisono.api.structural.embedded import read_embedded
 from unisono.api.structural.pruning import META_FIELDS
-from unisono.apiserver.custom.columns import PrinterColumn, columns_of
-from unisono.apiserver.custom.compiled import Compiled, compiled
 from unisono.apiserver.custom.converting import webhook_of
-from unisono.apiserver.custom.plain import plain
-from unisono.apiserver.custom.published import published_schema
+from unisono.apiserver.custom.definitions import Compiled, compiled
+
+# Printer columns of a definition's version.
+
+
+def columns_of(version: CustomResourceDefinitionVersion) -> tuple[PrinterColumn, ...]:
+    """What ``kubectl get`` shows after the name; empty: name and age are all there is."""
+    return tuple(
+        PrinterColumn(
+            name=column.name,
+            type=column.type,
+            json_path=column.json_path,
+            priority=column.priority or 0,
+            description=column.description or "",
+            format=column.format or "",
+        )
+        for column in version.additional_printer_columns or ()
+    )
+
+
+# Schemas of user-defined kinds as OpenAPI documents show them.
+
+
+@cache
+def _header() -> dict[str, Any]:
+    """The schemas of apiVersion, kind and metadata, which every object has."""
+    plain: Kind[Object] = Kind("meta.k8s.io", "v1", "Object", "objects", Object)
+    found: dict[str, Any] = schema_of(plain)["properties"]
+    return found
+
+
+def published_schema(schema: dict[str, Any], kind: Kind[Any]) -> dict[str, Any]:
+    """The schema of a version with apiVersion, kind and metadata described."""
+    properties = {**schema.get("properties", {}), **_header()}
+    return {"description": f"{kind.kind} is a custom resource.", **schema, "type": "object", "properties": properties}
+
+
+# JSON values made storable: what cannot be encoded again is replaced as Go's decoder would.
+
+_INT64 = (-(2**63), 2**63 - 1)
+_DEEPEST = 200
+
+
+def plain(value: Any, depth: int = _DEEPEST) -> Any:
+    """A copy without lone surrogates, bottomless nesting and numbers that 64 bits do not hold; 3.0 becomes 3."""
+    match value:
+        case dict():
+            return {_text(str(key)): plain(each, depth - 1) for key, each in value.items()} if depth else {}
+        case list():
+            return [plain(each, depth - 1) for each in value] if depth else []
+        case str():
+            return _text(value)
+        case bool():
+            return value
+        case int() if not _INT64[0] <= value <= _INT64[1]:
+            return float(max(-(10**300), min(10**300, value)))
+        case float() if value.is_integer() and _INT64[0] <= value < _INT64[1]:
+            return int(value)
+        case _:
+            return value
+
+
+def _text(value: str) -> str:
+    if value.isascii():
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
 
 _VIEW_BYTES = 32 * 1024 * 1024
 _JSON = msgspec.json.Decoder().decode

@@ -11,13 +11,40 @@ from typing import Any
 import msgspec
 
 from unisono.api import field_error
+from unisono.api.base import Base, Object
+from unisono.api.fields import Int32
 from unisono.api.kind import Kind
 from unisono.api.kind import Scale as Paths
 from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selector_text
 from unisono.apiserver import failures
-from unisono.apiserver.custom.scale_kind import SCALES
 from unisono.errors import ApiError, NotFound
+
+# The kind of the ``scale`` subresource.
+
+
+class ScaleSpec(Base):
+    """How many replicas there shall be."""
+
+    replicas: Int32 | None = None
+
+
+class ScaleStatus(Base):
+    """How many replicas there are, and the labels by which they are found."""
+
+    replicas: Int32 | None = None
+    selector: str | None = None
+
+
+class Scale(Object):
+    """The replicas of an object, wherever its kind keeps them."""
+
+    spec: ScaleSpec = msgspec.field(default_factory=ScaleSpec)
+    status: ScaleStatus = msgspec.field(default_factory=ScaleStatus)
+
+
+SCALES: Kind[Scale] = Kind("autoscaling", "v1", "Scale", "scales", Scale)
+
 
 Document = dict[str, Any]
 _LARGEST = 2**31 - 1

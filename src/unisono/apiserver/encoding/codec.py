@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from unisono.api import field_error
-from unisono.api.base import Object
+from unisono.api.base import Object, OwnerReference
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.decode import Decoded, decode, encode
 from unisono.api.kind import Kind
+from unisono.apiserver.custom.definitions import decode_definition
 from unisono.apiserver.custom.kinds import CustomKind, CustomObject, stored_bytes
-from unisono.apiserver.custom.reading import decode_definition
 from unisono.apiserver.encoding.views import view_of
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
@@ -164,3 +164,30 @@ def bookmark(kind: Kind[Any], revision: int, annotations: dict[str, str] | None 
     if annotations:
         metadata["annotations"] = annotations
     return msgspec.json.encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
+
+
+# The few fields of any object that the garbage collector and the namespace controller look at.
+
+
+class Meta(msgspec.Struct, rename="camel"):
+    """The part of metadata that decides about life and death."""
+
+    uid: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class Partial(msgspec.Struct, rename="camel"):
+    """Any object, only as far as ``Meta`` goes."""
+
+    metadata: Meta
+
+
+read_partial = msgspec.json.Decoder(Partial).decode
+
+
+def read_meta(data: bytes) -> Meta:
+    """``Meta`` of stored bytes."""
+    return read_partial(data).metadata

@@ -5,8 +5,8 @@ from __future__ import annotations
 from unisono.api.core import CustomResourceDefinition
 from unisono.api.finalizers import has_finalizer, without
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
-from unisono.apiserver.admission.definitions import CLEANUP
-from unisono.apiserver.custom.naming import (
+from unisono.apiserver.admission.cluster import CLEANUP
+from unisono.apiserver.custom.definitions import (
     NAMED_DEFINITIONS,
     NAMES_ACCEPTED,
     TERMINATING,
@@ -16,12 +16,12 @@ from unisono.apiserver.custom.naming import (
     set_condition,
 )
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.encoding.partial import read_meta
+from unisono.apiserver.encoding.codec import read_meta
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
-from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations import deletion
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import removable
-from unisono.apiserver.storage.entry import Entry, Event, Key
+from unisono.apiserver.storage.objects import Entry, Event, Key
 from unisono.apiserver.types import DeleteOptions
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
@@ -114,7 +114,7 @@ class DefinitionController:
             return True
         entries = list(self._store.scan_latest(kind.resource))
         alive = [one for one in entries if not read_meta(one.data).deletion_timestamp]
-        await deletes.delete_all(self._context, kind, alive, DeleteOptions())
+        await deletion.delete_all(self._context, kind, alive, DeleteOptions())
         return next(iter(self._store.scan_latest(kind.resource)), None) is None
 
     async def _write(self, entry: Entry, crd: CustomResourceDefinition) -> None:

@@ -10,7 +10,7 @@ from unisono.api.core import Event
 from unisono.api.kinds import EVENTS
 from unisono.api.times import time_or
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations import deletion
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError
@@ -49,7 +49,7 @@ class EventExpiry:
         oldest = self._wall - EVENT_SECONDS - self._ahead
         entries = self._context.store.scan(EVENTS.resource)
         old = [entry for entry in entries if last_seen(codec.read(EVENTS, entry.data)) < oldest]
-        await deletes.delete_all(self._context, EVENTS, old, DeleteOptions())
+        await deletion.delete_all(self._context, EVENTS, old, DeleteOptions())
         return len(old)
 
     def _look_at_clocks(self) -> None:

@@ -14,17 +14,58 @@ from unisono.api.finalizers import without
 from unisono.api.kinds import find
 from unisono.apiserver.custom.kinds import in_version_of
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.encoding.partial import Meta, read_meta
-from unisono.apiserver.flow_control.aside import Slices
+from unisono.apiserver.encoding.codec import Meta, read_meta
+from unisono.apiserver.flow_control.turns import Slices
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
-from unisono.apiserver.housekeeping.owners import OwnerIndex
-from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations import deletion
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import FOREGROUND, ORPHAN, removable
-from unisono.apiserver.storage.entry import Entry, Event, Key
+from unisono.apiserver.storage.objects import Entry, Event, Key
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import NotFound
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+
+# Who owns what: an index of owner references by the owner's uid, kept up to date by the store's events.
+
+
+class OwnerIndex:
+    """Dependents by owner uid."""
+
+    def __init__(self) -> None:
+        self._dependents: dict[str, dict[Key, None]] = {}
+        self._owners: dict[Key, tuple[str, ...]] = {}
+
+    def set(self, key: Key, references: list[OwnerReference] | None) -> bool:
+        """Note the references of an object (None: it has none, or is gone); True when they differ from before."""
+        uids = tuple(dict.fromkeys(reference.uid for reference in references or ()))  # one may be given twice
+        before = self._owners.get(key, ())
+        if uids == before:
+            return False
+        for uid in before:
+            known = self._dependents[uid]
+            known.pop(key, None)
+            if not known:
+                del self._dependents[uid]
+        for uid in uids:
+            self._dependents.setdefault(uid, {})[key] = None
+        if uids:
+            self._owners[key] = uids
+        else:
+            self._owners.pop(key, None)
+        return True
+
+    def owners(self, key: Key) -> tuple[str, ...]:
+        """Uids that an object names as its owners."""
+        return self._owners.get(key, ())
+
+    def dependents(self, uid: str) -> tuple[Key, ...]:
+        """Objects that name ``uid`` as an owner, in the order in which they did."""
+        return tuple(self._dependents.get(uid, ()))
+
+    def has_dependents(self, uid: str) -> bool:
+        """Whether any object names ``uid`` as an owner."""
+        return uid in self._dependents
+
 
 # Judging one reference takes as long as reading the metadata of an object of this size.
 _REFERENCE_BYTES = 1024
@@ -153,7 +194,7 @@ class GarbageCollector:
         if kind is None:
             return  # its definition has gone, and what is left of it goes another way
         try:
-            await deletes.delete(self._context, kind, key[1] or None, key[2], options)
+            await deletion.delete(self._context, kind, key[1] or None, key[2], options)
         except NotFound:
             return
 

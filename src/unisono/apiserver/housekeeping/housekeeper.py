@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from unisono.apiserver.storage.entry import Key
+from unisono.apiserver.storage.objects import Key
 from unisono.errors import ApiError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from unisono.api.kinds import CLUSTER_ROLES
-from unisono.apiserver.authorization.aggregation import aggregated_rules
+from unisono.apiserver.authorization.rules import aggregated_rules
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.operations.context import Context
-from unisono.apiserver.storage.entry import Event, Key
+from unisono.apiserver.storage.objects import Event, Key
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 _ALL: Key = (CLUSTER_ROLES.resource, "", "*")

@@ -19,24 +19,19 @@ from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
-from unisono.apiserver.flow_control.fair_turns import Turns
 from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.flow_control.lines import CALLER
+from unisono.apiserver.flow_control.turns import CALLER, Turns
 from unisono.apiserver.http.accept import OFFERED, Form, negotiate
-from unisono.apiserver.http.authentication import Authenticator
-from unisono.apiserver.http.connections import Connections
+from unisono.apiserver.http.authentication import Authenticator, effective_user
+from unisono.apiserver.http.connections import STREAMS, Connections, FlowControl
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.http.flow_control import STREAMS, FlowControl
-from unisono.apiserver.http.impersonation import effective_user
 from unisono.apiserver.http.logs import LogHandler
-from unisono.apiserver.http.loop_watch import LoopWatch
 from unisono.apiserver.http.meta import MetaHandlers
-from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.http.metrics import LoopWatch, RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
-from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.apiserver.http.pod_access import ACCESS, PodAccessHandler
-from unisono.apiserver.http.protobuf_encode import encodable
-from unisono.apiserver.http.query import flag
+from unisono.apiserver.http.protobuf import encodable
+from unisono.apiserver.http.query import ResourcePath, flag, parse, split
 from unisono.apiserver.http.resource_metrics import ResourceMetricsHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests

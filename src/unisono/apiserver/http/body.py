@@ -11,9 +11,8 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.yaml import load_all
-from unisono.apiserver.flow_control.aside import aside, weigh
-from unisono.apiserver.flow_control.depth import DEEPEST, too_deep
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control.limits import DEEPEST, Limits, too_deep
+from unisono.apiserver.flow_control.turns import aside, weigh
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.status import (
     BODY_TYPES,

@@ -17,10 +17,9 @@ from multidict import CIMultiDict
 from unisono.api.users import tenant
 from unisono.api.yaml import dump
 from unisono.apiserver.access.user import User
-from unisono.apiserver.flow_control.aside import aside
-from unisono.apiserver.flow_control.fair_turns import Turns
 from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.http import protobuf_encode
+from unisono.apiserver.flow_control.turns import Turns, aside
+from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
 from unisono.apiserver.http.body import read_body
 from unisono.apiserver.http.status import encode_failure, retry_after
@@ -125,7 +124,7 @@ class Exchange:
         body = encode_failure(error)
         if self.form.media == "protobuf":
             return await self.send(
-                error.code, protobuf_encode.encode(msgspec.json.decode(body)), error.warnings, PROTOBUF, extra
+                error.code, protobuf.encode(msgspec.json.decode(body)), error.warnings, PROTOBUF, extra
             )
         return await self.send(error.code, body, error.warnings, extra=extra)
 
@@ -136,7 +135,7 @@ class Exchange:
         if self.form.media == "yaml":
             return await self.send(status, await aside(_yaml, value), warnings, "application/yaml")
         if self.form.media == "protobuf":
-            return await self.send(status, await aside(protobuf_encode.encode, value), warnings, PROTOBUF)
+            return await self.send(status, await aside(protobuf.encode, value), warnings, PROTOBUF)
         return await self.send(status, await aside(msgspec.json.encode, value), warnings, content_type)
 
     async def send(

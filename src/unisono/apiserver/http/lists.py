@@ -16,11 +16,10 @@ import msgspec
 from unisono.api.kind import Kind
 from unisono.api.yaml import dump
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.http import protobuf_encode
+from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.accept import Form
 from unisono.apiserver.http.openapi import is_core
-from unisono.apiserver.http.protobuf import MAGIC
-from unisono.apiserver.http.protobuf_wire import write_bytes, write_head
+from unisono.apiserver.http.protobuf import MAGIC, write_bytes, write_head
 from unisono.apiserver.tables import IncludeObject, TableWriter, partial_metadata
 from unisono.apiserver.types import Page
 
@@ -146,7 +145,7 @@ async def _protobuf(head: Document, page: Page, render: Render) -> AsyncIterator
     item = str(head["kind"]).removesuffix("List")
 
     def encode(portion: list[bytes]) -> bytes:
-        return protobuf_encode.encode_items(head["apiVersion"], item, render(portion))
+        return protobuf.encode_items(head["apiVersion"], item, render(portion))
 
     size, kept = 0, []
     for portion in _portions(page.items):
@@ -154,7 +153,7 @@ async def _protobuf(head: Document, page: Page, render: Render) -> AsyncIterator
         size += len(encoded)
         if size <= _KEPT:
             kept.append(encoded)
-    metadata = protobuf_encode.list_metadata(head["metadata"])
+    metadata = protobuf.list_metadata(head["metadata"])
     named = write_bytes(1, head["apiVersion"].encode()) + write_bytes(2, head["kind"].encode())
     lead = MAGIC + write_bytes(1, named) + write_head(2, len(metadata) + size) + metadata
     if size <= _KEPT:

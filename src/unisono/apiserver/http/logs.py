@@ -15,11 +15,9 @@ from unisono.api.kinds import PODS
 from unisono.api.log_options import LogOptions
 from unisono.api.times import parse_time
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.http.path import ResourcePath
-from unisono.apiserver.http.query import Query, flag, integer
+from unisono.apiserver.http.query import Query, ResourcePath, flag, integer
 from unisono.apiserver.http.status import bad_request
-from unisono.apiserver.nodes.logs import LogSource
-from unisono.apiserver.nodes.remote_pods import RemotePods
+from unisono.apiserver.nodes import LogSource, RemotePods
 from unisono.apiserver.tables.values import get, items
 from unisono.errors import ApiError, Invalid, NotFound, UnisonoError
 

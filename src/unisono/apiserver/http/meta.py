@@ -12,14 +12,13 @@ import msgspec
 from aiohttp import web
 
 from unisono import __version__
-from unisono.apiserver.access.tokens import TokenSigner
+from unisono.apiserver.access.service_accounts import TokenSigner
 from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.http import discovery, openapi_protobuf
-from unisono.apiserver.http.backup import BackupHandler
+from unisono.apiserver.http import discovery, openapi
 from unisono.apiserver.http.exchange import JSON, Exchange
-from unisono.apiserver.http.history import HistoryHandler
 from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
 from unisono.apiserver.http.openapi import Encoded, OpenApi
+from unisono.apiserver.http.own_paths import BackupHandler, HistoryHandler
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
@@ -168,7 +167,7 @@ class MetaHandlers:
     async def _open_api_v2(self, exchange: Exchange) -> web.StreamResponse:
         protobuf = "openapi.spec.v2" in exchange.request.headers.get("Accept", "")
         found = await self._openapi.v2(protobuf=protobuf)
-        return await self._tagged(exchange, found, openapi_protobuf.MEDIA_TYPE if protobuf else JSON)
+        return await self._tagged(exchange, found, openapi.MEDIA_TYPE if protobuf else JSON)
 
     async def _tagged(self, exchange: Exchange, found: Encoded, content_type: str) -> web.StreamResponse:
         extra = [("ETag", f'"{found.digest}"'), ("Vary", "Accept")]

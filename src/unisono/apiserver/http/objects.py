@@ -11,14 +11,14 @@ from aiohttp import web
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
-from unisono.apiserver.flow_control.aside import aside, weigh
+from unisono.apiserver.flow_control.turns import aside, weigh
 from unisono.apiserver.http.accept import PROTOBUF, Form
 from unisono.apiserver.http.body import Body, content_type, patch_type, read_object, read_patch
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.lists import list_pieces
 from unisono.apiserver.http.openapi import is_core
-from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import (
+    ResourcePath,
     delete_options,
     exact_version,
     include_object,
@@ -26,7 +26,7 @@ from unisono.apiserver.http.query import (
     write_options,
 )
 from unisono.apiserver.http.status import bad_request, success
-from unisono.apiserver.nodes.remote_pods import RemotePods
+from unisono.apiserver.nodes import RemotePods
 from unisono.apiserver.tables import IncludeObject, TableWriter, partial_metadata
 from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions, Written
 from unisono.errors import ApiError, NotFound

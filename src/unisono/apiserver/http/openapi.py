@@ -1,11 +1,12 @@
-"""OpenAPI documents, v3 by group and version, and v2: what clients need to check, to patch and to explain."""
+"""OpenAPI documents, v3 by group and version, and v2 as JSON and protobuf: what clients check, patch and explain by."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import hashlib
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +15,197 @@ from unisono.api.kind import Kind
 from unisono.api.schema import is_kubernetes
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind, schema_for
-from unisono.apiserver.flow_control.aside import aside
-from unisono.apiserver.http import openapi_protobuf
-from unisono.apiserver.http.openapi_v2 import v2_document
+from unisono.apiserver.flow_control.turns import aside
+from unisono.apiserver.http.protobuf import FIXED64, write_bytes, write_number, write_varint
+
+# The OpenAPI v2 document of everything that is served, made of the v3 documents (pure).
 
 Document = dict[str, Any]
-_TITLE = "Unisono"
+_V3_SCHEMAS, _V2_SCHEMAS = "#/components/schemas/", "#/definitions/"
 _JSON = "application/json"
+# Keywords of v3 that v2 does not know; what they say is told by the server when it refuses an object.
+_V3_ONLY = frozenset({"anyOf", "oneOf", "allOf", "not", "nullable", "x-kubernetes-int-or-string"})
+
+
+def v2_document(documents: Iterable[Document], title: str, version: str) -> Document:
+    """One document of v2 with all paths and definitions of ``documents``."""
+    paths: Document = {}
+    definitions: Document = {}
+    for document in documents:
+        for path, item in document["paths"].items():
+            paths[path] = {method: _operation_v2(operation) for method, operation in item.items()}
+        for name, schema in document["components"]["schemas"].items():
+            definitions[name] = _schema_v2(schema)
+    return {
+        "swagger": "2.0",
+        "info": {"title": title, "version": version},
+        "paths": paths,
+        "definitions": definitions,
+    }
+
+
+def _schema_v2(schema: Document) -> Document:
+    if "$ref" in schema:
+        return {"$ref": _V2_SCHEMAS + schema["$ref"].removeprefix(_V3_SCHEMAS)}
+    found = {key: value for key, value in schema.items() if key not in _V3_ONLY}
+    if schema.get("x-kubernetes-int-or-string"):
+        return found | {"type": "string", "format": "int-or-string"}
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        # Clients of v2 take every field that is not named for a mistake, so that nothing is named.
+        dropped = ("type", "properties", "items", "additionalProperties", "required")
+        return {key: value for key, value in found.items() if key not in dropped}
+    for key in ("items", "additionalProperties"):
+        if isinstance(found.get(key), dict):
+            found[key] = _schema_v2(found[key])
+    if "properties" in found:
+        found["properties"] = {name: _schema_v2(each) for name, each in found["properties"].items()}
+    return found
+
+
+def _operation_v2(operation: Document) -> Document:
+    found = {key: value for key, value in operation.items() if key.startswith("x-")}
+    parameters = [
+        {"name": each["name"], "in": each["in"], **each["schema"]} for each in operation.get("parameters", ())
+    ]
+    content = operation.get("requestBody", {}).get("content", {})
+    if content:
+        found["consumes"] = list(content)
+        body = _schema_v2(next(iter(content.values()))["schema"])
+        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": body})
+    if parameters:
+        found["parameters"] = parameters
+    found["produces"] = [_JSON]
+    found["responses"] = {code: _response_v2(answer) for code, answer in operation["responses"].items()}
+    return found
+
+
+def _response_v2(answer: Document) -> Document:
+    schema = answer.get("content", {}).get(_JSON, {}).get("schema")
+    found = {"description": answer["description"]}
+    return found | {"schema": _schema_v2(schema)} if schema else found
+
+
+# OpenAPI v2 documents in the protobuf form that kubectl and the Go clients read (gnostic's ``openapi.v2.Document``).
+#
+# The field numbers are those of the public ``OpenAPIv2.proto``. What has no field of its own, such as the extensions
+# whose names begin with ``x-``, goes as YAML text, of which JSON is a part.
+
+MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+Values = Mapping[str, Any]
+_SCHEMA_TEXTS = (("$ref", 1), ("format", 2), ("title", 3), ("description", 4), ("pattern", 13))
+_SCHEMA_DOUBLES = (("multipleOf", 6), ("maximum", 7), ("minimum", 9))
+_SCHEMA_NUMBERS = (
+    ("exclusiveMaximum", 8),
+    ("exclusiveMinimum", 10),
+    ("maxLength", 11),
+    ("minLength", 12),
+    ("maxItems", 14),
+    ("minItems", 15),
+    ("uniqueItems", 16),
+    ("maxProperties", 17),
+    ("minProperties", 18),
+)
+_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_QUERY_PARAMETER = 3
+
+
+def encode(document: Values) -> bytes:
+    """The document as protobuf."""
+    info = _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])
+    paths = b"".join(write_bytes(2, _named(path, _path(item))) for path, item in document["paths"].items())
+    definitions = _each(1, document["definitions"], _schema_bytes)
+    return _text(1, document["swagger"]) + write_bytes(2, info) + write_bytes(8, paths) + write_bytes(9, definitions)
+
+
+def _text(number: int, value: str) -> bytes:
+    return write_bytes(number, value.encode())
+
+
+def _texts(number: int, values: Any) -> bytes:
+    return b"".join(_text(number, str(value)) for value in values or ())
+
+
+def _named(name: str, value: bytes) -> bytes:
+    return _text(1, name) + write_bytes(2, value)
+
+
+def _each(number: int, values: Values, encoder: Callable[[Any], bytes]) -> bytes:
+    return b"".join(write_bytes(number, _named(name, encoder(value))) for name, value in values.items())
+
+
+def _any(value: Any) -> bytes:
+    return write_bytes(2, msgspec.json.encode(value) + b"\n")
+
+
+def _extensions(number: int, values: Values) -> bytes:
+    return _each(number, {name: value for name, value in values.items() if name.startswith("x-")}, _any)
+
+
+def _double(number: int, value: float) -> bytes:
+    return write_varint(number << 3 | FIXED64) + struct.pack("<d", value)
+
+
+def _schema_bytes(schema: Values) -> bytes:
+    parts = [_text(number, schema[key]) for key, number in _SCHEMA_TEXTS if key in schema]
+    if "default" in schema:
+        parts.append(write_bytes(5, _any(schema["default"])))
+    parts += [_double(number, float(schema[key])) for key, number in _SCHEMA_DOUBLES if key in schema]
+    parts += [write_number(number, int(schema[key])) for key, number in _SCHEMA_NUMBERS if key in schema]
+    parts.append(_texts(19, schema.get("required")))
+    parts += [write_bytes(20, _any(value)) for value in schema.get("enum") or ()]
+    further = schema.get("additionalProperties")
+    if isinstance(further, bool):
+        parts.append(write_bytes(21, write_number(2, further)))
+    elif further is not None:
+        parts.append(write_bytes(21, write_bytes(1, _schema_bytes(further))))
+    if "type" in schema:
+        parts.append(write_bytes(22, _text(1, schema["type"])))
+    if "items" in schema:
+        parts.append(write_bytes(23, write_bytes(1, _schema_bytes(schema["items"]))))
+    if "properties" in schema:
+        parts.append(write_bytes(25, _each(1, schema["properties"], _schema_bytes)))
+    parts.append(_extensions(31, schema))
+    return b"".join(parts)
+
+
+def _path(item: Values) -> bytes:
+    return b"".join(write_bytes(_METHODS[method], _operation_bytes(operation)) for method, operation in item.items())
+
+
+def _operation_bytes(operation: Values) -> bytes:
+    return b"".join(
+        (
+            _texts(6, operation.get("produces")),
+            _texts(7, operation.get("consumes")),
+            # A parameter is a ParametersItem that holds a Parameter.
+            *(write_bytes(8, write_bytes(1, _parameter(each))) for each in operation.get("parameters", ())),
+            write_bytes(9, _each(1, operation["responses"], _response_bytes)),
+            _extensions(13, operation),
+        )
+    )
+
+
+def _parameter(parameter: Values) -> bytes:
+    if parameter["in"] == "body":
+        body = _text(2, parameter["name"]) + _text(3, "body")
+        body += write_number(4, bool(parameter.get("required"))) + write_bytes(5, _schema_bytes(parameter["schema"]))
+        return write_bytes(1, body)
+    query = _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(6, parameter["type"])
+    if parameter.get("uniqueItems"):
+        query += write_number(20, 1)
+    return write_bytes(2, write_bytes(_QUERY_PARAMETER, query))
+
+
+def _response_bytes(answer: Values) -> bytes:
+    found = _text(1, answer["description"])
+    if "schema" in answer:
+        found += write_bytes(2, write_bytes(1, _schema_bytes(answer["schema"])))
+    return write_bytes(1, found)
+
+
+# OpenAPI documents, v3 by group and version, and v2: what clients need to check, to patch and to explain.
+
+_TITLE = "Unisono"
 _MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 _STRATEGIC = "application/strategic-merge-patch+json"
 _STATUS_REF = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"}
@@ -137,7 +322,7 @@ def _make(catalog: Sequence[Served], version: str) -> Encoded:
 
 def _make_v2(documents: list[bytes], version: str, protobuf: bool) -> Encoded:
     document = v2_document(map(msgspec.json.decode, documents), _TITLE, version)
-    return Encoded(openapi_protobuf.encode(document) if protobuf else msgspec.json.encode(document))
+    return Encoded(encode(document) if protobuf else msgspec.json.encode(document))
 
 
 def schema_name(kind: Kind[Any]) -> str:

@@ -14,23 +14,108 @@ from unisono.api.kinds import PODS
 from unisono.apiserver.admission import Request
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
-from unisono.apiserver.http import channels
+from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.http import wires
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.http.forwarded import Forwarded
 from unisono.apiserver.http.logs import choose_container
-from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.port_forward import ChannelForwarder, SpdyForwarder, port_number
+from unisono.apiserver.http.query import ResourcePath
 from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, relay
-from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
-from unisono.apiserver.http.status import bad_request
+from unisono.apiserver.http.spdy import SpdySession, SpdyStream
+from unisono.apiserver.http.status import bad_request, too_many_requests
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
-from unisono.apiserver.nodes.remote import PodAccess, PodCommands, Ports, Session, Target, Wanted
-from unisono.apiserver.nodes.remote_pods import RemotePods
+from unisono.apiserver.nodes import PodAccess, PodCommands, Ports, PortStream, RemotePods, Session, Target, Wanted
 from unisono.apiserver.tables.values import get
 from unisono.errors import ApiError, NotFound, UnisonoError
 
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService
+
+
+# How many connections to ports of pods are open: in all, and in one session.
+
+
+class Forwarded:
+    """Counts the connections of all sessions.
+
+    Args:
+        ports: reaches the pods.
+        refused: hears of each connection that is refused.
+
+    """
+
+    def __init__(self, ports: Ports, refused: Callable[[str], None]) -> None:
+        self._ports, self._refused = ports, refused
+        self._open = 0
+
+    def session(self, limits: Limits) -> SessionPorts:
+        """The ports as one session may use them."""
+        return SessionPorts(self, limits)
+
+    async def connect(self, target: Target, port: int, most: int) -> PortStream:
+        """Connect where fewer than ``most`` connections are open.
+
+        Raises:
+            UnisonoError: too many are, or the port cannot be reached.
+
+        """
+        if self._open >= most:
+            raise self.refusal("forwarded")
+        self._open += 1
+        try:
+            return await self._ports.connect(target, port)
+        except BaseException:
+            self._open -= 1
+            raise
+
+    def refusal(self, cause: str) -> Exception:
+        """Counts a refusal, and says so."""
+        self._refused(cause)
+        return too_many_requests("too many connections are forwarded: close some")
+
+    def closed(self) -> None:
+        """A connection has ended."""
+        self._open -= 1
+
+
+class SessionPorts:
+    """Counts the connections of one session."""
+
+    def __init__(self, forwarded: Forwarded, limits: Limits) -> None:
+        self._forwarded, self._limits = forwarded, limits
+        self._open = 0
+
+    async def connect(self, target: Target, port: int) -> PortStream:
+        """Connect to a TCP port of a pod."""
+        if self._open >= self._limits.forwarded_of_one:
+            raise self._forwarded.refusal("session_forwarded")
+        self._open += 1
+        try:
+            stream = await self._forwarded.connect(target, port, self._limits.forwarded)
+        except BaseException:
+            self._open -= 1
+            raise
+        return _Counted(stream, self._closed)
+
+    def _closed(self) -> None:
+        self._open -= 1
+        self._forwarded.closed()
+
+
+class _Counted:
+    """A connection that says once that it has ended."""
+
+    def __init__(self, stream: PortStream, closed: Callable[[], None]) -> None:
+        self._stream, self._closed, self._ended = stream, closed, False
+        self.read, self.write, self.end_writing = stream.read, stream.write, stream.end_writing
+
+    async def close(self) -> None:
+        """End the connection."""
+        if not self._ended:
+            self._ended = True
+            self._closed()
+        await self._stream.close()
+
 
 Document = dict[str, Any]
 # What is asked for, as webhooks are shown it.
@@ -152,7 +237,7 @@ class PodAccessHandler:
                 raise ApiError(f"unable to upgrade connection: {error}", code=500, reason="InternalError") from None
 
         if _upgrade(exchange) == "websocket":
-            protocol = _channel_protocol(exchange, channels.REMOTE_COMMAND)
+            protocol = _channel_protocol(exchange, wires.REMOTE_COMMAND)
             session = await begin()
             try:
                 return await _by_web_socket(exchange, protocol, session, wanted)
@@ -177,7 +262,7 @@ class PodAccessHandler:
         if _TUNNEL in _offered(exchange):
             socket = await open_web_socket(exchange, _TUNNEL)
             return await _on_socket(exchange, socket, SpdyForwarder(access, target).run)
-        protocol_ = _channel_protocol(exchange, channels.PORT_FORWARD)
+        protocol_ = _channel_protocol(exchange, wires.PORT_FORWARD)
         try:
             ports = [port_number(str(port)) for port in options.get("ports") or ()]
         except ValueError as error:
@@ -189,7 +274,7 @@ class PodAccessHandler:
 
 
 async def _by_web_socket(
-    exchange: Exchange, protocol: channels.Protocol, session: Session, wanted: Wanted
+    exchange: Exchange, protocol: wires.ChannelProtocol, session: Session, wanted: Wanted
 ) -> web.StreamResponse:
     socket = await open_web_socket(exchange, protocol.name)
 
@@ -297,9 +382,9 @@ def _offered(exchange: Exchange) -> list[str]:
     return [name for text in lists for part in text.split(",") if (name := part.strip())]
 
 
-def _channel_protocol(exchange: Exchange, served: tuple[str, ...]) -> channels.Protocol:
+def _channel_protocol(exchange: Exchange, served: tuple[str, ...]) -> wires.ChannelProtocol:
     offered = _offered(exchange)
-    chosen = channels.choose(offered, served)
+    chosen = wires.choose(offered, served)
     if chosen is None:
         raise bad_request(f"requested protocol(s) are not supported: {offered}; supports {list(served)}")
     return chosen

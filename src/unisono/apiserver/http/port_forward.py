@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 from unisono.apiserver.http import spdy
-from unisono.apiserver.http.channels import Protocol as Channels
-from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
+from unisono.apiserver.http.spdy import SpdySession, SpdyStream
+from unisono.apiserver.http.wires import ChannelProtocol as Channels
 from unisono.apiserver.http.wires import Wire
-from unisono.apiserver.nodes.remote import Ports, PortStream, Target
+from unisono.apiserver.nodes import Ports, PortStream, Target
 from unisono.errors import UnisonoError
 
 # How long a client may take to open the second stream of a connection.

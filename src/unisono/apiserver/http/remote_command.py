@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import msgspec
 
 from unisono.api.unreadable import UNREADABLE
-from unisono.apiserver.http.channels import ERROR, RESIZE
-from unisono.apiserver.http.channels import Protocol as Channels
-from unisono.apiserver.http.spdy_session import SpdyStream
-from unisono.apiserver.http.wires import Wire
-from unisono.apiserver.nodes.remote import STDERR, STDIN, STDOUT, Ended, Session, Wanted
+from unisono.apiserver.http.spdy import SpdyStream
+from unisono.apiserver.http.wires import ERROR, RESIZE, Wire
+from unisono.apiserver.http.wires import ChannelProtocol as Channels
+from unisono.apiserver.nodes import STDERR, STDIN, STDOUT, Ended, Session, Wanted
 
 
 @dataclass(frozen=True, slots=True)

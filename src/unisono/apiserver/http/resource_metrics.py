@@ -18,7 +18,7 @@ from unisono.api.resources import resource_list
 from unisono.api.times import rfc3339
 from unisono.apiserver.failures import not_found
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.query import ResourcePath
 from unisono.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:

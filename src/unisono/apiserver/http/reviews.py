@@ -20,8 +20,7 @@ from unisono.apiserver.encoding import codec
 from unisono.apiserver.failures import bad_request
 from unisono.apiserver.http.body import content_type, decode_object
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.http.path import ResourcePath
-from unisono.apiserver.http.query import write_options
+from unisono.apiserver.http.query import ResourcePath, write_options
 from unisono.apiserver.operations import field_owners
 from unisono.apiserver.operations.context import random_uid
 from unisono.apiserver.webhooks import Webhooks

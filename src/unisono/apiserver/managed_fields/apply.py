@@ -1,19 +1,196 @@
-"""Server-side apply: a configuration is merged into an object, and its writer owns exactly the fields it names."""
+"""Server-side apply: a configuration is merged into an object, and its writer owns exactly the fields in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unisono.apiserver.managed_fields.compare import all_fields, compare, fields_of, with_parents
-from unisono.apiserver.managed_fields.conflicts import apply_conflict, clashes
-from unisono.apiserver.managed_fields.last_applied import allowed_by_last_applied, renewed
-from unisono.apiserver.managed_fields.managers import Entry, Writer, without
-from unisono.apiserver.managed_fields.merge import merge, remove
-from unisono.apiserver.managed_fields.paths import NONE, Paths, field
-from unisono.apiserver.managed_fields.record import Ignored, owned, record
-from unisono.apiserver.managed_fields.schemas import Schema
+import msgspec
+
+from unisono.api.keys import LAST_APPLIED
+from unisono.api.unreadable import UNREADABLE
+from unisono.apiserver.managed_fields import paths
+from unisono.apiserver.managed_fields.managers import Entry, Ignored, Writer, owned, record, without
+from unisono.apiserver.managed_fields.paths import (
+    MEMBER,
+    NONE,
+    Path,
+    Paths,
+    Schema,
+    Tree,
+    all_fields,
+    compare,
+    field_step,
+    fields_of,
+    text,
+    to_tree,
+    with_parents,
+)
+from unisono.errors import ApiError, Conflict
+
+# Merging an applied configuration into an object, and taking fields out of it.
+
+
+def merge(live: Any, config: Any, schema: Schema) -> Any:
+    """``live`` with what ``config`` says; shares parts with both, changes neither.
+
+    ``fields_of`` has accepted the configuration: its list items have keys, and no two the same.
+    """
+    if type(live) is not type(config) or paths.atomic(config, schema):
+        return config
+    if isinstance(config, dict):
+        result = dict(live)
+        for name, value in config.items():
+            below = paths.child(schema, name)
+            result[name] = merge(live[name], value, below) if name in live else value
+        return result
+    return _merge_lists(live, config, schema)
+
+
+def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any]:
+    """Items of the configuration in its order; others stay before the item that followed them."""
+    wanted = {paths.element(each, schema): each for each in config}
+    below = paths.items(schema)
+    before = [(paths.element(each, schema), each) for each in live]
+    known = paths.index(live, schema)
+    result, position = [], 0
+    for element, value in wanted.items():
+        values = known.get(element, [])
+        while position < len(before):
+            if before[position][0] not in wanted:
+                result.append(before[position][1])
+            elif not values or before[position][0] == element:
+                # The turn of a shared item: items that only the configuration has come before it.
+                break
+            position += 1
+        # An item that the object holds several times is replaced by the one of the configuration.
+        result.append(merge(values[0], value, below) if len(values) == 1 else value)
+    result.extend(each for element, each in before[position:] if element not in wanted)
+    return result
+
+
+def remove(value: Any, members: Paths, schema: Schema) -> Any:
+    """``value`` without the fields of ``members``, and without what is below them."""
+    return _remove(value, to_tree(members), schema) if members else value
+
+
+def _remove(value: Any, tree: Tree, schema: Schema) -> Any:
+    if not isinstance(value, dict | list) or paths.atomic(value, schema):
+        return value
+    if isinstance(value, dict):
+        kept = {}
+        for name, each in value.items():
+            node = tree.get(f"f:{name}")
+            if node is None:
+                kept[name] = each
+            elif not _member(node):
+                kept[name] = _remove(each, node, paths.child(schema, name))
+        return kept
+    left = []
+    for each in value:
+        node = tree.get(paths.element(each, schema))
+        if node is None:
+            left.append(each)
+        elif not _member(node):
+            left.append(_remove(each, node, paths.items(schema)))
+    return left
+
+
+def _member(node: Tree) -> bool:
+    return not node or MEMBER in node
+
+
+# The words and causes of a conflict between an applied configuration and the owners of its fields.
+
+# A field and the entry of its owner.
+Clash = tuple[Entry, Path]
+
+
+def clashes(entries: Iterable[Entry], writer: Writer, written: set[Path]) -> list[Clash]:
+    """Fields in ``written`` that others than ``writer`` own."""
+    return [
+        (entry, path)
+        for entry in sorted(entries, key=lambda each: each.writer.identity)
+        if entry.writer.identity != writer.identity
+        for path in sorted(entry.fields & written)
+    ]
+
+
+def apply_conflict(found: Sequence[Clash]) -> Conflict:
+    """409 that names each owner and field."""
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_owner(entry)}", "field": text(path)}
+        for entry, path in found
+    ]
+    return Conflict(_message(found), details={"causes": causes})
+
+
+def _message(found: Sequence[Clash]) -> str:
+    if len(found) == 1:
+        entry, path = found[0]
+        return f"Apply failed with 1 conflict: conflict with {_owner(entry)}: {text(path)}"
+    lines: list[str] = []
+    last: Entry | None = None
+    for entry, path in found:
+        if entry is not last:
+            lines.append(f"conflicts with {_owner(entry)}:")
+            last = entry
+        lines.append(f"- {text(path)}")
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+
+
+def _owner(entry: Entry) -> str:
+    writer = entry.writer
+    named = json.dumps(writer.name, ensure_ascii=False)
+    if writer.subresource:
+        named += f' with subresource "{writer.subresource}"'
+    return named if writer.operation == "Apply" else f"{named} using {writer.api_version}"
+
+
+# From client-side to server-side apply: the annotation in which kubectl keeps what it applied last.
+
+# Only for kubectl's own name: who applies under another one decides about conflicts itself.
+KUBECTL = "kubectl"
+
+
+def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer) -> Paths:
+    """Fields that client-side apply wrote and that are still as it wrote them: kubectl may take them over."""
+    text = _annotations(live).get(LAST_APPLIED)
+    if writer.name != KUBECTL or not isinstance(text, str):
+        return NONE
+    try:
+        last = msgspec.json.decode(text)
+        if not isinstance(last, dict) or last.get("apiVersion") != writer.api_version:
+            return NONE
+        changes = compare(last, live, schema)
+        return fields_of(last, schema) - changes.written - changes.removed
+    except (*UNREADABLE, ApiError):
+        return NONE
+
+
+def renewed(merged: dict[str, Any], config: dict[str, Any], writer: Writer) -> dict[str, Any]:
+    """The object with the annotation brought up to date, if it has one and kubectl applies."""
+    if writer.name != KUBECTL or not _annotations(merged).get(LAST_APPLIED):
+        return merged
+    metadata = dict(config.get("metadata") or {})
+    annotations = {key: value for key, value in _annotations(config).items() if key != LAST_APPLIED}
+    metadata.pop("annotations", None)
+    if annotations:
+        metadata["annotations"] = annotations
+    last = msgspec.json.encode({**config, "metadata": metadata}, order="deterministic").decode() + "\n"
+    present = {**_annotations(merged), LAST_APPLIED: last}
+    return {**merged, "metadata": {**merged["metadata"], "annotations": present}}
+
+
+def _annotations(value: dict[str, Any]) -> dict[str, Any]:
+    metadata = value.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+# Server-side apply: a configuration is merged into an object, and its writer owns exactly the fields it names.
 
 # Owner of everything that an object had when it was first applied to and had no recorded owner.
 BEFORE = "before-first-apply"
@@ -96,4 +273,4 @@ def _dropped(last: Paths, fields: Paths, others: Sequence[Entry], schema: Schema
         return NONE
     held = fields.union(*(entry.fields for entry in others))
     # The object's name stays, whatever manager owns the rest of its metadata.
-    return with_parents(last, schema) - with_parents(held, schema) - {(field("metadata"),)}
+    return with_parents(last, schema) - with_parents(held, schema) - {(field_step("metadata"),)}

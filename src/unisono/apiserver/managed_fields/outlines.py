@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sized
 from typing import Any, Generic, TypeVar
 
-from unisono.apiserver.managed_fields.schemas import Schema
+from unisono.apiserver.managed_fields.paths import Schema
 
 T = TypeVar("T", bound=Sized)
 

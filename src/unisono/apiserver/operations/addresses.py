@@ -18,7 +18,7 @@ from unisono.api.field_error import FieldError, invalid
 from unisono.api.kinds import SERVICES
 from unisono.apiserver.admission import Request, View
 from unisono.apiserver.failures import invalid as refuse
-from unisono.apiserver.storage.entry import Key
+from unisono.apiserver.storage.objects import Key
 from unisono.apiserver.storage.store import Store
 
 # The ranges that clusters have unless they are told otherwise.

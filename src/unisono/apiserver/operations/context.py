@@ -1,34 +1,182 @@
-"""What every operation needs: the store, the kinds, the clock, sources of uids, and typed reads."""
+"""What every operation needs: the store, the kinds that are served, the clock, sources of uids, and typed reads."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
+import structlog
+
 from unisono.api.base import Object
+from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.kind import Kind
-from unisono.api.kinds import ALL_KINDS
+from unisono.api.kinds import ALL_KINDS, CUSTOM_RESOURCE_DEFINITIONS
 from unisono.api.times import rfc3339
 from unisono.apiserver import failures
 from unisono.apiserver.admission import Admission
-from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.definitions import established
+from unisono.apiserver.custom.kinds import CustomKind, Definition
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.encoding.views import view_of
-from unisono.apiserver.flow_control.aside import aside, weigh
-from unisono.apiserver.operations.custom_registry import Registry
-from unisono.apiserver.operations.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
-from unisono.apiserver.operations.sieve import Sieve
-from unisono.apiserver.quota.ledger import QuotaLedger
-from unisono.apiserver.storage.entry import Entry, Key
+from unisono.apiserver.flow_control.turns import Places, aside, weigh
+from unisono.apiserver.operations.strategy import SUFFIX_ALPHABET, SUFFIX_LENGTH
+from unisono.apiserver.quota import QuotaLedger
+from unisono.apiserver.storage.objects import Entry, Event, Key
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
 from unisono.apiserver.webhooks import Webhooks
 from unisono.apiserver.webhooks.conversions import Conversions
 from unisono.errors import NotFound
+
+# Selecting among many objects by a selector that users write, in slices between which others are answered.
+
+SLICE_SECONDS = 0.005
+
+
+class Sieve:
+    """Selections of one server; those that take longer than a slice go on one after the other, and tenants in turn.
+
+    Args:
+        clock: seconds that only grow.
+
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        # One of each tenant at a time, and of all of those one slice.
+        self._selections, self._slices = Places(sys.maxsize, 1), Places(1, 1)
+
+    async def select(self, entries: Sequence[Entry], matches: Callable[[Entry], bool]) -> list[Entry]:
+        """Those of ``entries`` that match, in their order."""
+        found: list[Entry] = []
+        rest = iter(entries)
+        if self._slice(rest, matches, found):
+            return found
+        async with self._selections.one():
+            done = False
+            while not done:
+                async with self._slices.one():
+                    await asyncio.sleep(0)
+                    done = self._slice(rest, matches, found)
+        return found
+
+    def _slice(self, rest: Iterator[Entry], matches: Callable[[Entry], bool], found: list[Entry]) -> bool:
+        """Look at some of the rest; whether that was all of it."""
+        end = self._clock() + SLICE_SECONDS
+        for entry in rest:
+            if matches(entry):
+                found.append(entry)
+            if self._clock() >= end:
+                return False
+        return True
+
+
+# All user-defined kinds that are served, kept up to date by the store's events.
+
+_log = structlog.get_logger(__name__)
+
+
+class Registry:
+    """Definitions by name.
+
+    Args:
+        store: holds the definitions.
+        kinds: served kinds by ``Kind.resource``; user-defined ones are added here and taken away.
+
+    """
+
+    def __init__(self, store: Store, kinds: dict[str, Kind[Any]]) -> None:
+        self._store, self._kinds = store, kinds
+        self._built_in = frozenset(kinds)
+        self._definitions: dict[str, Definition] = {}
+        self._followers: list[Callable[[], None]] = []
+        for entry in store.scan(CUSTOM_RESOURCE_DEFINITIONS.resource):
+            self._adopt(entry)
+        store.listen(self._on_event)
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call ``follower`` now and after every change of what is served."""
+        self._followers.append(follower)
+        follower()
+
+    def definitions(self) -> list[Definition]:
+        """What is served, by name."""
+        return [self._definitions[name] for name in sorted(self._definitions)]
+
+    def served(self) -> Iterator[CustomKind]:
+        """Every kind under every version that is served."""
+        for definition in self.definitions():
+            yield from definition.served()
+
+    def find(self, api_version: str, kind: str) -> CustomKind | None:
+        """The kind that ``apiVersion`` and ``kind`` of an object name."""
+        group, _, version = api_version.rpartition("/")
+        for definition in self._definitions.values():
+            found = definition.at(version)
+            if found is not None and (found.group, found.kind) == (group, kind):
+                return found
+        return None
+
+    def current(self, kind: Kind[Any]) -> CustomKind | None:
+        """The kind as its definition is now; None when that version is neither served nor stored."""
+        definition = self._definitions.get(kind.resource)
+        if definition is None:
+            return None
+        # Housekeeping reaches objects through the storage version, which need not be served.
+        stored = definition.storage if kind.version == definition.storage.version else None
+        return definition.at(kind.version) or stored
+
+    def is_built_in(self, name: str) -> bool:
+        """Whether a definition describes a kind that the server has anyway."""
+        return name in self._built_in
+
+    def _on_event(self, event: Event) -> None:
+        entry = event.entry
+        if entry.resource != CUSTOM_RESOURCE_DEFINITIONS.resource or self.is_built_in(entry.name):
+            return
+        changed = self._drop(entry.name) if event.type == "DELETED" else self._adopt(entry)
+        if changed:
+            # Watches of the kind end, so that their clients come back to what it is now.
+            self._store.wake(entry.name)
+            for follower in self._followers:
+                follower()
+
+    def _adopt(self, entry: Entry) -> bool:
+        if self.is_built_in(entry.name):
+            return False
+        crd: CustomResourceDefinition = codec.read(CUSTOM_RESOURCE_DEFINITIONS, entry.data)
+        if not established(crd):
+            return self._drop(entry.name)
+        before = self._definitions.get(entry.name)
+        if before is not None and _equal(before, crd):
+            return False
+        try:
+            definition = Definition(crd)
+        except Exception:
+            # A definition from another version of this program must not keep the server from starting.
+            _log.exception("definition cannot be served", definition=entry.name)
+            return self._drop(entry.name)
+        self._definitions[entry.name] = definition
+        self._kinds[entry.name] = definition.storage
+        return True
+
+    def _drop(self, name: str) -> bool:
+        self._kinds.pop(name, None)
+        return self._definitions.pop(name, None) is not None
+
+
+def _equal(before: Definition, crd: CustomResourceDefinition) -> bool:
+    terminating = crd.metadata.deletion_timestamp is not None
+    return before.uid == crd.metadata.uid and before.spec == crd.spec and before.terminating == terminating
+
+
+# What every operation needs: the store, the kinds, the clock, sources of uids, and typed reads.
 
 T = TypeVar("T", bound=Object)
 

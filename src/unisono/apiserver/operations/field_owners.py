@@ -19,9 +19,9 @@ from unisono.apiserver.custom.kinds import CustomObject, is_custom, schema_for
 from unisono.apiserver.custom.scale import paths_of, steps
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.encoding.views import view_of
+from unisono.apiserver.managed_fields.managers import Ignored
 from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
 from unisono.apiserver.managed_fields.paths import Path, Paths
-from unisono.apiserver.managed_fields.record import Ignored
 from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import ApiError

@@ -1,4 +1,4 @@
-"""Get and list: selection, paging over one snapshot."""
+"""Get and list: selection, paging over one snapshot, and objects as they were at an earlier revision."""
 
 from __future__ import annotations
 
@@ -19,15 +19,94 @@ from unisono.api.kind import Kind
 from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver import failures
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.custom.selecting import custom_selector
+from unisono.apiserver.custom.scale import find_value
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.context import Context
-from unisono.apiserver.operations.past import at_revision, within
-from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
-from unisono.apiserver.selectors.labels import parse_label_selector
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.selectors import (
+    EntryMatcher,
+    Reader,
+    compile_field_selector,
+    parse_field_selector,
+    parse_label_selector,
+    selected_name,
+)
+from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.store import Store
 from unisono.apiserver.types import Page
 from unisono.apiserver.webhooks.conversions import data_of
+
+# The objects of a resource as they were at an earlier revision, undone from the history that watches read.
+
+
+def at_revision(store: Store, resource: str, revision: int) -> Sequence[Entry]:
+    """All objects of ``resource`` right after ``revision``, by namespace and name.
+
+    Raises:
+        Gone: the history back to there is no longer kept.
+
+    """
+    history = store.history(resource)
+    position = history.position_after(revision)
+    if position is None:
+        raise failures.too_old(revision, history.compacted)
+    events = history.read(position, history.end - position) or ()
+    if not events:
+        return store.scan(resource, None)
+    found = {entry.key[1:]: entry for entry in store.scan(resource, None)}
+    for event in reversed(events):
+        key = event.entry.key[1:]
+        if event.type == "ADDED":
+            found.pop(key, None)
+        elif event.previous is None:
+            # History that was read back after a restart does not say what was there before.
+            raise failures.too_old(revision, event.entry.revision)
+        else:
+            found[key] = event.previous
+    return [found[key] for key in sorted(found)]
+
+
+def within(entries: Sequence[Entry], namespace: str | None) -> Sequence[Entry]:
+    """Those of sorted entries that are in ``namespace``; all of them for None."""
+    if not namespace:
+        return entries
+    start = bisect.bisect_left(entries, namespace, key=lambda entry: entry.namespace)
+    end = bisect.bisect_right(entries, namespace, key=lambda entry: entry.namespace)
+    return entries[start:end]
+
+
+# Field selectors over ``selectableFields`` of a definition.
+
+_JSON = msgspec.json.Decoder().decode
+
+
+def custom_selector(text: str, kind: CustomKind) -> EntryMatcher | None:
+    """Compile a selector for a user-defined kind; None when it selects everything.
+
+    Raises:
+        ApiError: 400 for a syntax error or a field that the version does not offer.
+
+    """
+
+    def reader(label: str) -> Reader | None:
+        return _reader(kind, label) if label in kind.details.selectable else None
+
+    return compile_field_selector(text, reader)
+
+
+def _reader(kind: CustomKind, path: str) -> Reader:
+    def read(entry: Entry) -> str:
+        return _text(find_value(_JSON(kind.view(entry.data)), path))
+
+    return read
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+# Get and list: selection, paging over one snapshot.
 
 Selector = Callable[[Entry], bool]
 Place = tuple[str, str]

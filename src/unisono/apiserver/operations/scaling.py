@@ -15,15 +15,15 @@ from unisono.api.kind import Kind
 from unisono.apiserver import failures, managed_fields
 from unisono.apiserver.admission import Request
 from unisono.apiserver.custom import scale as scales
-from unisono.apiserver.custom.scale_kind import SCALES
+from unisono.apiserver.custom.scale import SCALES
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control.aside import aside
+from unisono.apiserver.flow_control.turns import aside
 from unisono.apiserver.managed_fields.managers import without
-from unisono.apiserver.managed_fields.paths import Path, field
-from unisono.apiserver.operations import field_owners, metadata, writes
+from unisono.apiserver.managed_fields.paths import Path, field_step
+from unisono.apiserver.operations import field_owners, strategy, writes
 from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.storage.objects import Entry
 from unisono.apiserver.types import PatchType, Written
 from unisono.errors import Conflict
 
@@ -31,7 +31,7 @@ Document = dict[str, Any]
 Entries = list[managed_fields.Entry]
 # From the present Scale of an object to the wanted one.
 Change = Callable[[Document], Document]
-_REPLICAS: Path = (field("spec"), field("replicas"))
+_REPLICAS: Path = (field_step("spec"), field_step("replicas"))
 
 
 async def change(write: Write, wanted: Change) -> Written:
@@ -121,10 +121,10 @@ async def _write(
         wanted = scales.patch_of(kind, name, request.object)
     body = await aside(_scaled, kind, stored, entry.data, wanted)
     new = await writes.accept(write, body, name)
-    metadata.check_place(new, stored, namespace, name)
-    metadata.carry_over(new, old, stored, require_version=False)
+    strategy.check_place(new, stored, namespace, name)
+    strategy.carry_over(new, old, stored, require_version=False)
     write.warnings[:0] = noted
-    data = await writes.replace(write, entry, old, new, lambda: own(new), hooked=False)
+    data = await writes.replace_stored(write, entry, old, new, lambda: own(new), hooked=False)
     answer = scales.scale_of(kind, codec.json_value(codec.as_version(data, stored, kind)))
     return Written(scales.encode(answer), False, write.warnings)
 
@@ -151,7 +151,7 @@ def _request(write: Write, scale: Document, live: Document) -> Request:
 
 def replicas_path(kind: Kind[Any]) -> Path:
     """Where the kind keeps its replicas, as owners name it."""
-    return tuple(field(step) for step in scales.steps(scales.paths_of(kind).spec_replicas))
+    return tuple(field_step(step) for step in scales.steps(scales.paths_of(kind).spec_replicas))
 
 
 def as_scales(entries: Sequence[managed_fields.Entry], path: Path) -> Entries:

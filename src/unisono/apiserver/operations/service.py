@@ -12,17 +12,15 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, SERVICES
 from unisono.apiserver import failures
 from unisono.apiserver.access.user import User
-from unisono.apiserver.admission import Admission, storage_room, tenants
-from unisono.apiserver.authorization.authorizer import Authorizer, version_of
-from unisono.apiserver.authorization.committed import Committed
-from unisono.apiserver.authorization.deputies import Deputies
-from unisono.apiserver.authorization.escalation import Escalation, rules_of
+from unisono.apiserver.admission import Admission, quotas, tenants
+from unisono.apiserver.authorization.authorizer import Authorizer, Committed, version_of
+from unisono.apiserver.authorization.escalation import Deputies, Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.custom import scale
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.encoding.views import selector_for
-from unisono.apiserver.flow_control.fair_turns import Shares
-from unisono.apiserver.operations import applying, deletes, pod_actions, reads, scaling, writes
+from unisono.apiserver.flow_control.turns import Shares
+from unisono.apiserver.operations import deletion, pod_actions, reads, scaling, writes
 from unisono.apiserver.operations.addresses import Addresses
 from unisono.apiserver.operations.context import Context, random_suffix, random_uid
 from unisono.apiserver.operations.streams import Watch
@@ -79,7 +77,7 @@ class ObjectService:
             everywhere=(
                 deputies.check_owners,
                 partial(tenants.check_use, deputies.may_use),
-                partial(storage_room.check, store.stored_bytes, admission.settings.namespace_bytes),
+                partial(quotas.check_storage_room, store.stored_bytes, admission.settings.namespace_bytes),
             ),
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
@@ -254,7 +252,7 @@ class ObjectService:
             return await scaling.patch(write, patch, patch_type)
         if patch_type == "apply":
             self._require_create(write)
-            return await applying.apply(write, patch)
+            return await writes.apply(write, patch)
         return await writes.patch(write, patch, patch_type)
 
     def _require_create(self, write: Write) -> None:
@@ -273,7 +271,7 @@ class ObjectService:
             Conflict: a precondition fails.
 
         """
-        return await deletes.delete(self.context, kind, namespace, name, options)
+        return await deletion.delete(self.context, kind, namespace, name, options)
 
     async def delete_collection(
         self,
@@ -291,7 +289,7 @@ class ObjectService:
         found = reads.candidates(self.context, stored, namespace, fields)
         entries = await reads.matching(self.context, stored, found, label_selector, fields)
         await self.context.conversions.know(stored, data_of(entries))
-        await deletes.delete_all(self.context, kind, entries, options)
+        await deletion.delete_all(self.context, kind, entries, options)
         return Page(reads.Shown(entries, stored, kind), revision)
 
     async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> Sequence[str]:

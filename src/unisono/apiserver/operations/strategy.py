@@ -1,9 +1,11 @@
-"""What single kinds do differently when they are stored: the status they start with, and what updates keep."""
+"""What the server itself decides when an object is stored: its metadata, and what single kinds do differently."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from unisono.api import field_error
 from unisono.api.apps import DaemonSet
 from unisono.api.base import Object
 from unisono.api.batch_v1 import BatchJob
@@ -13,7 +15,125 @@ from unisono.api.defaulting.workloads import generate_selector
 from unisono.api.keys import NAMESPACE_NAME
 from unisono.api.kind import Kind
 from unisono.api.qos import qos_class
-from unisono.apiserver.custom.kinds import CustomObject
+from unisono.apiserver.custom.kinds import CustomObject, is_custom
+from unisono.apiserver.failures import MODIFIED, bad_request, conflict, invalid
+
+# What the server itself decides about ``metadata``: names, uids, times, generations, and what an update keeps.
+
+_GENERATE_BASE = 58
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+_BUILT_IN_WITH_GENERATION = frozenset(
+    {
+        "pods",
+        "priorityclasses.scheduling.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "networkpolicies.networking.k8s.io",
+        "ingresses.networking.k8s.io",
+        "ingressclasses.networking.k8s.io",
+        "replicationcontrollers",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    }
+)
+
+
+def has_generation(kind: Kind[Any]) -> bool:
+    """Whether ``metadata.generation`` counts changes of the kind's specification."""
+    return is_custom(kind) or kind.resource in _BUILT_IN_WITH_GENERATION
+
+
+def check_place(obj: Object, kind: Kind[Any], namespace: str | None, name: str | None) -> None:
+    """Compare a body's name and namespace with the URL's.
+
+    Raises:
+        ApiError: 400 when they differ.
+
+    """
+    found = obj.metadata.namespace
+    if kind.namespaced and not namespace:
+        raise bad_request("an empty namespace may not be set during creation")
+    if kind.namespaced and found and found != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if name is not None and obj.metadata.name and obj.metadata.name != name:
+        raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})")
+    obj.metadata.namespace = namespace if kind.namespaced else None
+
+
+def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, new_suffix: Callable[[], str]) -> None:
+    """Fill the metadata of a new object; ``now`` is an RFC 3339 time, ``new_suffix`` completes ``generateName``.
+
+    Raises:
+        ApiError: 400 when the body carries a resourceVersion.
+
+    """
+    meta = obj.metadata
+    if meta.resource_version:
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    if not meta.name and meta.generate_name:
+        meta.name = generated_name(meta.generate_name, new_suffix())
+    meta.uid, meta.creation_timestamp = uid, now
+    meta.generation = 1 if has_generation(kind) else None
+    meta.deletion_timestamp = meta.deletion_grace_period_seconds = None
+    meta.self_link = meta.resource_version = None
+
+
+def generated_name(base: str, suffix: str) -> str:
+    """A name from ``generateName``: the base is cut so that the whole has at most 63 characters."""
+    return base[:_GENERATE_BASE] + suffix
+
+
+def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bool, replacing: bool = False) -> None:
+    """Keep what an update cannot change, and check that it was made from the current object.
+
+    Raises:
+        Conflict: the body names another uid (one that is ``replacing``) or an older resourceVersion.
+        Replaced: the body, which comes of a patch, names another uid.
+        Invalid: the body names no resourceVersion and ``require_version`` asks for one.
+
+    """
+    meta, before = new.metadata, old.metadata
+    other = bool(meta.uid) and meta.uid != before.uid
+    if other and replacing:
+        raise conflict(
+            kind,
+            before.name,
+            f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {before.uid}",
+        )
+    if require_version and not meta.resource_version:
+        error = field_error.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(kind, before.name, [error])
+    if meta.resource_version and meta.resource_version != before.resource_version:
+        raise conflict(kind, before.name, MODIFIED)
+    if other:
+        error = field_error.invalid("metadata.uid", meta.uid, "field is immutable")
+        raise invalid(kind, before.name, [error])
+    meta.name, meta.namespace, meta.uid = before.name, before.namespace, before.uid
+    meta.resource_version, meta.generation = before.resource_version, before.generation
+    meta.creation_timestamp = before.creation_timestamp
+    meta.deletion_timestamp = before.deletion_timestamp
+    meta.deletion_grace_period_seconds = before.deletion_grace_period_seconds
+    meta.self_link = None
+    if meta.generate_name is None:
+        meta.generate_name = before.generate_name
+
+
+def specification_changed(new: Object, old: Object, kind: Kind[Any]) -> bool:
+    """Whether anything differs outside metadata and, where status is a subresource, status."""
+    if isinstance(new, CustomObject) and isinstance(old, CustomObject):
+        return new.differs(old, without_status=kind.status_subresource)
+    ignored = ("api_version", "kind", "metadata", "status" if kind.status_subresource else "")
+    return any(getattr(new, field) != getattr(old, field) for field in new.__struct_fields__ if field not in ignored)
+
+
+# What single kinds do differently when they are stored: the status they start with, and what updates keep.
 
 NAMESPACE_FINALIZER = "kubernetes"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"

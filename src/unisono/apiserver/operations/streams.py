@@ -18,7 +18,7 @@ from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.reads import Selector
-from unisono.apiserver.storage.entry import Entry, Event
+from unisono.apiserver.storage.objects import Entry, Event
 from unisono.apiserver.types import EventType, StoreEvent
 from unisono.apiserver.webhooks.conversions import data_of
 

@@ -1,9 +1,10 @@
-"""Create, update and patch: decode, default, admit, validate, store."""
+"""Create, update, patch and apply: decode, default, admit, validate, store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from unisono.api import field_error
@@ -12,21 +13,22 @@ from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.validation import validate
-from unisono.apiserver import failures
+from unisono.apiserver import failures, managed_fields
 from unisono.apiserver.admission import Request
-from unisono.apiserver.custom.cel_schemas import check_schemas
-from unisono.apiserver.custom.checking import check_object
 from unisono.apiserver.custom.kinds import CustomKind, is_custom
+from unisono.apiserver.custom.rules import check_object, check_schemas
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control.aside import HEAVY_BYTES, aside, is_heavy, weigh
-from unisono.apiserver.operations import field_owners, metadata, strategy
+from unisono.apiserver.flow_control.turns import HEAVY_BYTES, aside, is_heavy, weigh
+from unisono.apiserver.operations import field_owners, strategy
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import removable
 from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.storage.objects import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import ApiError, Conflict, NotFound
+
+# Create, update and patch: decode, default, admit, validate, store.
 
 LARGEST_OBJECT = 1536 * 1024
 """Bytes of a stored object, as in etcd."""
@@ -38,7 +40,7 @@ async def create(write: Write, body: dict[str, Any]) -> Written:
     """Store a new object; see ``ObjectService.create``."""
     kind, stored, options = write.kind, write.stored, write.options
     obj = await accept(write, body, _name_in(body))
-    metadata.check_place(obj, stored, write.namespace, None)
+    strategy.check_place(obj, stored, write.namespace, None)
 
     def own() -> None:
         field_owners.on_create(kind, stored, obj, body, options, write.context.now())
@@ -67,7 +69,7 @@ async def store_new(write: Write, obj: Any, own: Callable[[], None]) -> bytes:
     context, stored = write.context, write.stored
     with _telling(write.warnings):
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
-        metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
+        strategy.begin(obj, stored, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
         if not obj.metadata.name:
             error = field_error.required("metadata.name", "name or generateName is required")
             raise failures.invalid(stored, "", [error])
@@ -89,9 +91,9 @@ async def update(write: Write, body: dict[str, Any]) -> Written:
     await context.conversions.know_present(stored, write.namespace, write.name)
     entry, old = await context.load(stored, write.namespace, write.name)
     new = await accept(write, body, write.name)
-    metadata.check_place(new, stored, write.namespace, write.name)
-    metadata.carry_over(new, old, stored, require_version=is_custom(stored), replacing=True)
-    return write.answer(await replace(write, entry, old, new, _updater(write, entry, old, new)))
+    strategy.check_place(new, stored, write.namespace, write.name)
+    strategy.carry_over(new, old, stored, require_version=is_custom(stored), replacing=True)
+    return write.answer(await replace_stored(write, entry, old, new, _updater(write, entry, old, new)))
 
 
 async def patch(write: Write, change: Any, patch_type: PatchType) -> Written:
@@ -135,9 +137,9 @@ async def _patch(write: Write, entry: Entry, old: Any, change: Any, patch_type: 
     stored = write.stored
     body = await aside(_patched, write, entry.data, old, change, patch_type)
     new = await accept(write, body, entry.name)
-    metadata.check_place(new, stored, entry.namespace or None, entry.name)
-    metadata.carry_over(new, old, stored, require_version=False)
-    return write.answer(await replace(write, entry, old, new, _updater(write, entry, old, new)))
+    strategy.check_place(new, stored, entry.namespace or None, entry.name)
+    strategy.carry_over(new, old, stored, require_version=False)
+    return write.answer(await replace_stored(write, entry, old, new, _updater(write, entry, old, new)))
 
 
 def _patched(write: Write, data: bytes, old: Any, change: Any, patch_type: PatchType) -> dict[str, Any]:
@@ -168,7 +170,7 @@ def _updater(write: Write, entry: Entry, old: Any, new: Any) -> Callable[[], Non
     return own
 
 
-async def replace(
+async def replace_stored(
     write: Write, entry: Entry, old: Any, new: Any, own: Callable[[], None], *, hooked: bool = True
 ) -> bytes:
     """Admit and store a changed object; ``own`` is called when its owners can be recorded.
@@ -186,7 +188,7 @@ async def replace(
         request = write.request("UPDATE", new, old, subresource)
         storing = await _admit(write, request, hooked=hooked)
         new = request.object
-        if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
+        if strategy.has_generation(stored) and strategy.specification_changed(new, old, stored):
             new.metadata.generation = storing.metadata.generation = (old.metadata.generation or 0) + 1
         if new == old:
             return entry.data
@@ -238,7 +240,7 @@ def _take_over(request: Request, changed: dict[str, Any]) -> None:
     """Go on with an object as webhooks have changed it; what only the server decides stays as it was."""
     kind, before = request.kind, request.object
     new, _ = codec.accept(kind, kind, changed, WriteOptions(field_validation="Ignore"), request.name)
-    metadata.check_place(new, kind, before.metadata.namespace, before.metadata.name)
+    strategy.check_place(new, kind, before.metadata.namespace, before.metadata.name)
     server = ("uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "managed_fields")
     for name in (*server, "deletion_grace_period_seconds", "generate_name", "self_link"):
         setattr(new.metadata, name, getattr(before.metadata, name))
@@ -257,7 +259,7 @@ def _make_unique(context: Context, stored: Kind[Any], obj: Object, *, generated:
             return
         if not generated:
             break
-        meta.name = metadata.generated_name(meta.generate_name or "", context.new_suffix())
+        meta.name = strategy.generated_name(meta.generate_name or "", context.new_suffix())
     raise failures.already_exists(stored, meta.name)
 
 
@@ -282,3 +284,84 @@ def _name_in(body: dict[str, Any]) -> str:
     meta = body.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return name if isinstance(name, str) else ""
+
+
+# Server-side apply on stored objects: creates what is absent, and changes what the configuration says.
+
+
+async def apply(write: Write, body: Any) -> Written:
+    """Apply a configuration to an object or its status; see ``ObjectService.patch``."""
+    kind, stored, namespace, name = write.kind, write.stored, write.namespace, write.name
+    check_subresource(stored, write.subresource)
+    if not isinstance(body, dict):
+        raise failures.bad_request("an applied configuration must be an object")
+    config = await aside(codec.accept_configuration, kind, stored, body, namespace, name)
+    _place(config, kind, namespace, name)
+    present = write.context.store.latest(write.context.key(stored, namespace, name)) is not None
+    if not present and write.subresource:
+        raise failures.not_found(stored, name)
+    try:
+        return await _change(write, config) if present else await _create(write, config)
+    except RecursionError:
+        raise failures.bad_request("the configuration is nested too deeply") from None
+
+
+async def _create(write: Write, config: dict[str, Any]) -> Written:
+    kind, stored = write.kind, write.stored
+    meta = config["metadata"]
+    if meta.get("uid") or meta.get("resourceVersion"):
+        # It was made from an object that has gone since.
+        raise failures.conflict(stored, write.name)
+    door = field_owners.ignored(stored, "")
+    writer = managed_fields.Writer(write.options.field_manager, "Apply", kind.api_version)
+    start = {**field_owners.empty(stored), "apiVersion": kind.api_version, "kind": kind.kind}
+    schema = field_owners.schema(kind, stored)
+    applied = await aside(managed_fields.apply, start, config, schema, [], writer, write.context.now(), door)
+    new = await _accept(write, applied)
+
+    def own() -> None:
+        new.metadata.managed_fields = managed_fields.write_entries(applied.entries)
+
+    return write.answer(await store_new(write, new, own), created=True)
+
+
+async def _change(write: Write, config: dict[str, Any]) -> Written:
+    context, kind, stored, subresource = write.context, write.kind, write.stored, write.subresource
+    await context.conversions.know_present(stored, write.namespace, write.name)
+    entry, old = await context.load(stored, write.namespace, write.name)
+    writer = managed_fields.Writer(write.options.field_manager, "Apply", kind.api_version, subresource)
+    now, force = context.now(), write.options.force
+
+    def merge() -> tuple[list[managed_fields.Entry], managed_fields.Applied]:
+        before = field_owners.entries_of(old.metadata.managed_fields)
+        live = field_owners.plain(codec.as_version(entry.data, stored, kind))
+        schema, door = field_owners.schema(kind, stored), field_owners.ignored(stored, subresource)
+        empty = field_owners.empty(stored)
+        return before, managed_fields.apply(live, config, schema, before, writer, now, door, empty=empty, force=force)
+
+    before, applied = await aside(merge)
+    new = await _accept(write, applied)
+    strategy.carry_over(new, old, stored, require_version=False)
+
+    def own() -> None:
+        field_owners.set_entries(new, old.metadata.managed_fields, before, applied.entries)
+
+    return write.answer(await replace_stored(write, entry, old, new, own))
+
+
+async def _accept(write: Write, applied: managed_fields.Applied) -> Any:
+    # The configuration has been checked; what is left is what the stored object has.
+    lenient = replace(write.options, field_validation="Ignore")
+    new, _ = await aside(codec.accept, write.kind, write.stored, applied.object, lenient, write.name)
+    strategy.check_place(new, write.stored, write.namespace, write.name)
+    return new
+
+
+def _place(config: dict[str, Any], kind: Kind[Any], namespace: str | None, name: str) -> None:
+    """The URL says which object is meant; the configuration may repeat it."""
+    meta = config.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise failures.bad_request("metadata must be an object")
+    meta.setdefault("name", name)
+    if kind.namespaced and namespace:
+        meta.setdefault("namespace", namespace)

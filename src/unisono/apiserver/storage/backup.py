@@ -10,14 +10,20 @@ from pathlib import Path
 import msgspec
 
 from unisono.api.kinds import find
-from unisono.apiserver.storage import losses
-from unisono.apiserver.storage.errors import DamagedStore, Finding, StoreError, StoreInUse
-from unisono.apiserver.storage.files import finish_swaps, stage, swap
-from unisono.apiserver.storage.inspection import inspect
-from unisono.apiserver.storage.judgement import Judgement
-from unisono.apiserver.storage.marker import read_mark
+from unisono.apiserver.storage import inspection
+from unisono.apiserver.storage.files import (
+    DamagedStore,
+    Finding,
+    StoreError,
+    StoreInUse,
+    finish_swaps,
+    read_mark,
+    stage,
+    swap,
+)
+from unisono.apiserver.storage.inspection import Judgement, inspect
 from unisono.apiserver.storage.repair import REVISION_GAP, build
-from unisono.apiserver.storage.rows import ObjectRow, describe, kind_of
+from unisono.apiserver.storage.schema import ObjectRow, describe, kind_of
 
 _OTHERWISE = "name a file that 'unisono backup' wrote"
 
@@ -89,7 +95,7 @@ def _checked(path: Path) -> tuple[Backup, Judgement]:
         raise StoreError(f"{path} does not exist or is not a file: {_OTHERWISE}")
     log = path.with_name(f"{path.name}-wal").exists()
     contents, judged = inspect(path, _OTHERWISE, alone=not log)
-    losses.check(path, judged, read_mark(path), log=log)
+    inspection.check(path, judged, read_mark(path), log=log)
     findings = [*judged.findings, *filter(None, map(_undecodable, judged.objects.values()))]
     if findings:
         raise DamagedStore(path, findings, len(judged.objects))

@@ -12,15 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unisono.apiserver.storage import losses, schema
-from unisono.apiserver.storage.copying import copy_database
-from unisono.apiserver.storage.entry import Entry, Event
-from unisono.apiserver.storage.errors import DamagedStore, DiskFullError, StoreError, StoreInUse
-from unisono.apiserver.storage.files import beside, finish_swaps, sync
-from unisono.apiserver.storage.inspection import inspect, readable
-from unisono.apiserver.storage.judgement import Judgement
-from unisono.apiserver.storage.marker import Marker, read_mark
-from unisono.apiserver.storage.rows import entry_of, event_rows, object_sum
+from unisono.apiserver.storage import inspection, schema
+from unisono.apiserver.storage.files import (
+    DamagedStore,
+    DiskFullError,
+    Marker,
+    StoreError,
+    StoreInUse,
+    beside,
+    copy_database,
+    finish_swaps,
+    read_mark,
+    sync,
+)
+from unisono.apiserver.storage.inspection import Judgement, inspect, readable
+from unisono.apiserver.storage.objects import Entry, Event
+from unisono.apiserver.storage.schema import entry_of, event_rows, object_sum
 from unisono.gc_pauses import collector_paused
 
 MEMORY = ":memory:"
@@ -138,14 +145,14 @@ class Database:
         finish_swaps(path)
         mark, log = read_mark(path), beside(path, "-wal").exists()
         if not path.exists() or path.stat().st_size == 0:
-            losses.check_empty(path, mark, log=log)
+            inspection.check_empty(path, mark, log=log)
             # Secrets will be inside; SQLite gives its log the mode of the file.
             path.touch(mode=0o600)
             return
         _, judged = inspect(path, OTHERWISE, thorough=False)
         if judged.findings:
             raise DamagedStore(path, judged.findings, len(judged.objects))
-        losses.check(path, judged, mark, log=log)
+        inspection.check(path, judged, mark, log=log)
         self._judged = judged
 
     def _connect(self) -> sqlite3.Connection:

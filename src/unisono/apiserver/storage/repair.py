@@ -15,22 +15,23 @@ from typing import Any
 
 import msgspec
 
-from unisono.apiserver.storage import losses, schema
+from unisono.apiserver.storage import inspection, schema
 from unisono.apiserver.storage.database import OTHERWISE
-from unisono.apiserver.storage.errors import DamagedStore, Finding, LostWrites
 from unisono.apiserver.storage.files import (
+    DamagedStore,
+    Finding,
+    LostWrites,
     beside,
     create_private,
     discarded_on_failure,
     finish_swaps,
+    read_mark,
     stage,
     swap,
     sync,
 )
-from unisono.apiserver.storage.inspection import inspect, readable
-from unisono.apiserver.storage.judgement import Judgement, Rejected
-from unisono.apiserver.storage.marker import read_mark
-from unisono.apiserver.storage.rows import ObjectRow, object_sum
+from unisono.apiserver.storage.inspection import Judgement, Rejected, inspect, readable
+from unisono.apiserver.storage.schema import ObjectRow, object_sum
 
 # Clients may have seen versions that are not in the file; none of them may come again for something else.
 REVISION_GAP = 1_000_000
@@ -79,7 +80,7 @@ def repair(path: Path, now: datetime, *, lossy: bool = False) -> Repair | None:
     if not judged.findings:
         return None
     if not lossy:
-        losses.check(path, judged, mark, log=log)
+        inspection.check(path, judged, mark, log=log)
     staged = stage(path, "damaged", now)
     first = max(judged.revision, mark.revision if mark else 0) + REVISION_GAP
     rows = _renumbered(judged.objects.values(), first)
@@ -108,12 +109,12 @@ def accept_loss(path: Path, now: datetime) -> Path | None:
     judged = Judgement({}, [], [], [], 0, 0, 0, running=False)
     try:
         if not path.exists() or path.stat().st_size == 0:
-            losses.check_empty(path, mark, log=log)
+            inspection.check_empty(path, mark, log=log)
         else:
             _, judged = inspect(path, OTHERWISE)
             if judged.findings:
                 raise DamagedStore(path, judged.findings, len(judged.objects))
-            losses.check(path, judged, mark, log=log)
+            inspection.check(path, judged, mark, log=log)
     except LostWrites:
         staged = stage(path, "incomplete", now)
         first = max(judged.revision, mark.revision if mark else 0) + REVISION_GAP

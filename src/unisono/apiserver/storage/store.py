@@ -23,12 +23,9 @@ from typing import Any
 import structlog
 
 from unisono.apiserver import failures
-from unisono.apiserver.storage.collection import Collection
 from unisono.apiserver.storage.database import MEMORY, Database, Loaded
-from unisono.apiserver.storage.entry import Entry, Event, Key
-from unisono.apiserver.storage.errors import DiskFullError
-from unisono.apiserver.storage.history import History, Retention
-from unisono.apiserver.storage.namespace_sizes import NamespaceSizes
+from unisono.apiserver.storage.files import DiskFullError
+from unisono.apiserver.storage.objects import Collection, Entry, Event, History, Key, NamespaceSizes, Retention
 from unisono.apiserver.storage.writer import Commit, Disk, Writer
 from unisono.errors import Unavailable, UnisonoError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from unisono.apiserver.storage.database import Loaded
-from unisono.apiserver.storage.entry import Event
+from unisono.apiserver.storage.objects import Event
 
 MAX_BATCH = 2_000
 COMPACT_EVERY = 2_000

@@ -1,11 +1,31 @@
-"""Tables of the smaller core kinds: namespaces, configuration, services, claims, classes, leases, CRDs."""
+"""Tables of core kinds beside pods: namespaces, nodes, configuration, services, claims, events, quotas, devices."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from unisono.apiserver.tables.columns import AGE, NAME, Column, Layout, Row, wide
-from unisono.apiserver.tables.values import NONE, UNSET, age, get, items, join, mapping, text
+from unisono.apiserver.tables.values import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    UNSET,
+    Column,
+    Layout,
+    Row,
+    age,
+    duration,
+    get,
+    items,
+    join,
+    mapping,
+    seconds_of,
+    text,
+    wide,
+)
+
+# Tables of the smaller core kinds: namespaces, configuration, services, claims, classes, leases, CRDs.
 
 
 def _name(obj: Row) -> str:
@@ -174,3 +194,199 @@ BINDINGS = Layout(
 )
 LEASES = Layout((NAME, Column("Holder"), AGE), _lease)
 CRDS = Layout((NAME, Column("Created At", "date")), _crd)
+
+
+# The event table.
+
+
+def _first(event: Row) -> Any:
+    return get(event, "firstTimestamp") or get(event, "eventTime")
+
+
+def _last_seen(event: Row, now: float) -> str:
+    series = get(event, "series")
+    if series:
+        return age(series.get("lastObservedTime"), now)
+    last = get(event, "lastTimestamp")
+    return age(last, now) if last else _first_seen(event, now)
+
+
+def _first_seen(event: Row, now: float) -> str:
+    first = seconds_of(_first(event))
+    return UNKNOWN if first is None else duration(now - first)
+
+
+def _object(event: Row) -> str:
+    return f"{text(event, 'involvedObject', 'kind').lower()}/{text(event, 'involvedObject', 'name')}"
+
+
+def _source(event: Row) -> str:
+    component = text(event, "source", "component") or text(event, "reportingComponent")
+    host = text(event, "source", "host") or text(event, "reportingInstance")
+    return f"{component}, {host}" if host else component
+
+
+def _event_cells(event: Row, now: float) -> list[Any]:
+    count = get(event, "series", "count") or get(event, "count") or 1
+    return [
+        _last_seen(event, now),
+        text(event, "type"),
+        text(event, "reason"),
+        _object(event),
+        text(event, "involvedObject", "fieldPath"),
+        _source(event),
+        text(event, "message").strip(),
+        _first_seen(event, now),
+        count,
+        text(event, "metadata", "name"),
+    ]
+
+
+EVENTS = Layout(
+    (
+        Column("Last Seen"),
+        Column("Type"),
+        Column("Reason"),
+        Column("Object"),
+        wide("Subobject"),
+        wide("Source"),
+        Column("Message"),
+        wide("First Seen"),
+        wide("Count"),
+        replace(NAME, priority=1),
+    ),
+    _event_cells,
+)
+
+
+# The node table.
+
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_ROLE_LABEL = "kubernetes.io/role"
+
+
+def _status(node: Row) -> str:
+    ready = next((c for c in items(node, "status", "conditions") if c.get("type") == "Ready"), None)
+    word = "Unknown"
+    if ready is not None:
+        word = "Ready" if ready.get("status") == "True" else "NotReady"
+    return f"{word},SchedulingDisabled" if get(node, "spec", "unschedulable") else word
+
+
+def _roles(node: Row) -> str:
+    roles = set()
+    for label, value in mapping(node, "metadata", "labels").items():
+        if label.startswith(_ROLE_PREFIX) and label != _ROLE_PREFIX:
+            roles.add(label.removeprefix(_ROLE_PREFIX))
+        elif label == _ROLE_LABEL and value:
+            roles.add(value)
+    return join(sorted(roles))
+
+
+def _address(node: Row, kind: str) -> str:
+    addresses = items(node, "status", "addresses")
+    return next((text(a, "address") for a in addresses if a.get("type") == kind), NONE)
+
+
+def _node_cells(node: Row, now: float) -> list[Any]:
+    info = mapping(node, "status", "nodeInfo")
+    return [
+        text(node, "metadata", "name"),
+        _status(node),
+        _roles(node),
+        age(get(node, "metadata", "creationTimestamp"), now),
+        text(info, "kubeletVersion"),
+        _address(node, "InternalIP"),
+        _address(node, "ExternalIP"),
+        text(info, "osImage", default=UNKNOWN),
+        text(info, "kernelVersion", default=UNKNOWN),
+        text(info, "containerRuntimeVersion", default=UNKNOWN),
+    ]
+
+
+NODES = Layout(
+    (
+        NAME,
+        Column("Status", description="Whether the node takes pods."),
+        Column("Roles", description="Roles, from the node's labels."),
+        AGE,
+        Column("Version", description="Version of the agent."),
+        wide("Internal-IP", "Address inside the cluster."),
+        wide("External-IP", "Address outside the cluster."),
+        wide("OS-Image", "Operating system."),
+        wide("Kernel-Version", "Kernel."),
+        wide("Container-Runtime", "What runs the containers."),
+    ),
+    _node_cells,
+)
+
+
+# Tables of resource quotas, disruption budgets and network policies.
+
+_UNLIMITED = "N/A"
+
+
+def _quota(obj: Row, now: float) -> list[Any]:
+    hard, used = mapping(obj, "spec", "hard"), mapping(obj, "status", "used")
+    parts = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
+    limits = [part for name, part in parts.items() if name.startswith("limits")]
+    requests = [part for name, part in parts.items() if not name.startswith("limits")]
+    created = age(get(obj, "metadata", "creationTimestamp"), now)
+    return [text(obj, "metadata", "name"), ", ".join(requests), ", ".join(limits), created]
+
+
+def _budget(obj: Row, now: float) -> list[Any]:
+    spec = mapping(obj, "spec")
+    return [
+        text(obj, "metadata", "name"),
+        text(spec, "minAvailable", default=_UNLIMITED),
+        text(spec, "maxUnavailable", default=_UNLIMITED),
+        get(obj, "status", "disruptionsAllowed") or 0,
+        age(get(obj, "metadata", "creationTimestamp"), now),
+    ]
+
+
+def _network_policy(obj: Row, now: float) -> list[Any]:
+    labels = mapping(obj, "spec", "podSelector", "matchLabels")
+    selector = join([f"{key}={labels[key]}" for key in sorted(labels)], NONE)
+    return [text(obj, "metadata", "name"), selector, age(get(obj, "metadata", "creationTimestamp"), now)]
+
+
+QUOTAS = Layout((NAME, Column("Request"), Column("Limit"), AGE), _quota)
+BUDGETS = Layout(
+    (NAME, Column("Min Available"), Column("Max Unavailable"), Column("Allowed Disruptions", "integer"), AGE), _budget
+)
+NETWORK_POLICIES = Layout((NAME, Column("Pod-Selector"), AGE), _network_policy)
+
+
+# Tables of resource claims and of the devices that nodes offer.
+
+
+def _resource_claim(obj: Row, now: float) -> list[Any]:
+    deleted, allocated = get(obj, "metadata", "deletionTimestamp"), get(obj, "status", "allocation")
+    states = ["deleted"] if deleted else []
+    if allocated:
+        states += ["allocated", *(["reserved"] if items(obj, "status", "reservedFor") else [])]
+    elif not deleted:
+        states.append("pending")
+    return [text(obj, "metadata", "name"), ",".join(states), age(get(obj, "metadata", "creationTimestamp"), now)]
+
+
+def _slice(obj: Row, now: float) -> list[Any]:
+    return [
+        text(obj, "metadata", "name"),
+        text(obj, "spec", "nodeName"),
+        text(obj, "spec", "driver"),
+        text(obj, "spec", "pool", "name"),
+        age(get(obj, "metadata", "creationTimestamp"), now),
+    ]
+
+
+def _named(obj: Row, now: float) -> list[Any]:
+    return [text(obj, "metadata", "name"), age(get(obj, "metadata", "creationTimestamp"), now)]
+
+
+_STATE = "A summary of the current state (allocated, pending, reserved, etc.)."
+DEVICE_KINDS = Layout((NAME, AGE), _named)
+RESOURCE_CLAIMS = Layout((NAME, Column("State", description=_STATE), AGE), _resource_claim)
+RESOURCE_SLICES = Layout((NAME, Column("Node"), Column("Driver"), Column("Pool"), AGE), _slice)

@@ -6,43 +6,45 @@ from typing import Any, Literal
 
 from unisono.api.autoscaling import HorizontalPodAutoscalerV1
 from unisono.api.kind import Kind
-from unisono.apiserver.tables import pod_groups
-from unisono.apiserver.tables.columns import Layout, Row
+from unisono.apiserver.tables import pods
 from unisono.apiserver.tables.core import (
     BINDINGS,
+    BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
     CRDS,
     CREATED,
+    DEVICE_KINDS,
+    EVENTS,
     LEASES,
     NAMESPACES,
+    NETWORK_POLICIES,
+    NODES,
     PRIORITY_CLASSES,
+    QUOTAS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     RUNTIME_CLASSES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
 )
 from unisono.apiserver.tables.custom import custom_layout
-from unisono.apiserver.tables.devices import DEVICE_KINDS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from unisono.apiserver.tables.events import EVENTS
-from unisono.apiserver.tables.nodes import NODES
 from unisono.apiserver.tables.pods import PODS
-from unisono.apiserver.tables.policy import BUDGETS, NETWORK_POLICIES, QUOTAS
-from unisono.apiserver.tables.serving import (
+from unisono.apiserver.tables.values import Layout, Row
+from unisono.apiserver.tables.workloads import (
     AUTOSCALERS,
     AUTOSCALERS_V1,
-    CSI_NODES,
-    INGRESS_CLASSES,
-    INGRESSES,
-    REPLICATION_CONTROLLERS,
-)
-from unisono.apiserver.tables.workloads import (
     CONTROLLER_REVISIONS,
     CRON_JOBS,
+    CSI_NODES,
     DAEMON_SETS,
     DEPLOYMENTS,
+    INGRESS_CLASSES,
+    INGRESSES,
     JOBS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     VOLUMES,
@@ -84,8 +86,8 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("networking.k8s.io", "networkpolicies"): NETWORK_POLICIES,
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("node.k8s.io", "runtimeclasses"): RUNTIME_CLASSES,
-    ("scheduling.k8s.io", "podgroups"): pod_groups.POD_GROUPS,
-    ("scheduling.k8s.io", "workloads"): pod_groups.WORKLOADS,
+    ("scheduling.k8s.io", "podgroups"): pods.POD_GROUPS,
+    ("scheduling.k8s.io", "workloads"): pods.WORKLOADS,
     ("coordination.k8s.io", "leases"): LEASES,
     ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,
     ("resource.k8s.io", "resourceclaimtemplates"): DEVICE_KINDS,

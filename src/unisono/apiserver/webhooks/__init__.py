@@ -26,9 +26,9 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver.admission import Request
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control.aside import aside, weigh
-from unisono.apiserver.storage.entry import Event
-from unisono.apiserver.webhooks import conditions, matching, review, showing
+from unisono.apiserver.flow_control.turns import aside, weigh
+from unisono.apiserver.storage.objects import Event
+from unisono.apiserver.webhooks import review
 from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, Objects, address
 from unisono.errors import ApiError
 from unisono.kube.circuit import Circuits
@@ -110,7 +110,7 @@ class Webhooks:
             if await self._change(request, hook, version, asked, dry_run=dry_run):
                 changers.append(index)
         for index, (hook, version) in enumerate(hooks):
-            if matching.again(hook) and any(later > index for later in changers):
+            if review.again(hook) and any(later > index for later in changers):
                 await self._change(request, hook, version, asked, dry_run=dry_run)
         return asked
 
@@ -139,14 +139,14 @@ class Webhooks:
             return False
         present = asked.changed
         if present is None:
-            present = await aside(showing.value, request, request.object, version)
-        present = {**present, "apiVersion": showing.api_version(request, version)}
+            present = await aside(review.value, request, request.object, version)
+        present = {**present, "apiVersion": review.api_version(request, version)}
         changed, same = await aside(_patched, present, answer.patch)
         if not isinstance(changed, dict):
             raise _failed(hook, "the patched object is no object")
         if same:
             return False
-        asked.changed = {**changed, "apiVersion": showing.api_version(request, request.kind.version)}
+        asked.changed = {**changed, "apiVersion": review.api_version(request, request.kind.version)}
         return True
 
     async def _ask(
@@ -164,14 +164,14 @@ class Webhooks:
         if hook.failure_policy == "Ignore" and self.circuits.resting(where):
             return None
         uid = self._objects.new_uid()
-        new = changed if changed is not None else await aside(showing.value, request, request.object, version)
-        old = None if request.old is None else await aside(showing.value, request, request.old, version)
-        new = {**new, "apiVersion": showing.api_version(request, version)}
+        new = changed if changed is not None else await aside(review.value, request, request.object, version)
+        old = None if request.old is None else await aside(review.value, request, request.old, version)
+        new = {**new, "apiVersion": review.api_version(request, version)}
         shown = (None, new) if request.operation == "DELETE" else (new, old)
         asked = review.question(uid, request, version, shown, dry_run=dry_run)
         try:
             variables = {"request": asked["request"], "object": shown[0], "oldObject": shown[1]}
-            if hook.match_conditions and not await aside(conditions.met, hook.match_conditions, variables, always=True):
+            if hook.match_conditions and not await aside(review.met, hook.match_conditions, variables, always=True):
                 return None
             client = hook.client_config
             if client is None:
@@ -181,7 +181,7 @@ class Webhooks:
             body = await self._answer(where, client, asked, float(hook.timeout_seconds or 10))
             weigh(len(body))
             answer = await aside(partial(review.read, body, uid, may_change=changing))
-        except (CallError, conditions.ConditionError, review.BadAnswer) as error:
+        except (CallError, review.ConditionError, review.BadAnswer) as error:
             if hook.failure_policy == "Ignore":
                 _log.warning("a webhook did not answer and is passed over", webhook=hook.name, error=str(error))
                 return None
@@ -204,11 +204,11 @@ class Webhooks:
 
     def _matching(self, request: Request, *, changing: bool) -> Iterator[tuple[ValidatingWebhook, str]]:
         hooks = self._hooks(MUTATING_WEBHOOKS if changing else VALIDATING_WEBHOOKS)
-        if not hooks or matching.exempt(request.kind):
+        if not hooks or review.exempt(request.kind):
             return
         target = self._target(request)
         for hook in hooks:
-            version = matching.version_for(hook, target)
+            version = review.version_for(hook, target)
             if version is not None:
                 yield hook, version
 
@@ -225,21 +225,21 @@ class Webhooks:
         if self._known.pop(event.entry.resource, None) is not None:
             self.circuits.clear()
 
-    def _target(self, request: Request) -> matching.Target:
+    def _target(self, request: Request) -> review.Target:
         kind, old = request.kind, request.old
-        labels: matching.Labels = None
+        labels: review.Labels = None
         if kind.resource == NAMESPACES.resource:
-            labels = showing.labels(request.object)
+            labels = review.labels(request.object)
         elif kind.namespaced:
             namespace = self._objects.find(NAMESPACES, request.namespace or "")
             labels = (namespace.metadata.labels if namespace else None) or {}
-        return matching.Target(
+        return review.Target(
             kind,
             request.operation,
             request.subresource,
             (kind.version, *kind.alias_versions),
-            showing.labels(request.object),
-            None if old is None else showing.labels(old),
+            review.labels(request.object),
+            None if old is None else review.labels(old),
             labels,
         )
 

@@ -18,8 +18,8 @@ from unisono.api.core import Pod, Service
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
-from unisono.apiserver.flow_control.aside import aside
-from unisono.apiserver.storage.entry import Key
+from unisono.apiserver.flow_control.turns import aside
+from unisono.apiserver.storage.objects import Key
 from unisono.apiserver.storage.store import Store
 
 _LARGEST_ANSWER = 16 * 1024 * 1024

@@ -14,8 +14,8 @@ import msgspec
 from unisono.api.kind import Kind
 from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
 from unisono.apiserver.custom.kinds import CustomKind, CustomObject, custom_of
-from unisono.apiserver.flow_control.aside import aside, weigh
-from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.flow_control.turns import aside, weigh
+from unisono.apiserver.storage.objects import Entry
 from unisono.apiserver.webhooks.calling import Caller, CallError, Objects
 from unisono.errors import ApiError
 

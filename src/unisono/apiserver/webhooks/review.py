@@ -1,18 +1,181 @@
-"""What webhooks are sent and what they answer: ``AdmissionReview`` of ``admission.k8s.io/v1`` (pure)."""
+"""What webhooks are shown and answer: which requests, under which conditions, as ``AdmissionReview`` (pure)."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from unisono.api.admission_registration import (
+    GROUP,
+    MatchCondition,
+    MutatingWebhook,
+    RuleWithOperations,
+    ValidatingWebhook,
+)
+from unisono.api.cel import CompileError, CostError, EvaluationError
 from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
+from unisono.api.kind import Kind
+from unisono.api.selecting import is_empty, selects
 from unisono.apiserver.admission import Request
-from unisono.apiserver.flow_control.depth import DEEPEST, too_deep
+from unisono.apiserver.custom import rules
+from unisono.apiserver.custom.kinds import CustomObject
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.flow_control.limits import DEEPEST, too_deep
 from unisono.errors import ApiError
+
+# CEL conditions of webhooks.
+
+
+class ConditionError(ValueError):
+    """A condition cannot be evaluated."""
+
+
+def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) -> bool:
+    """Whether all conditions hold.
+
+    Args:
+        conditions: of the webhook.
+        variables: ``request``, ``object`` and ``oldObject`` as JSON values.
+
+    Raises:
+        ConditionError: one cannot be evaluated, and none is false.
+
+    """
+    left = rules.budget()
+    trouble = ""
+    for condition in conditions or ():
+        try:
+            if not rules.holds(condition.expression, variables, left):
+                return False
+        except (CompileError, EvaluationError, CostError) as error:
+            trouble = trouble or f"{condition.name}: {error}"
+    if trouble:
+        raise ConditionError(trouble)
+    return True
+
+
+# Which webhooks a request is shown to (pure).
+
+Labels = Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What of a request decides which webhooks see it.
+
+    Attributes:
+        kind: of the object, as it is stored.
+        versions: in which the object can be shown, the one it was written in first.
+        labels, old_labels: of the object and of what was there before; None where there is none.
+        namespace_labels: of the object's namespace; None for objects that have none, which every selector fits.
+
+    """
+
+    kind: Kind[Any]
+    operation: str
+    subresource: str
+    versions: tuple[str, ...]
+    labels: Labels = None
+    old_labels: Labels = None
+    namespace_labels: Labels = None
+
+
+def exempt(kind: Kind[Any]) -> bool:
+    """Webhook configurations: who made a bad one must be able to repair it."""
+    return kind.group == GROUP
+
+
+def version_for(hook: ValidatingWebhook, target: Target) -> str | None:
+    """The version in which a webhook wants to see an object; None when it does not want to."""
+    if not _selected(hook, target):
+        return None
+    asked = target.versions if hook.match_policy != "Exact" else target.versions[:1]
+    for version in asked:
+        if any(_fits(rule, target, version) for rule in hook.rules or ()):
+            return version
+    return None
+
+
+def _selected(hook: ValidatingWebhook, target: Target) -> bool:
+    by_namespace = target.namespace_labels is not None and hook.namespace_selector is not None
+    if by_namespace and not selects(hook.namespace_selector, target.namespace_labels):
+        return False
+    if hook.object_selector is None or is_empty(hook.object_selector):
+        return True
+    seen = [labels for labels in (target.labels, target.old_labels) if labels is not None]
+    return any(selects(hook.object_selector, labels) for labels in seen)
+
+
+def _fits(rule: RuleWithOperations, target: Target, version: str) -> bool:
+    kind = target.kind
+    scope = "Namespaced" if kind.namespaced else "Cluster"
+    return (
+        _has(rule.operations, target.operation)
+        and _has(rule.api_groups, kind.group)
+        and _has(rule.api_versions, version)
+        and rule.scope in (None, "*", scope)
+        and _names(rule.resources or (), kind.plural, target.subresource)
+    )
+
+
+def _has(values: Iterable[str] | None, wanted: str) -> bool:
+    return any(value in ("*", wanted) for value in values or ())
+
+
+def _names(resources: Iterable[str], plural: str, subresource: str) -> bool:
+    for resource in resources:
+        name, _, below = resource.partition("/")
+        if name in ("*", plural) and (below in ("*", subresource) if below else not subresource):
+            return True
+    return False
+
+
+def again(hook: ValidatingWebhook) -> bool:
+    """Whether a webhook wants to see an object that others changed after it."""
+    return isinstance(hook, MutatingWebhook) and hook.reinvocation_policy == "IfNeeded"
+
+
+# How webhooks are shown what a request is about: JSON values, their apiVersion and their labels (pure).
+
+Document = dict[str, Any]
+
+
+def api_version(request: Request, version: str) -> str:
+    """The apiVersion of what is shown when a webhook wants to see the resource in ``version``."""
+    if request.shown_as is not None:
+        return request.shown_as[0]
+    kind = request.kind
+    return f"{kind.group}/{version}" if kind.group else version
+
+
+def value(request: Request, obj: Any, version: str) -> Document:
+    """The new or the old object of a request as JSON values."""
+    if request.shown_as is not None:
+        return {**obj, "apiVersion": request.shown_as[0], "kind": request.shown_as[1]}
+    # A user's kind is shown in the version of the request, however it is stored.
+    data = obj.encoded() if isinstance(obj, CustomObject) else codec.render(obj)
+    document: Document = codec.json_value(data)
+    return {**document, "apiVersion": api_version(request, version), "kind": request.kind.kind}
+
+
+def labels(obj: Any) -> Labels:
+    """The labels of an object; None for what has no metadata, such as the options of an ``exec``."""
+    if not isinstance(obj, dict):
+        of_object: Labels = obj.metadata.labels
+        return of_object or {}
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    found = metadata.get("labels")
+    return found if isinstance(found, dict) else {}
+
+
+# What webhooks are sent and what they answer: ``AdmissionReview`` of ``admission.k8s.io/v1`` (pure).
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _LOWEST_REFUSAL = 400

@@ -61,7 +61,7 @@ def command(file: Path, force: bool, verify: bool, output: str, where: Where) ->
 def _verify(file: Path, output: str) -> int:
     """Check a file, tell what it holds or what is wrong with it, and answer the exit code."""
     from unisono.apiserver.storage.backup import check_backup
-    from unisono.apiserver.storage.errors import DamagedStore, StoreError
+    from unisono.apiserver.storage.files import DamagedStore, StoreError
 
     try:
         backup = check_backup(file)
@@ -96,7 +96,7 @@ async def _fetch(where: Where, path: Path) -> None:
     """Ask the running control plane."""
     import os
 
-    from unisono.apiserver.http.backup import PATH
+    from unisono.apiserver.http.own_paths import PATH
     from unisono.cli.connection import connect
 
     async with connect(where) as client:

@@ -1,9 +1,4 @@
-"""Accounts of resource quotas: ``status.used`` changes in the same transaction as the objects that it counts.
-
-Every write of the store passes ``follow``, which adds the quotas that the write touches. What a quota says is
-therefore always true, after a crash as well, and admission compares with it without a race: nothing comes between
-reading the quota and queueing the object together with the quota's new account.
-"""
+"""Resource quotas: accounts that change together with the objects that they count."""
 
 from __future__ import annotations
 
@@ -18,8 +13,14 @@ from unisono.api.quota.scopes import counts
 from unisono.api.quota.usage import Usage, resources_behind, usage_of
 from unisono.api.resources import resource_list, to_wire
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.storage.entry import Entry, Event
+from unisono.apiserver.storage.objects import Entry, Event
 from unisono.apiserver.storage.store import Change, Store
+
+# Accounts of resource quotas: ``status.used`` changes in the same transaction as the objects that it counts.
+#
+# Every write of the store passes ``follow``, which adds the quotas that the write touches. What a quota says is
+# therefore always true, after a crash as well, and admission compares with it without a race: nothing comes between
+# reading the quota and queueing the object together with the quota's new account.
 
 _QUOTAS = RESOURCE_QUOTAS.resource
 # Kinds whose objects use more than their own number.

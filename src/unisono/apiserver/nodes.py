@@ -1,9 +1,43 @@
-"""Commands in containers and connections to their ports: the node agent makes them, the server relays them."""
+"""What the server asks of node agents: logs, commands and connections of pods."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from unisono.api.log_options import LogOptions
+
+# Where container logs come from: the node agent implements this, the server only relays it.
+
+
+class LogSource(Protocol):
+    """Reads the logs of containers that run, or ran, on this machine."""
+
+    def open(
+        self, namespace: str, pod: str, uid: str, container: str, options: LogOptions = ...
+    ) -> AsyncIterator[bytes]:
+        """Stream one container's log as raw bytes; chunks need not end at line ends.
+
+        Args:
+            namespace: the pod's namespace.
+            pod: the pod's name.
+            uid: the incarnation of the pod whose log is meant.
+            container: container or init container name; the caller has checked that the pod has it.
+            options: which part of the log.
+
+        Raises:
+            unisono.errors.UnisonoError: the log cannot be read; the message is shown to the user.
+
+        """
+        ...
+
+    def keeps(self, namespace: str, pod: str, uid: str, container: str) -> bool:
+        """Whether the log of a container can be read although the API has no such pod any more."""
+        ...
+
+
+# Commands in containers and connections to their ports: the node agent makes them, the server relays them.
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -137,3 +171,53 @@ class PodCommands(Protocol):
 
 class PodAccess(Ports, PodCommands, Protocol):
     """Reaches into the pods of this machine."""
+
+
+# Pods that run elsewhere and can be read here: the hub of a fleet knows them, the server relays what it answers.
+
+
+class RemotePods(Protocol):
+    """Reads pods of the jobs of this API that other clusters run; the caller has checked the rights of the user."""
+
+    async def find(self, namespace: str, name: str) -> bytes | None:
+        """The pod as JSON; None where no job of the namespace has such a pod anywhere.
+
+        Raises:
+            ApiError: the cluster that has it does not answer.
+
+        """
+        ...
+
+    async def listed(self, namespace: str | None, query: Mapping[str, str]) -> tuple[Sequence[bytes], Sequence[str]]:
+        """Pods of the jobs of a namespace, None for all, and one sentence for each cluster that does not tell.
+
+        Args:
+            namespace: of the jobs.
+            query: ``labelSelector`` and ``fieldSelector``.
+
+        """
+        ...
+
+    async def reach(self, namespace: str, name: str) -> tuple[bytes, PodCommands] | None:
+        """The pod as JSON and what runs commands in it; None where no job of the namespace has such a pod anywhere.
+
+        Raises:
+            ApiError: the cluster that has it does not answer.
+
+        """
+        ...
+
+    def log(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """Stream a log of the pod.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            query: what of the log is asked for, in Kubernetes' words.
+
+        Raises:
+            NotFound: there is no such pod.
+            ApiError: the cluster that has it refuses, or does not answer.
+
+        """
+        ...

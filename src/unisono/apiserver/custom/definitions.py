@@ -1,10 +1,15 @@
-"""Whether the names of a definition are free: no two definitions of a group may share a name. Pure."""
+"""Definitions of kinds: read, compiled once per content, and under names that are free."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import threading
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -14,11 +19,70 @@ from unisono.api.core.crd import (
     CustomResourceDefinition,
     CustomResourceDefinitionNames,
     CustomResourceDefinitionStatus,
+    CustomResourceDefinitionVersion,
 )
+from unisono.api.decode import Decoded, decode
 from unisono.api.fields import Required
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.api.meta import Condition
+from unisono.api.structural import Node, compile_schema
+from unisono.api.structural.dialect import read_schema
+
+# Schemas of definitions, compiled once per content: the request that writes one does it beside the event loop.
+
+_ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+# Schemas that are on their way to the store, and so held by no definition that is served.
+_MOST_ON_THEIR_WAY = 4
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A schema without unknown words, and its node."""
+
+    schema: dict[str, Any]
+    node: Node
+
+
+_lock = threading.Lock()
+_known: WeakValueDictionary[bytes, Compiled] = WeakValueDictionary()
+_latest: deque[Compiled] = deque(maxlen=_MOST_ON_THEIR_WAY)
+
+
+def compiled(version: CustomResourceDefinitionVersion) -> Compiled:
+    """The schema of a version; equal schemas are compiled once, as long as one of them is in use."""
+    raw = (version.schema.open_apiv3_schema if version.schema else None) or _ANY
+    key = hashlib.sha256(msgspec.json.encode(raw)).digest()
+    with _lock:
+        found = _known.get(key)
+    if found is None:
+        schema, _, _ = read_schema(raw, "")
+        found = Compiled(schema, compile_schema(schema))
+        with _lock:
+            found = _known.setdefault(key, found)
+            _latest.append(found)
+    return found
+
+
+# Reading definitions: words that schemas do not have are told like unknown fields.
+
+
+def decode_definition(kind: Kind[Any], body: dict[str, Any]) -> Decoded[Any]:
+    """Decode a CustomResourceDefinition; its schemas keep only the words that schemas have."""
+    decoded: Decoded[Any] = decode(kind, body)
+    crd: CustomResourceDefinition = decoded.obj
+    for index, version in enumerate(crd.spec.versions or ()):
+        if version.schema is None or version.schema.open_apiv3_schema is None:
+            continue
+        at = f"spec.versions[{index}].schema.openAPIV3Schema"
+        clean, unknown, errors = read_schema(version.schema.open_apiv3_schema, at)
+        version.schema.open_apiv3_schema = clean
+        decoded.unknown_fields.extend(unknown)
+        decoded.type_errors.extend(errors)
+    return decoded
+
+
+# Whether the names of a definition are free: no two definitions of a group may share a name. Pure.
 
 NAMES_ACCEPTED, ESTABLISHED, TERMINATING = "NamesAccepted", "Established", "Terminating"
 
