@@ -21,7 +21,7 @@ from benchmarks import report
 from benchmarks.api.load import checked
 from benchmarks.api.serving import Server, api_alone
 from unisono.kube.http import HttpClient
-from unisono.kube.open_files import raise_open_files
+from unisono.kube.listening import raise_open_files
 
 _ROUNDS = 3
 _MAPS = "/api/v1/namespaces/default/configmaps"

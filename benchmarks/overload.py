@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.api.load import checked, percentile
 from benchmarks.api.serving import Server, api_alone, whole_plane
-from unisono.kube.open_files import raise_open_files
+from unisono.kube.listening import raise_open_files
 
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _PODS = "/api/v1/pods"

@@ -11,13 +11,11 @@ from unisono import __version__
 from unisono.api.crds import crd_manifests
 from unisono.api.yaml import dump_all
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.install.dashboards import DASHBOARDS, dashboard
-from unisono.install.monitoring import alert_groups, monitors
+from unisono.install.admission import policies, webhooks
+from unisono.install.monitoring import DASHBOARDS, alert_groups, dashboard, monitors
 from unisono.install.numa_exporter import NUMA_EXPORTER
 from unisono.install.options import InstallOptions
-from unisono.install.policies import policies
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
-from unisono.install.webhooks import webhooks
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 CHART = DEPLOY / "chart" / "unisono"

@@ -21,8 +21,7 @@ from unisono.apiserver.server import ApiServer
 from unisono.cli.applying import create
 from unisono.cli.explaining import explain
 from unisono.cli.manifests import Manifest
-from unisono.cli.resources import object_of
-from unisono.cli.targets import one
+from unisono.cli.targets import object_of, one
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.registry import COMPONENT, all_controllers

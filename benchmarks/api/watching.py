@@ -11,8 +11,7 @@ from typing import Any
 from benchmarks.api.load import checked, percentile
 from benchmarks.api.serving import Server
 from benchmarks.measure import Row
-from unisono.kube.decoding import split_lines
-from unisono.kube.http import HttpClient
+from unisono.kube.http import HttpClient, split_lines
 
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _FORMS = (

@@ -25,7 +25,7 @@ from benchmarks.dashboard.viewers import Viewer, administrator, percentile, toke
 from benchmarks.e2e.processes import cpu_seconds
 from unisono.api.annotations import VERDICT
 from unisono.api.verdict import Verdict, encode
-from unisono.dashboard.http.codes import leave_code
+from unisono.dashboard.http.sessions import leave_code
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 

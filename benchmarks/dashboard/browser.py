@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.dashboard.viewers import percentile
-from unisono.dashboard.http.codes import leave_code
+from unisono.dashboard.http.sessions import leave_code
 
 _TIMES = 5
 

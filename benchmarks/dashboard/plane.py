@@ -37,8 +37,8 @@ from unisono.apiserver.backend import Backend
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.server import ApiServer
 from unisono.errors import AlreadyExists
-from unisono.standalone.interpreter import set_pace
 from unisono.standalone.logs import configure_logs
+from unisono.standalone.loop import set_pace
 
 QUEUE_COUNT, NAMESPACE_COUNT, RACK = 20, 20, 20
 

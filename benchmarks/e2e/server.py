@@ -16,8 +16,8 @@ from benchmarks.e2e import load
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.server import ApiServer
-from unisono.standalone.interpreter import set_pace
 from unisono.standalone.logs import configure_logs
+from unisono.standalone.loop import set_pace
 
 
 async def serve(directory: Path, nodes: int = 0, pods: int = 0) -> None:

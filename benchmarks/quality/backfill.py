@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PREDICATES, SHORTEST, configuration
 from benchmarks.quality.runner import Case
-from unisono.simulator.clusters.model import Cluster, make_node
+from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import bounded_slowdown, first_wait
-from unisono.simulator.workload.job import Job
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.job import Job, NodeShape
 from unisono.simulator.workload.traces.swf import read
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World

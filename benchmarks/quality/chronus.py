@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, Plugin, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.simulator.clusters.model import Cluster, make_node
+from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, deadlines
-from unisono.simulator.metrics.preemption import waste
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.metrics.usage import waste
+from unisono.simulator.workload.job import NodeShape
 from unisono.simulator.workload.traces.chronus import HIGH, read
 from unisono.simulator.world.objects import priority_class
 from unisono.simulator.world.outcome import Run

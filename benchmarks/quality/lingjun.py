@@ -14,11 +14,10 @@ from typing import Any
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDICATES, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.simulator.bounds.topology import least_cost
-from unisono.simulator.clusters.files import read_switches
-from unisono.simulator.clusters.model import Cluster
+from unisono.simulator.bounds import least_cost
+from unisono.simulator.clusters import Cluster, read_switches
 from unisono.simulator.metrics.durations import first_wait
-from unisono.simulator.metrics.topology import lca_cost
+from unisono.simulator.metrics.usage import lca_cost
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings

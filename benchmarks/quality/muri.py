@@ -10,9 +10,8 @@ from typing import Any
 from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, configuration, plugin
 from benchmarks.quality.runner import Case
 from unisono.engine.config.model import SchedulerConfig
-from unisono.simulator.clusters.model import Cluster, make_node
-from unisono.simulator.workload.job import Job
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.clusters import Cluster, make_node
+from unisono.simulator.workload.job import Job, NodeShape
 from unisono.simulator.workload.traces.muri import read_muri
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
@@ -39,7 +38,7 @@ PUBLISHED_P99 = {
 }
 
 BOUND = dict(zip(TRACES, (694_237, 1_657_746, 115_478, 761_999), strict=True))
-"""Least mean job completion time of any scheduler, as `unisono.simulator.bounds.completion` works it out."""
+"""Least mean job completion time of any scheduler, as `unisono.simulator.bounds` works it out."""
 
 POLICIES = {"Q2": ("srsf", "srtf", "srtf-one-machine", "tiresias-l"), "Q3": ("las",)}
 

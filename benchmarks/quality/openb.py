@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.openb import OpenPod, arrivals, read_nodes, read_pods
 from benchmarks.quality.policies import GANG, PREDICATES, configuration, plugin
 from unisono.engine.config.model import SchedulerConfig
-from unisono.simulator.clusters.model import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, Cluster, make_node, with_node_order
+from unisono.simulator.clusters import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, Cluster, make_node, with_node_order
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
@@ -55,7 +55,7 @@ PUBLISHED = _rows(_TABLE)
 """Percent of GPUs unallocated at 100 % arrived, means of ten seeds, by policy and list."""
 
 BOUND = PUBLISHED.pop("bound")
-"""No scheduler leaves less, whatever it knows; by list. `unisono.simulator.bounds.filling` works it out."""
+"""No scheduler leaves less, whatever it knows; by list. `unisono.simulator.bounds` works it out."""
 
 POLICIES = (*PUBLISHED, "unisono")
 

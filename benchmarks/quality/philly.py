@@ -14,15 +14,12 @@ from msgspec.structs import replace
 from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDICATES, SHORTEST, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.simulator.clusters.model import Cluster, make_node, make_queue
+from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.files import rows
-from unisono.simulator.metrics.durations import completion_time, first_wait
+from unisono.simulator.metrics.durations import completion_time, first_wait, percentile
 from unisono.simulator.metrics.fairness import share_deviation
-from unisono.simulator.metrics.numbers import percentile
-from unisono.simulator.workload.job import Job
-from unisono.simulator.workload.shape import NodeShape
-from unisono.simulator.workload.stamps import seconds_of
-from unisono.simulator.workload.traces.philly import read
+from unisono.simulator.workload.job import Job, NodeShape
+from unisono.simulator.workload.traces.philly import read, seconds_of
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World

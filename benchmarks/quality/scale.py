@@ -11,10 +11,10 @@ from benchmarks.quality.philly import BOUND, POLICIES
 from benchmarks.quality.policies import KEEPING, configuration
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.simulator.clusters.model import Cluster, make_node
+from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, first_wait
 from unisono.simulator.workload.generate import Recipe, generate
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.job import NodeShape
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
 

@@ -26,11 +26,10 @@ from benchmarks.quality.policies import (
 )
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.simulator.clusters.model import Cluster, make_node
-from unisono.simulator.metrics.durations import completion_time
+from unisono.simulator.clusters import Cluster, make_node
+from unisono.simulator.metrics.durations import completion_time, jain, percentile
 from unisono.simulator.metrics.fairness import SLACK
-from unisono.simulator.metrics.numbers import jain, percentile
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.job import NodeShape
 from unisono.simulator.workload.traces.shockwave import read
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings

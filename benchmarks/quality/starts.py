@@ -15,12 +15,11 @@ from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config
-from unisono.simulator.clusters.model import Cluster, make_node
-from unisono.simulator.forecast.calibration import Looked, calibrate
-from unisono.simulator.metrics.numbers import percentile
+from unisono.simulator.clusters import Cluster, make_node
+from unisono.simulator.forecast.forecast import Looked, calibrate
+from unisono.simulator.metrics.durations import percentile
 from unisono.simulator.workload.generate import Recipe, generate
-from unisono.simulator.workload.job import Job
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.job import Job, NodeShape
 from unisono.simulator.world.settings import Settings
 
 NODES, GPUS = 8, 8

@@ -37,7 +37,7 @@ from benchmarks.tenant import (
 )
 from benchmarks.tenant.table import ATTACKS, ON_THE_MACHINE
 from benchmarks.tenant.world import Bystander, Felt, attacker, bystander
-from unisono.kube.open_files import raise_open_files
+from unisono.kube.listening import raise_open_files
 
 # In the order of the list: numbers of attacks stay when modules are added at the end.
 _MODULES = (

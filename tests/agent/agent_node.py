@@ -11,7 +11,7 @@ import msgspec
 
 from support.memory import MemoryClient
 from unisono.agent.agent import Agent
-from unisono.agent.logs.reader import FileLogSource
+from unisono.agent.logs import FileLogSource
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Event, Pod
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, PODS

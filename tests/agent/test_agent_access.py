@@ -11,7 +11,7 @@ import pytest
 from agent_node import DEADLINE, Node, eventually, manifest
 
 from support.ports import free_port
-from unisono.agent.access.pod_access import FilePodAccess
+from unisono.agent.access import FilePodAccess
 from unisono.apiserver.nodes import STDERR, STDOUT, Target, Wanted
 from unisono.errors import AgentError
 

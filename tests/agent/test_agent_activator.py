@@ -16,10 +16,8 @@ from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock, settle
 from unisono.agent.activator import controller as module
 from unisono.agent.activator.controller import LOOK_SECONDS, ActivatorController
-from unisono.agent.activator.route import Route
-from unisono.agent.activator.scaling import LONGEST_WINDOW, Load, Rules, Scaler, rules_of
-from unisono.agent.network.addresses import SERVICE_NETWORK, AddressBook
-from unisono.agent.network.names import Peer, shared_lines
+from unisono.agent.activator.requests import LONGEST_WINDOW, Load, Route, Rules, Scaler, rules_of
+from unisono.agent.network.names import SERVICE_NETWORK, AddressBook, Peer, shared_lines
 from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.apps import Deployment
 from unisono.api.base import ObjectMeta
@@ -29,7 +27,7 @@ from unisono.api.kinds import SERVICES
 from unisono.api.knative import KnativeService
 from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.kube.controller import Manager
-from unisono.kube.guests import Guests
+from unisono.kube.listening import Guests
 
 # ---- load
 

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from unisono.agent.activator import route as route_module
-from unisono.agent.activator.route import Route, open_session
+from unisono.agent.activator import requests as route_module
+from unisono.agent.activator.requests import Route, open_session
 from unisono.kube.listening import AppListener
 
 

@@ -14,18 +14,20 @@ from unisono.agent.colocation.decide import (
     PATIENCE,
     Candidate,
     Lending,
+    Marks,
     Offer,
     Pressure,
+    Settings,
     Share,
     Use,
     bound,
     divide,
     lend,
     press,
+    settings_of,
     victim,
 )
-from unisono.agent.colocation.groups import Treatment, treatment
-from unisono.agent.colocation.settings import Marks, Settings, settings_of
+from unisono.agent.colocation.machine import Treatment, treatment
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
 from unisono.api.keys import (

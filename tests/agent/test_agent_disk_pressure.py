@@ -15,14 +15,16 @@ from structlog.testing import capture_logs
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.agent.layout import PodDir
-from unisono.agent.limits import disk_pressure
-from unisono.agent.limits.disk_pressure import DiskPressure, Occupant, ranked
-from unisono.agent.limits.eviction_thresholds import (
+from unisono.agent.limits import disk as disk_pressure
+from unisono.agent.limits.disk import (
     DEFAULT_EVICTION,
     Disk,
+    DiskPressure,
+    Occupant,
     Shortage,
     Threshold,
     parse_eviction,
+    ranked,
     shortage,
 )
 from unisono.api.core import Pod

@@ -7,9 +7,16 @@ from agent_node import manifest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.agent.environment.fields import field_value, resource_value
-from unisono.agent.environment.sources import Gathered, references
-from unisono.agent.environment.variables import MissingSource, command_line, container_environment, expand
+from unisono.agent.environment import (
+    Gathered,
+    MissingSource,
+    command_line,
+    container_environment,
+    expand,
+    field_value,
+    references,
+    resource_value,
+)
 from unisono.api.core import ResourceFieldSelector
 from unisono.errors import AgentError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from unisono.agent.devices.gpu_metrics import GpuMetrics
+from unisono.agent.devices.nvidia import GpuMetrics
 
 
 class NVMLError(Exception):

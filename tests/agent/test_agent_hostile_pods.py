@@ -11,11 +11,10 @@ import pytest
 from agent_node import manifest
 
 from support.virtual_clock import VirtualClock
-from unisono.agent.containers import checks
-from unisono.agent.environment.sources import MOST_BYTES, Gathered
-from unisono.agent.environment.variables import LONGEST, command_line, container_environment, expand
+from unisono.agent.containers import probing
+from unisono.agent.environment import LONGEST, MOST_BYTES, Gathered, command_line, container_environment, expand
 from unisono.agent.layout import Layout
-from unisono.agent.logs.retention import LastWords
+from unisono.agent.logs import LastWords
 from unisono.agent.network.names import MOST_FOREIGN_LINES, MOST_OWN_LINES, peer_of, shared_lines
 from unisono.agent.volumes.mounts import prepare_volumes
 from unisono.agent.volumes.written_files import PodFacts
@@ -152,8 +151,8 @@ def test_what_a_process_writes_that_a_probe_has_left_behind_is_read_to_no_end(mo
 
         def remove_reader(self, _: int) -> None: ...
 
-    monkeypatch.setattr(checks.asyncio, "get_running_loop", Loop)
-    assert checks._Tail(0).close()
+    monkeypatch.setattr(probing.asyncio, "get_running_loop", Loop)
+    assert probing._Tail(0).close()
     assert len(reads) <= 64
 
 
@@ -168,7 +167,7 @@ def test_what_a_process_writes_that_a_probe_has_left_behind_is_read_to_no_end(mo
 async def test_a_probe_of_what_cannot_be_fails_as_any_other(action: dict[str, Any]) -> None:
     pod: Pod = manifest("p", ["true"], container={"livenessProbe": action})
     container = pod.spec.containers[0]
-    tried = checks.Checks(container, "127.64.0.1", None, {}, None)  # type: ignore[arg-type]
+    tried = probing.Checks(container, "127.64.0.1", None, {}, None)  # type: ignore[arg-type]
     assert container.liveness_probe is not None
     outcome = await tried.probe(container.liveness_probe, 5.0)
     assert not outcome.success

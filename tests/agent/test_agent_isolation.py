@@ -13,13 +13,13 @@ from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
 from support.ports import free_port
-from unisono.agent.devices.gpus import Gpu, gpu_labels, inventory
 from unisono.agent.devices.inventory import choose, variables_of
+from unisono.agent.devices.nvidia import Gpu, gpu_labels, inventory
 from unisono.agent.layout import Layout
 from unisono.agent.machine.cgroups import Cgroups
 from unisono.agent.machine.facts import Machine
-from unisono.agent.network import bpf, pod_network
-from unisono.agent.network.bpf import Ins, assemble
+from unisono.agent.network import pod_network
+from unisono.agent.network.pod_network import Ins, assemble
 from unisono.agent.node import build_node
 from unisono.agent.processes.launch import base_environment, identity, python_folder
 from unisono.api.annotations import SHARED_NETWORK
@@ -172,16 +172,16 @@ def test_node_offers_part_of_the_machine() -> None:
 
 def test_assembler_resolves_jumps() -> None:
     program = [
-        Ins(bpf.JUMP, to="end"),
-        Ins(bpf.MOV_IMM, 0, imm=0),
-        Ins(bpf.MOV_IMM, 0, imm=-1, label="end"),
-        Ins(bpf.EXIT),
+        Ins(pod_network.JUMP, to="end"),
+        Ins(pod_network.MOV_IMM, 0, imm=0),
+        Ins(pod_network.MOV_IMM, 0, imm=-1, label="end"),
+        Ins(pod_network.EXIT),
     ]
     code = assemble(program)
-    assert code[:8] == bytes([bpf.JUMP, 0, 1, 0, 0, 0, 0, 0])
-    assert code[16:24] == bytes([bpf.MOV_IMM, 0, 0, 0, 255, 255, 255, 255])
+    assert code[:8] == bytes([pod_network.JUMP, 0, 1, 0, 0, 0, 0, 0])
+    assert code[16:24] == bytes([pod_network.MOV_IMM, 0, 0, 0, 255, 255, 255, 255])
     with pytest.raises(KeyError):
-        assemble([Ins(bpf.JUMP, to="nowhere")])
+        assemble([Ins(pod_network.JUMP, to="nowhere")])
 
 
 @pytest.mark.parametrize("machine_ips", [(), ("10.0.0.5",), ("10.0.0.5", "192.168.1.1")])
@@ -194,7 +194,7 @@ def test_programs_end_in_exit(machine_ips: tuple[str, ...]) -> None:
         pod_network.no_ipv6_program(with_error=False),
     ]
     for program in programs:
-        assert program[-1].op == bpf.EXIT
+        assert program[-1].op == pod_network.EXIT
         assert len(assemble(program)) == 8 * len(program)
 
 

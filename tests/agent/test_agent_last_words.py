@@ -7,8 +7,7 @@ from pathlib import Path
 
 from support.virtual_clock import VirtualClock
 from unisono.agent.layout import Layout, PodRecord
-from unisono.agent.logs.reader import FileLogSource
-from unisono.agent.logs.retention import KEPT_SECONDS, LastWords
+from unisono.agent.logs import KEPT_SECONDS, FileLogSource, LastWords
 
 
 def ended(root: Path, uid: str = "u", *, started: bool = True) -> Layout:

@@ -16,10 +16,9 @@ from agent_node import Node, eventually, manifest
 from support.memory import MemoryClient
 from unisono.agent import agent as agent_module
 from unisono.agent.limits.memory_watch import above_limit
-from unisono.agent.machine.cgroups import Cgroups
+from unisono.agent.machine.cgroups import Cgroups, LimitGroups, Limits
 from unisono.agent.machine.isolation import Isolation, find_isolation
-from unisono.agent.machine.limit_groups import LimitGroups, Limits
-from unisono.agent.processes.cleanup import kill_leftover_pods
+from unisono.agent.processes.shims import kill_leftover_pods
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES

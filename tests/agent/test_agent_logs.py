@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.virtual_clock import VirtualClock
 from unisono.agent.layout import Layout, RunDir
 from unisono.agent.lifecycle import Exit
-from unisono.agent.logs.reader import FileLogSource, last_lines
+from unisono.agent.logs import FileLogSource, last_lines
 from unisono.agent.shim.log import Log
 from unisono.api.log_options import LogOptions
 from unisono.errors import AgentError
@@ -183,7 +183,7 @@ async def test_the_tail_is_read_from_the_end(tmp_path: Path, run: RunDir, monkey
         return data
 
     os_read = os.read
-    monkeypatch.setattr("unisono.agent.logs.reader.os.read", counting)
+    monkeypatch.setattr("unisono.agent.logs.os.read", counting)
     assert (await read(tmp_path, tail_lines=3)).split()[::2] == ["4997", "4998", "4999"]
     assert seen < 10_000
 

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.agent.files import rewrite_in_place
-from unisono.agent.network.addresses import AddressBook
-from unisono.agent.network.names import hostname_of, hosts_file, peer_of, replace_names, shared_lines, table
+from unisono.agent.network.names import (
+    AddressBook,
+    hostname_of,
+    hosts_file,
+    peer_of,
+    replace_names,
+    shared_lines,
+    table,
+)
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Service, ServiceSpec
 from unisono.errors import AgentError

@@ -14,7 +14,7 @@ from test_agent_cpus import TWO_SOCKETS, tree
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.agent.cpus.exporter import LOOK_SECONDS, OURS, REFRESH_SECONDS, KubeletPlace, NumaExporter
+from unisono.agent.cpus.numatopology import LOOK_SECONDS_KUBELET, OURS, REFRESH_SECONDS, KubeletPlace, NumaExporter
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
 from unisono.api.kinds import NODES, NUMATOPOLOGIES
@@ -152,7 +152,7 @@ class Exporting:
         assert self.found is not None
         return (self.found.spec.numares or {})["cpu"].allocatable
 
-    async def look(self, seconds: float = LOOK_SECONDS) -> None:
+    async def look(self, seconds: float = LOOK_SECONDS_KUBELET) -> None:
         await self.clock.advance(seconds)
 
 
@@ -190,7 +190,7 @@ async def test_the_object_follows_the_files_and_goes_with_the_node(tmp_path: Pat
 async def test_an_object_that_a_user_deletes_comes_back(tmp_path: Path) -> None:
     async with exporting(place(tmp_path, STATIC)) as node:
         await node.client.delete(NUMATOPOLOGIES, "n")
-        await node.look(REFRESH_SECONDS + LOOK_SECONDS)
+        await node.look(REFRESH_SECONDS + LOOK_SECONDS_KUBELET)
         assert node.free == "0-3,6-11,14-15"
 
 
@@ -221,7 +221,7 @@ async def test_it_stands_aside_where_another_exporter_writes(tmp_path: Path, met
     assert made.exporter.unready() == []
     # Once it is gone, so is its object.
     await made.client.delete(NUMATOPOLOGIES, "n")
-    await made.look(REFRESH_SECONDS + LOOK_SECONDS)
+    await made.look(REFRESH_SECONDS + LOOK_SECONDS_KUBELET)
     assert made.free == "0-3,6-11,14-15"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -13,8 +13,8 @@ from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
 from unisono.agent.layout import Layout
-from unisono.agent.machine.limit_groups import LimitGroups
-from unisono.agent.processes.cleanup import kill_leftover_pods
+from unisono.agent.machine.cgroups import LimitGroups
+from unisono.agent.processes.shims import kill_leftover_pods
 from unisono.api.kinds import PODS
 
 pytestmark = pytest.mark.processes

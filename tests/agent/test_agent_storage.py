@@ -13,10 +13,9 @@ from agent_node import Node, eventually, manifest
 from structlog.testing import capture_logs
 
 from support.virtual_clock import VirtualClock
-from unisono.agent.limits import storage_watch
-from unisono.agent.limits.disk_usage import disk_usage
-from unisono.agent.limits.storage_watch import above_limit
-from unisono.agent.limits.watch_loop import WatchLoop
+from unisono.agent.limits import disk
+from unisono.agent.limits.disk import above_limit, disk_usage
+from unisono.agent.limits.memory_watch import WatchLoop
 
 MIB = 1 << 20
 LIMITED = {"name": "d", "emptyDir": {"sizeLimit": "1Mi"}}
@@ -29,7 +28,7 @@ def limits(text: str) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_watch, "_PERIOD_SECONDS", 0.05)
+    monkeypatch.setattr(disk, "_PERIOD_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +107,12 @@ def put_du(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 async def test_what_cannot_be_counted_is_no_way_out(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, message: str
 ) -> None:
-    real = storage_watch.disk_usage
+    real = disk.disk_usage
 
     async def impatient(places: Any) -> Any:
         return await real(places, 1.0)
 
-    monkeypatch.setattr(storage_watch, "disk_usage", impatient)
+    monkeypatch.setattr(disk, "disk_usage", impatient)
     node.run(manifest("p", ["/bin/sleep", "1000"], volumes=[LIMITED]))
     await node.phase("p", "Running")
     put_du(tmp_path / "bin", monkeypatch, kind)
@@ -127,18 +126,18 @@ async def test_what_cannot_be_counted_is_no_way_out(
 async def test_a_machine_that_cannot_measure_says_so_once_and_goes_on_trying(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_watch, "_TRIES", 1)
+    monkeypatch.setattr(disk, "_TRIES", 1)
     script = "until test -e /d/end; do sleep 0.1; done; head -c 3000000 /dev/zero > /d/f; sleep 1000"
     node.run(manifest("p", ["sh", "-c", script], container={"volumeMounts": MOUNT}, volumes=[LIMITED]))
     pod = await node.phase("p", "Running")
     tried: list[int] = []
-    real = storage_watch.disk_usage
+    real = disk.disk_usage
 
     async def counted(places: Any) -> Any:
         tried.append(1)
         return await real(places)
 
-    monkeypatch.setattr(storage_watch, "disk_usage", counted)
+    monkeypatch.setattr(disk, "disk_usage", counted)
     path = os.environ["PATH"]
     put_du(tmp_path / "bin", monkeypatch, "missing")
     await eventually(lambda: len(tried) > 5)

@@ -20,10 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.memory import MemoryClient
-from unisono.agent.devices.gpus import Gpu, MigInstance, find_gpus, gpu_labels, inventory
+from unisono.agent.devices import vendors
 from unisono.agent.devices.inventory import Accelerator, Inventory, choose, counts, variables_of
+from unisono.agent.devices.nvidia import Gpu, MigInstance, find_gpus, gpu_labels, inventory
 from unisono.agent.devices.slices import card_devices
-from unisono.agent.devices.vendors import amd, ascend, find_devices, intel, rdma
+from unisono.agent.devices.vendors import find_devices
 from unisono.agent.machine.facts import Machine
 from unisono.agent.node import build_node
 from unisono.errors import AgentError
@@ -108,7 +109,7 @@ RDMA_TREE = {
 
 
 def test_amd(tmp_path: Path) -> None:
-    found = amd.find(write(tmp_path, AMD_TREE))
+    found = vendors.find_amd(write(tmp_path, AMD_TREE))
     assert found.devices == (
         Accelerator("amd-0000:05:00.0", "amd.com/gpu", "0", numa=0),
         Accelerator("amd-0000:85:00.0", "amd.com/gpu", "1", numa=1),
@@ -121,7 +122,7 @@ def test_amd(tmp_path: Path) -> None:
 
 
 def test_intel(tmp_path: Path) -> None:
-    found = intel.find(write(tmp_path, INTEL_TREE))
+    found = vendors.find_intel(write(tmp_path, INTEL_TREE))
     assert [(each.id, each.resource, each.shown, each.numa) for each in found.devices] == [
         ("intel-0000:3a:00.0", "gpu.intel.com/i915", "0", None),
         ("intel-0000:4a:00.0", "gpu.intel.com/i915", "1", 1),
@@ -132,7 +133,7 @@ def test_intel(tmp_path: Path) -> None:
 
 
 def test_ascend(tmp_path: Path) -> None:
-    found = ascend.find(write(tmp_path, ASCEND_TREE))
+    found = vendors.find_ascend(write(tmp_path, ASCEND_TREE))
     assert [(each.id, each.resource, each.numa) for each in found.devices] == [
         ("ascend-0000:81:00.0", "huawei.com/Ascend910", 2),
         ("ascend-0000:c1:00.0", "huawei.com/Ascend910", 3),
@@ -141,7 +142,7 @@ def test_ascend(tmp_path: Path) -> None:
 
 
 def test_rdma(tmp_path: Path) -> None:
-    found = rdma.find(write(tmp_path, RDMA_TREE))
+    found = vendors.find_rdma(write(tmp_path, RDMA_TREE))
     assert [(each.shown, each.healthy, each.numa) for each in found.devices] == [
         ("mlx5_1", False, 0),
         ("mlx5_2", True, 0),

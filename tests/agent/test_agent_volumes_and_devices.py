@@ -12,10 +12,10 @@ import pytest
 from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
-from unisono.agent.devices.gpus import Gpu
+from unisono.agent.devices.nvidia import Gpu
 from unisono.agent.devices.slices import NVIDIA
 from unisono.agent.machine.facts import Machine
-from unisono.agent.simulated.devices import parse_devices
+from unisono.agent.simulated.specs import parse_devices
 from unisono.api.core import (
     PersistentVolume,
     PersistentVolumeClaim,

@@ -24,8 +24,8 @@ from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.apiserver.webhooks.calling import CallError, HttpCaller, NoAnswer
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
-from unisono.kube.circuit import Circuits
 from unisono.kube.listening import AppListener
+from unisono.kube.pace import Circuits
 
 OPTIONS = WriteOptions(user="ann", groups=("devs",))
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from unisono.cli.views import changes
+from unisono.cli.running.report import changes
 from unisono.sdk.views import JobView, TaskView
 
 FLOW = JobView("steps", "default", "JobFlow", "Running", "default", admitted=True, gang=1, placed=0)

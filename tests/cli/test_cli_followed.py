@@ -11,8 +11,8 @@ from unisono.api.decode import decode
 from unisono.api.kinds import POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
 from unisono.cli.manifests import Manifest, read
-from unisono.cli.views import changes
-from unisono.cli.workloads import is_workload, target_kind
+from unisono.cli.running.report import changes
+from unisono.cli.running.submitting import is_workload, target_kind
 from unisono.errors import UnisonoError
 from unisono.sdk.followed import wanted_pods, workload_view
 

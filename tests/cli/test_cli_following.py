@@ -13,8 +13,8 @@ from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.training_kinds import PYTORCH_JOBS
-from unisono.cli.following import Progress
-from unisono.cli.views import JobView
+from unisono.cli.running.following import Progress
+from unisono.cli.running.report import JobView
 from unisono.errors import ApiError
 from unisono.sdk.events import Target
 

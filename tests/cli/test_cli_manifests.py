@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from unisono.cli.manifests import read
-from unisono.cli.workloads import is_workload, mark_working_directory, nothing_to_run
+from unisono.cli.running.submitting import is_workload, mark_working_directory, nothing_to_run
 from unisono.errors import ConfigError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from unisono.api.kinds import JOBS, PODS, QUEUES
-from unisono.cli.near_objects import hint, tell_near_object
+from unisono.cli.connection import hint, tell_near_object
 from unisono.errors import ApiError, NotFound
 from unisono.kube.http import HttpClient
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from unisono.cli.manifests import Manifest
-from unisono.cli.prerequisites import missing_prerequisites
+from unisono.cli.running.submitting import missing_prerequisites
 
 
 def manifests(text: str) -> list[Manifest]:

@@ -13,8 +13,8 @@ from unisono.api.decode import decode
 from unisono.api.kinds import JOBS
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli
-from unisono.cli.running.outcome import ending_line
-from unisono.cli.views import JobView, PodEnd, changes
+from unisono.cli.running.report import JobView, PodEnd, changes
+from unisono.cli.running.session import ending_line
 from unisono.sdk.first_failure import Failure, process_name
 
 

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from support.build import pod
 from unisono.api.kinds import JOBS
-from unisono.cli.live_table import jobs_picture
-from unisono.cli.silence import Silence
+from unisono.cli.running.following import Silence
+from unisono.cli.running.live_table import jobs_picture
 from unisono.sdk.events import Target
 from unisono.sdk.observing import Observation
 from unisono.sdk.views import JobView

@@ -13,11 +13,9 @@ from click.testing import CliRunner, Result
 
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli
-from unisono.cli.slurm.arguments import script_elements, split_words
-from unisono.cli.slurm.programs import program_of
+from unisono.cli.slurm.arguments import program_of, script_elements, split_words
 from unisono.cli.slurm.script import BadScript, Batch, batch_of, read_options, read_script
-from unisono.cli.slurm.selecting import Selection, names_of, states_of
-from unisono.cli.slurm.tables import sinfo_lines, squeue_lines
+from unisono.cli.slurm.selecting import Selection, names_of, sinfo_lines, squeue_lines, states_of
 from unisono.sdk.node_capacity import NodeLine
 from unisono.sdk.overview import JobLine, Overview
 from unisono.sdk.queues import QueueView

@@ -18,10 +18,10 @@ CONNECTED = "import unisono.cli.connection, unisono.kube.command_transport, unis
         "import unisono.cli.main",
         f"{CONNECTED}, unisono.cli.commands.get",
         f"{CONNECTED}, unisono.cli.commands.delete",
-        f"{CONNECTED}, unisono.cli.vcctl.queues, unisono.cli.vcctl.listing",
+        f"{CONNECTED}, unisono.cli.vcctl.queues, unisono.cli.vcctl.serving",
         f"{CONNECTED}, unisono.cli.vcctl.jobs",
         f"{CONNECTED}, unisono.cli.explaining",
-        "import unisono.cli.commands.run, unisono.cli.running.objects, unisono.sdk.program_submission",
+        "import unisono.cli.commands.run, unisono.cli.running.submitting, unisono.sdk.program_submission",
     ],
 )
 def test_a_command_imports_nothing_slow(imports: str) -> None:

@@ -19,8 +19,7 @@ from unisono.api.yaml import expand_lists, load_all
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.cli.main import main
-from unisono.cli.support.collect import KINDS
-from unisono.cli.support.redaction import REDACTED, Redaction
+from unisono.cli.support import KINDS, REDACTED, Redaction
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 

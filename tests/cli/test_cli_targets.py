@@ -6,9 +6,9 @@ import pytest
 from msgspec import convert
 
 from unisono.api.verdict import Verdict, verdict_in
+from unisono.cli.explaining import verdict_lines
 from unisono.cli.printing import columns, table_lines
 from unisono.cli.targets import BadTarget, one, parse
-from unisono.cli.verdicts import verdict_lines
 from unisono.kube.discovery import Resource, ResourceMap, UnknownKind
 
 MAP = ResourceMap(

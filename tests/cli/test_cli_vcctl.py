@@ -16,9 +16,9 @@ from unisono.api.validation import validate
 from unisono.cli.commands.pod import selected
 from unisono.cli.main import cli
 from unisono.cli.vcctl.jobs import flag_job
-from unisono.cli.vcctl.listing import flow_lines, job_lines, pod_lines, queue_lines
 from unisono.cli.vcctl.options import amounts
 from unisono.cli.vcctl.queues import queue_spec
+from unisono.cli.vcctl.serving import flow_lines, job_lines, pod_lines, queue_lines
 from unisono.sdk.queues import queue_views
 
 FLAGS: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import convert
 
 from unisono.api.verdict import Verdict
-from unisono.cli.verdicts import verdict_lines as lines_of
+from unisono.cli.explaining import verdict_lines as lines_of
 
 
 def verdict_lines(value: dict[str, Any]) -> list[str]:

@@ -17,8 +17,10 @@ from unisono.api.core import (
     PodSpec,
     PodStatus,
 )
+from unisono.api.pod_states import pod_end
 from unisono.api.scheduling import PodGroup, PodGroupStatus
-from unisono.cli.views import JobView, changes, end_text, job_view, pod_end, pod_view
+from unisono.cli.running.report import changes
+from unisono.sdk.views import JobView, end_text, job_view, pod_view
 
 
 def job(phase: str = "Pending", *, message: str = "", tasks: dict[str, int] | None = None) -> Job:

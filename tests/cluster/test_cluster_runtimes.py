@@ -13,7 +13,7 @@ from support.build import START, cluster, group, kind_of, node, pod
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
 from unisono.api.kinds import PODS
 from unisono.api.times import rfc3339
-from unisono.cluster.run_durations import beginning
+from unisono.cluster.recent import beginning
 from unisono.cluster.state import ClusterState
 
 

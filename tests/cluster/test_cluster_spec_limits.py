@@ -26,7 +26,7 @@ from unisono.api.core import (
     WeightedPodAffinityTerm,
 )
 from unisono.api.meta import LabelSelector, LabelSelectorRequirement
-from unisono.cluster.spec_limits import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES, weight_of
+from unisono.cluster.podclass import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES, weight_of
 from unisono.engine.verdicts import trial
 
 

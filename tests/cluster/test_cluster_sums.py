@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.build import cluster, gang, group, node, nodes, pod, queue
 from unisono.api import kinds
 from unisono.api.resources import LARGEST
+from unisono.cluster.resources import CEILING, LargeSums, WideSum, total
 from unisono.cluster.state import ClusterState
-from unisono.cluster.sums import CEILING, LargeSums, WideSum, total
 
 INT64 = "9223372036854775807"
 MEMORY = 1

@@ -18,8 +18,8 @@ from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.controllers.keeper import ObjectKeeper
-from unisono.kube.backoff import Backoff
 from unisono.kube.controller import Controller, Manager
+from unisono.kube.pace import Backoff
 
 
 async def at_once(work: Callable[[], Any]) -> Any:

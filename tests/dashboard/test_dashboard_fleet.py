@@ -10,8 +10,7 @@ import pytest
 from unisono.api.core import Node, Pod
 from unisono.api.fleet import AttachedCluster
 from unisono.api.scheduling import PodGroup
-from unisono.dashboard.views.fleet import fleet_view
-from unisono.dashboard.views.overview import overview_view
+from unisono.dashboard.views.overview import fleet_view, overview_view
 from unisono.dashboard.views.rows import cards_of
 from unisono.sdk.node_capacity import used_by_node
 

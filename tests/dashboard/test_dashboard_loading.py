@@ -16,7 +16,7 @@ from unisono.api.core import Pod, PodSpec
 from unisono.api.documents.merge import apply_merge_patch
 from unisono.api.resources import pod_requests
 from unisono.dashboard.live.source import Pool
-from unisono.dashboard.views.usage import requests_of
+from unisono.dashboard.views.nodes import requests_of
 
 AMOUNTS = st.dictionaries(
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]),

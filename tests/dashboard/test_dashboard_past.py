@@ -12,8 +12,8 @@ import pytest
 
 from support.dashboards import Setting, running
 from unisono.history.database import Database
+from unisono.history.reading import StoredHistory
 from unisono.history.records import Changes, Hour, Interval, JobRecord, Share
-from unisono.history.source import StoredHistory
 from unisono.history.sqlite import SqliteFile
 
 HOUR = 3_600_000

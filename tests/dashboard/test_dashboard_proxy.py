@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.dashboards import Setting, running
-from unisono.dashboard.cluster import DashboardPart, address, cluster_without_account
+from unisono.dashboard.server import DashboardPart, address, cluster_without_account
 from unisono.errors import ConfigError
 
 HEADER = "X-Forwarded-Access-Token"

@@ -23,7 +23,7 @@ from unisono.cli.main import cli
 from unisono.dashboard.http.sessions import without_credentials
 from unisono.dashboard.live.rights import may
 from unisono.errors import ApiError
-from unisono.history.source import StoredHistory
+from unisono.history.reading import StoredHistory
 from unisono.install.dashboard_server import readers, service_path
 from unisono.install.options import NAMESPACE, InstallOptions
 from unisono.kube.http import HttpClient

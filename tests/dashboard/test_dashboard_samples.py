@@ -10,8 +10,8 @@ import pytest
 from unisono.api.core import Node
 from unisono.api.scheduling import Queue
 from unisono.dashboard.live.jobs import Jobs, Tables
-from unisono.dashboard.live.samples import Samples, shares
-from unisono.dashboard.live.signal import Signal
+from unisono.dashboard.live.source import Signal
+from unisono.dashboard.live.world import Samples, shares
 from unisono.dashboard.views.table import Query
 from unisono.dashboard.views.wire import JobRow
 from unisono.history.records import CLUSTER
@@ -62,8 +62,8 @@ def test_amounts_that_are_none_leave_out_their_queue_alone() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.dashboard.live.samples._MOST_SHARES", 5)
-    monkeypatch.setattr("unisono.dashboard.live.samples._MOST_LINES", 3)
+    monkeypatch.setattr("unisono.dashboard.live.world._MOST_SHARES", 5)
+    monkeypatch.setattr("unisono.dashboard.live.world._MOST_LINES", 3)
     samples = Samples()
     for at in range(50):
         samples.take([queue(f"q{number}", at + 1) for number in range(10)], [], T0 + 1000 * at)

@@ -11,10 +11,9 @@ from unisono.api.core import Lease, Node, Pod
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.topology import HyperNode
 from unisono.api.verdict import Verdict, encode
-from unisono.dashboard.views.nodes import NodeQuery, node_cells, nodes_view
+from unisono.dashboard.views.nodes import NodeQuery, Usage, node_cells, nodes_view
+from unisono.dashboard.views.overview import scheduler_view
 from unisono.dashboard.views.queues import queues_view
-from unisono.dashboard.views.scheduler import scheduler_view
-from unisono.dashboard.views.usage import Usage
 
 
 def queue(name: str, parent: str | None = None, used: dict[str, Any] | None = None, **spec: Any) -> Queue:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.core import Pod
-from unisono.dashboard.views.usage import Holder, Usage, used_by_node
+from unisono.dashboard.views.nodes import Holder, Usage, used_by_node
 
 EVENTS = st.lists(
     st.tuples(

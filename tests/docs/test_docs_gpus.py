@@ -13,7 +13,7 @@ import yaml
 
 import unisono
 from support.plane import REPOSITORY
-from unisono.agent.devices.gpu_metrics import FIELDS
+from unisono.agent.devices.nvidia import FIELDS
 from unisono.install.monitoring import GPU_ALERTS
 
 MONITORING = (REPOSITORY / "docs" / "monitoring.md").read_text()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.plane import REPOSITORY
-from unisono.agent.environment.sources import MOST_BYTES
-from unisono.agent.environment.variables import _MOST, LONGEST
+from unisono.agent.environment import _MOST, LONGEST, MOST_BYTES
 from unisono.agent.network.names import MOST_FOREIGN_LINES, MOST_OWN_LINES
 from unisono.agent.pods.resources import _LEAST_PIDS, _PIDS_PER_CPU
 from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
@@ -24,7 +23,7 @@ from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.service_accounts import TokenSigner
 from unisono.apiserver.flow_control.limits import DEEPEST, Limits
 from unisono.apiserver.operations.writes import LARGEST_OBJECT
-from unisono.cluster.spec_limits import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES
+from unisono.cluster.podclass import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
 from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
 

@@ -21,8 +21,8 @@ from support.build import (
     queue,
     schedule,
 )
-from unisono.cli.verdicts import verdict_lines
-from unisono.cluster.bind_failures import Setback
+from unisono.cli.explaining import verdict_lines
+from unisono.cluster.recent import Setback
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions
 from unisono.engine.verdict import Cause

@@ -17,8 +17,7 @@ from support.examples import examples
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.times import parse_time, rfc3339
-from unisono.cluster.bind_failures import Setback
-from unisono.cluster.evictions import PastEviction
+from unisono.cluster.recent import PastEviction, Setback
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray
 from unisono.engine.config.model import PluginConfig, SchedulerConfig

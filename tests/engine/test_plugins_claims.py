@@ -15,7 +15,7 @@ from support.build import START, cluster, config, group, node, pod, schedule
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.core import Device, DeviceClass, PodResourceClaim, ResourceClaim, ResourceSlice
-from unisono.cluster.device_selectors import SelectorError, compile_selector, facts_of
+from unisono.cluster.devices import SelectorError, compile_selector, facts_of
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.decisions import ClaimAllocation, Decisions

@@ -11,7 +11,7 @@ from msgspec import Struct
 from verdict_scenarios import PLUGINS, SCENARIOS
 
 from support.build import cluster, schedule
-from unisono.cli.verdicts import verdict_lines
+from unisono.cli.explaining import verdict_lines
 from unisono.engine import changes
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause

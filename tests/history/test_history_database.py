@@ -15,7 +15,7 @@ from support.histories import KIND_OF, ZERO, Story, a_job, a_pod, uid_of
 from support.pod_lives import LIVES, Life, counted, events_of
 from unisono.api.base import Object
 from unisono.api.kinds import JOBS
-from unisono.history import schema
+from unisono.history import storage as schema
 from unisono.history.database import Bounds, Database
 from unisono.history.ledger import Ledger
 from unisono.history.reading import Filter, Reader
@@ -249,7 +249,7 @@ def test_a_write_that_fails_is_made_up_for(storage: Storage, monkeypatch: pytest
         raise storage.failures[0]("disk I/O error")
 
     with monkeypatch.context() as broken:
-        broken.setattr("unisono.history.schema.interval_row", fails)
+        broken.setattr("unisono.history.storage.interval_row", fails)
         with pytest.raises(NotStored, match="disk I/O error"):
             story.database.store(first.then(Changes(intervals={("p", 1): object()})))  # type: ignore[dict-item]
     assert story.database.open().jobs == []

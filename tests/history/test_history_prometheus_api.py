@@ -15,8 +15,7 @@ from aiohttp import web
 from unisono.errors import ApiError, ConfigError, Unavailable
 from unisono.history.prometheus import api
 from unisono.history.prometheus.api import PrometheusApi
-from unisono.history.prometheus.queries import NOTHING, Queries, over_time
-from unisono.history.prometheus.source import PrometheusHistory, pairs_of
+from unisono.history.prometheus.source import NOTHING, PrometheusHistory, Queries, over_time, pairs_of
 
 Handler = Callable[[web.Request], Any]
 EMPTY: dict[str, Any] = {"status": "success", "data": {"resultType": "vector", "result": []}}

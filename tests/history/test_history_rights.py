@@ -15,8 +15,8 @@ from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, JOBS, NAMESPACES, ROLE_BIND
 from unisono.api.training_kinds import RAY_JOBS
 from unisono.apiserver.backend import Backend
 from unisono.history.database import Database
+from unisono.history.reading import StoredHistory
 from unisono.history.records import Changes, Interval, JobRecord, Share
-from unisono.history.source import StoredHistory
 from unisono.history.sqlite import SqliteFile
 
 REPORT, LINES = "/unisono/v1/history/report", "/unisono/v1/history/jobs"

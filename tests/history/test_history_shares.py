@@ -12,10 +12,9 @@ from support.histories import ZERO
 from unisono.errors import ApiError
 from unisono.history.database import Database
 from unisono.history.queue_shares import MOST_POINTS, line, steps
-from unisono.history.reading import Reader
+from unisono.history.reading import Reader, StoredHistory
 from unisono.history.records import CLUSTER, Changes, Share
 from unisono.history.report import Window
-from unisono.history.source import StoredHistory
 from unisono.history.storage import Storage
 
 GPU = "nvidia.com/gpu"

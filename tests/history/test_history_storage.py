@@ -15,12 +15,11 @@ from support.histories import ZERO
 from support.plane import REPOSITORY
 from unisono.api.kinds import JOBS
 from unisono.errors import ConfigError
-from unisono.history import schema
+from unisono.history import storage as schema
 from unisono.history.database import Bounds, Database
-from unisono.history.reading import Filter, Reader
+from unisono.history.reading import Filter, Reader, StoredHistory
 from unisono.history.records import Changes, Interval, JobRecord, Link
 from unisono.history.report import Window
-from unisono.history.source import StoredHistory
 from unisono.history.sqlite import SqliteFile
 from unisono.history.storage import HistoryError, NotStored, Storage
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from unisono.agent.devices.gpu_metrics import FIELDS
-from unisono.install.dashboards import DASHBOARDS
-from unisono.install.monitoring import GPU_ALERTS, alert_groups, monitors
+from unisono.agent.devices.nvidia import FIELDS
+from unisono.install.monitoring import DASHBOARDS, GPU_ALERTS, alert_groups, monitors
 from unisono.install.options import InstallOptions
 
 REPOSITORY = Path(__file__).resolve().parents[2]

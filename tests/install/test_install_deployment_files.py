@@ -22,9 +22,8 @@ from support.plane import REPOSITORY
 from unisono.apiserver.custom import rules
 from unisono.cli.commands.install import command
 from unisono.cli.main import cli
-from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.manifests import manifests
-from unisono.install.monitoring import ALERTS
+from unisono.install.monitoring import ALERTS, DASHBOARDS, dashboard
 from unisono.install.options import NAMESPACE, InstallOptions
 from unisono.install.rights import NODE_LEASES
 from unisono.kube.http import HttpClient

@@ -30,12 +30,11 @@ from unisono.apiserver.admission.pods import check_disruption_budget
 from unisono.apiserver.admission.request import Request
 from unisono.apiserver.custom import rules
 from unisono.errors import Invalid
+from unisono.install.admission import policies, webhooks
 from unisono.install.options import InstallOptions
-from unisono.install.policies import policies
-from unisono.install.webhooks import webhooks
 from unisono.kube.http import HttpClient
 from unisono.webhook.review import check, read
-from unisono.webhook.view import SEEN, Objects
+from unisono.webhook.server import SEEN, Objects
 
 TASK: dict[str, Any] = {
     "name": "work",

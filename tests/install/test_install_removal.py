@@ -16,8 +16,7 @@ from installed import send, servers
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NUMATOPOLOGIES, QUEUES
 from unisono.cli.commands.install import command
-from unisono.cli.installing import install
-from unisono.cli.uninstalling import uninstall
+from unisono.cli.installing import install, uninstall
 from unisono.install.manifests import manifests
 from unisono.install.options import InstallOptions
 from unisono.kube.http import HttpClient

@@ -19,7 +19,7 @@ from unisono.api.kinds import POD_GROUPS
 from unisono.api.policies import RIGHTS, Policy
 from unisono.api.policies.rule import Rule
 from unisono.api.submitters import SUBMITTED
-from unisono.install.policies import policies
+from unisono.install.admission import policies
 from unisono.kube.http import HttpClient
 
 QUEUE = "scheduling.volcano.sh"

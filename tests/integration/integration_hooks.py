@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from support.ports import free_port
 from unisono.api.kinds import JOBS
+from unisono.install.admission import webhooks
 from unisono.install.options import InstallOptions
-from unisono.install.webhooks import webhooks
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.http import HttpClient
-from unisono.standalone.supervision import keep_running
+from unisono.kube.pace import Backoff
+from unisono.standalone.component import keep_running
 from unisono.webhook.server import WebhookServer
 
 _API = "/apis/admissionregistration.k8s.io/v1"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from aiohttp import web
 
-from unisono.kube.decoding import split_lines
+from unisono.kube.http import split_lines
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.listening import AppListener
 from unisono.kube.transport import Transport

@@ -25,12 +25,12 @@ from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import ApiError
-from unisono.install.conditions import naming
+from unisono.install.admission import naming
 from unisono.jobkinds.foreign import FOREIGN
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import ALL
 from unisono.webhook.review import check, completed, read
-from unisono.webhook.view import Objects
+from unisono.webhook.server import Objects
 
 OWNER = WriteOptions(user="owner", groups=(AUTHENTICATED,))
 MEMBER = WriteOptions(user="member", groups=("ml", AUTHENTICATED))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.kube.circuit import Circuits
+from unisono.kube.pace import Circuits
 
 
 class Clock:

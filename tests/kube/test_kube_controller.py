@@ -14,8 +14,8 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.controllers.parallel import for_each
 from unisono.errors import Conflict, Invalid, Unavailable, UnisonoError
-from unisono.kube.backoff import Backoff
 from unisono.kube.controller import Context, Controller, Manager
+from unisono.kube.pace import Backoff
 
 
 class Recorder(Controller):

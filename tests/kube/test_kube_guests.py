@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from unisono.kube.guests import Guests
-from unisono.kube.listening import AppListener
+from unisono.kube.listening import AppListener, Guests
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -16,8 +16,7 @@ from support.things import THINGS, thing
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import LIMIT_RANGES, PODS, RESOURCE_CLAIMS
 from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
-from unisono.kube.decoding import CUT, cut_deep, split_lines
-from unisono.kube.http import HttpClient
+from unisono.kube.http import CUT, HttpClient, cut_deep, split_lines
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Transport
 
@@ -288,7 +287,7 @@ async def test_a_watch_line_may_be_very_long() -> None:
 
 
 async def test_a_watch_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.kube.decoding._LONGEST_LINE", 10)
+    monkeypatch.setattr("unisono.kube.http._LONGEST_LINE", 10)
 
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(3):

@@ -8,8 +8,8 @@ from support.memory import MemoryClient
 from support.things import THINGS, Thing, thing
 from support.virtual_clock import settle
 from unisono.errors import Gone, Unavailable
-from unisono.kube.backoff import Backoff
 from unisono.kube.informer import Informer
+from unisono.kube.pace import Backoff
 
 
 class Story:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from unisono.controllers.metrics import MetricError
-from unisono.kube.metric_queries import NetworkMetrics
+from unisono.kube.fetching import NetworkMetrics
 
 ASKED = b"*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*2\r\n$4\r\nLLEN\r\n$4\r\nwork\r\n"
 

@@ -15,7 +15,7 @@ import yaml
 
 from support.virtual_clock import VirtualClock
 from unisono.errors import ConfigError
-from unisono.kube import official
+from unisono.kube import auth
 from unisono.kube.auth import Credentials, credentials
 from unisono.kube.kubeconfig import load
 
@@ -144,6 +144,6 @@ async def test_without_the_official_client_it_says_what_to_install(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(official, "import_module", missing)
+    monkeypatch.setattr(auth, "import_module", missing)
     with pytest.raises(ConfigError, match=r"pip install 'unisono\[kubernetes\]'"):
         await logged_in(tmp_path / "config", "gcp", **{"access-token": "t"}).authorization()

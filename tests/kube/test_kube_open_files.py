@@ -9,7 +9,7 @@ _CHILD = """
 import resource, subprocess, sys
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, min(hard, 256)))
-from unisono.kube.open_files import give_back, open_files, raise_open_files
+from unisono.kube.listening import give_back, open_files, raise_open_files
 print(open_files(), raise_open_files())
 child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 give_back(child.pid)

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from unisono.controllers.probing import Probe
-from unisono.kube.probes import NetworkProber
+from unisono.kube.fetching import NetworkProber
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from support.virtual_clock import VirtualClock, settle
-from unisono.kube.backoff import Backoff
+from unisono.kube.pace import Backoff
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 
 

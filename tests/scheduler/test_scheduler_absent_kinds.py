@@ -14,7 +14,7 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.kinds import HYPER_NODES
 from unisono.api.topology import HyperNode, HyperNodeSpec
 from unisono.errors import NotFound
-from unisono.kube.backoff import Backoff
+from unisono.kube.pace import Backoff
 from unisono.kube.reflector import Reflector
 
 

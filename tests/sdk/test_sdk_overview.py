@@ -13,7 +13,7 @@ from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
-from unisono.dashboard.views.scheduler import _facts
+from unisono.dashboard.views.overview import _facts
 from unisono.sdk.components import Component
 from unisono.sdk.overview import Found, Overview, overview
 

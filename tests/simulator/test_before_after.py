@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unisono.simulator.clusters.files import load_cluster
+from unisono.simulator.clusters import load_cluster
 from unisono.simulator.experiment import read_experiment
-from unisono.simulator.workload import native
+from unisono.simulator.workload import formats
 from unisono.simulator.workload.generate import Recipe, generate
-from unisono.simulator.workload.shape import largest
+from unisono.simulator.workload.job import largest
 from unisono.simulator.world.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "examples" / "simulation"
@@ -26,7 +26,7 @@ def test_the_same_jobs_take_less_time_and_money(tmp_path: Path) -> None:
     queues = {"language": 2.0, "vision": 1.0, "speech": 1.0}
     recipe = Recipe(jobs=300, gpus=cluster.gpu_total, load=2.0, mean_seconds=5400.0, queues=queues, seed=4)
     with workload.open("w", encoding="utf-8") as file:
-        native.write(generate(recipe, largest(cluster)), file)
+        formats.write(generate(recipe, largest(cluster)), file)
     before, after = (_run(name, workload) for name in ("before", "after"))
     assert before["jobs"] == after["jobs"]
     assert after["allocation"] > 1.05 * before["allocation"]

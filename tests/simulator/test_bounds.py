@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.simulator.bounds import filling
-from unisono.simulator.bounds.completion import Work, makespan, mean_completion
-from unisono.simulator.bounds.filling import Ask, Shape, most_allocated
-from unisono.simulator.bounds.topology import least_cost
+from unisono.simulator import bounds
+from unisono.simulator.bounds import Ask, Shape, Work, least_cost, makespan, mean_completion, most_allocated
 
 # ---- completion times
 
@@ -113,5 +111,5 @@ def test_it_is_never_below_what_a_scheduler_achieves() -> None:
 
 def test_a_missing_solver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
-    with pytest.raises(filling.SolverMissing, match=r"unisono\[solver\]"):
+    with pytest.raises(bounds.SolverMissing, match=r"unisono\[solver\]"):
         most_allocated([Ask(1, 1, 1, 1000)], [Shape(1, 1, 1)])

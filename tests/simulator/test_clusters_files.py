@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unisono.errors import UnisonoError
-from unisono.simulator.clusters.files import load_cluster
+from unisono.simulator.clusters import load_cluster
 
 NODE = {
     "apiVersion": "v1",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from unisono.errors import UnisonoError
-from unisono.simulator.clusters.model import with_node_order
-from unisono.simulator.clusters.short import parse
+from unisono.simulator.clusters import parse, with_node_order
 
 TEXT = """
 nodes:

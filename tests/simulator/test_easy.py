@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from unisono.engine.config_file.reader import load_config
-from unisono.simulator.clusters.model import Cluster, make_node
+from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World

@@ -27,12 +27,11 @@ from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
 from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_in_full
-from unisono.simulator.clusters.model import Cluster, make_node, make_queue
+from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.workload.job import Job, Role
-from unisono.simulator.world.cycles import Cycles
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
-from unisono.simulator.world.world import World
+from unisono.simulator.world.world import Cycles, World
 
 EASY = {"name": "reservation", "arguments": {"reservation.after": "0s", "reservation.gangs": 2}}
 LEARNING = {"name": "reservation", "arguments": {"reservation.after": "60s", "reservation.learnRunTimes": True}}

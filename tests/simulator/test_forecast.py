@@ -34,13 +34,11 @@ from unisono.api.yaml import load_all
 from unisono.cli.main import cli
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import UnisonoError
-from unisono.simulator.clusters.model import make_node, make_queue
-from unisono.simulator.forecast.changes import apply_changes
+from unisono.simulator.clusters import make_node, make_queue
 from unisono.simulator.forecast.forecast import Forecast, forecast
 from unisono.simulator.forecast.live import FALLBACK, LiveObjects
-from unisono.simulator.forecast.past import Past, past_of
-from unisono.simulator.forecast.run_times import Ran, as_guessed, to_earlier
-from unisono.simulator.forecast.whatif import what_if
+from unisono.simulator.forecast.past import Past, Ran, as_guessed, past_of, to_earlier
+from unisono.simulator.forecast.whatif import apply_changes, what_if
 
 NOW = 1_750_000_000.0
 

@@ -6,8 +6,7 @@ import pytest
 
 from simulator.worlds import FIFO, cluster, job
 from unisono.engine.config_file.reader import load_config
-from unisono.simulator.forecast.calibration import Looked, calibrate, figures_of
-from unisono.simulator.forecast.forecast import Start
+from unisono.simulator.forecast.forecast import Looked, Start, calibrate, figures_of
 from unisono.simulator.world.settings import Settings
 
 

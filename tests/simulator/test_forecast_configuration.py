@@ -14,7 +14,7 @@ from unisono.api.keys import CONFIG_MAP_KEY, CONFIG_MAP_NAME, CONFIG_MAP_NAMESPA
 from unisono.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
-from unisono.simulator.forecast.configuration import configuration_in_force
+from unisono.simulator.forecast.live import configuration_in_force
 
 VOLCANO = f"ConfigMap {CONFIG_MAP_NAMESPACE}/{CONFIG_MAP_NAME}"
 HERE = "unisono-system"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.simulator.forecast.live import Guess
-from unisono.simulator.forecast.run_times import Draws, Ran, Spread
+from unisono.simulator.forecast.past import Draws, Ran, Spread
 
 STATED = Guess(1000.0, known=True, stated=True, limit=1000.0, gpus=1)
 SHOWN = Guess(100.0, known=True, stated=False, shown=100.0, gpus=1)

@@ -7,13 +7,10 @@ from random import Random
 import pytest
 
 from simulator.worlds import PREEMPT, cluster, job, simulate
-from unisono.simulator.metrics.durations import bounded_slowdown, deadlines, durations, starvation
+from unisono.simulator.metrics.durations import bounded_slowdown, deadlines, durations, jain, percentile, starvation
 from unisono.simulator.metrics.fairness import entitled, fairness, finish_time_fairness
-from unisono.simulator.metrics.numbers import jain, percentile
-from unisono.simulator.metrics.preemption import waste
 from unisono.simulator.metrics.summary import encode, summary
-from unisono.simulator.metrics.topology import lca_cost, least_cost, topology
-from unisono.simulator.metrics.usage import integral, steps, usage
+from unisono.simulator.metrics.usage import integral, lca_cost, least_cost, steps, topology, usage, waste
 
 
 def test_percentiles_are_nearest_rank_and_jain_is_one_for_equals() -> None:

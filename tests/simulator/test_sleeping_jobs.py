@@ -17,7 +17,7 @@ from unisono.engine.actions import allocate
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.cycle import sleeping_jobs
 from unisono.engine.placement.waiting_line import WaitingLine
-from unisono.simulator.clusters.model import Cluster, make_node, make_queue
+from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World

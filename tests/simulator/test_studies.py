@@ -20,13 +20,12 @@ from unisono.cli.main import cli
 from unisono.cli.simulating.on_cluster import on_pods
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
-from unisono.simulator.studies.compare import compare, compare_jobs, interval, student
+from unisono.simulator.studies.compare import compare, compare_jobs, interval, read_results, student
 from unisono.simulator.studies.report import Line, page, plot
-from unisono.simulator.studies.results import read_results
 from unisono.simulator.studies.sweep import key_of, on_processes, points, ship, simulate_shipped, sweep
 from unisono.simulator.studies.sweep import simulate as simulate_point
-from unisono.simulator.workload import native
-from unisono.simulator.world.records import job_record
+from unisono.simulator.workload import formats
+from unisono.simulator.world.outcome import job_record
 
 
 def test_an_interval_is_students() -> None:
@@ -74,7 +73,7 @@ def inputs(tmp_path: Path) -> tuple[Path, Path, list[Path | None]]:
     random = Random(3)
     jobs = [job(f"j{at}", submit=at * 5, seconds=random.randint(5, 90), gpus=random.randint(1, 4)) for at in range(25)]
     text = io.StringIO()
-    native.write(jobs, text)
+    formats.write(jobs, text)
     workload, where, fifo, preempt = (tmp_path / name for name in ("w.jsonl", "c.yaml", "fifo.conf", "preempt.conf"))
     workload.write_text(text.getvalue())
     where.write_text("nodes: [{name: gpu, count: 2, cpu: 16, memory: 64Gi, gpus: 4}]")

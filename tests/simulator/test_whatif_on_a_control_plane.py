@@ -33,9 +33,8 @@ from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
-from unisono.simulator.forecast.changes import apply_changes
-from unisono.simulator.forecast.listing import list_objects
-from unisono.simulator.forecast.whatif import WhatIf, what_if
+from unisono.simulator.forecast.live import list_objects
+from unisono.simulator.forecast.whatif import WhatIf, apply_changes, what_if
 
 GROWN = [{"name": "new", "count": 2, "capacity": {"cpu": 16, "memory": "64Gi", "nvidia.com/gpu": 4}}]
 QUEUE = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: left}\nspec: "

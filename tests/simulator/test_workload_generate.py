@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from unisono.simulator.workload.generate import GENERATORS, Recipe, generate
-from unisono.simulator.workload.job import WorkloadError, check
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.job import NodeShape, WorkloadError, check
 
 SHAPE = NodeShape(gpus=8)
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from simulator.worlds import job
-from unisono.simulator.workload import native
+from unisono.simulator.workload import formats
 from unisono.simulator.workload.formats import load, recognise
-from unisono.simulator.workload.job import Role, WorkloadError
-from unisono.simulator.workload.shape import NodeShape, gpu_roles
+from unisono.simulator.workload.job import NodeShape, Role, WorkloadError, gpu_roles
 
 HEADER = '{"unisono":"workload","version":1}\n'
 
@@ -23,7 +22,7 @@ def test_jobs_come_back_as_they_were_written(tmp_path: Path) -> None:
         job("b", submit=1, seconds=None, roles=(Role(gpus=1, gpu_milli=250, gpu_models=("T4", "A10")),), gang=1),
     ]
     text = io.StringIO()
-    native.write(jobs, text)
+    formats.write(jobs, text)
     file = tmp_path / "w.jsonl.gz"
     file.write_bytes(gzip.compress(text.getvalue().encode()))
     assert recognise(file) == "native"
@@ -46,7 +45,7 @@ def test_a_bad_line_is_named_with_its_field(tmp_path: Path, line: str, told: str
     file = tmp_path / "w.jsonl"
     file.write_text(HEADER + line + "\n")
     with pytest.raises(WorkloadError) as caught:
-        native.read(file)
+        formats.read(file)
     assert told in str(caught.value)
 
 
@@ -55,16 +54,16 @@ def test_names_must_differ_and_versions_be_known(tmp_path: Path) -> None:
     file = tmp_path / "w.jsonl"
     file.write_text(HEADER + line + line)
     with pytest.raises(WorkloadError, match=r"w\.jsonl:3: name: a job a stands above already"):
-        native.read(file)
+        formats.read(file)
     file.write_text(HEADER.replace("1", "9") + line)
     with pytest.raises(WorkloadError, match=r"version 9 is not known; this program reads 1"):
-        native.read(file)
+        formats.read(file)
     file.write_text("")
     with pytest.raises(WorkloadError, match="the file is empty"):
-        native.read(file)
+        formats.read(file)
     file.write_text('{"a":' * 100_000)
     with pytest.raises(WorkloadError, match=r"w\.jsonl:1: "):
-        native.read(file)
+        formats.read(file)
 
 
 def test_jobs_of_many_gpus_are_cut_into_pods_of_a_node() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from unisono.simulator.files import InputError
 from unisono.simulator.workload.formats import FORMATS, load, recognise
-from unisono.simulator.workload.job import Job, WorkloadError
-from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.job import Job, NodeShape, WorkloadError
 
 SAMPLES = {
     "swf": (

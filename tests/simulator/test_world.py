@@ -9,8 +9,7 @@ import pytest
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate, times
 from unisono.simulator.metrics.summary import encode, summary
 from unisono.simulator.workload.job import Role
-from unisono.simulator.world.outcome import COMPLETED, DROPPED, FAILED, RUNNING, WAITING
-from unisono.simulator.world.records import write_jobs
+from unisono.simulator.world.outcome import COMPLETED, DROPPED, FAILED, RUNNING, WAITING, write_jobs
 from unisono.simulator.world.settings import Failures, NodeChange
 
 

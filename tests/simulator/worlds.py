@@ -7,8 +7,7 @@ from typing import Any
 
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.simulator.clusters.model import Cluster
-from unisono.simulator.clusters.short import build
+from unisono.simulator.clusters import Cluster, build
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings

@@ -22,8 +22,7 @@ from unisono.kube.kubeconfig import ClusterConfig, load
 from unisono.kube.leader import LeadershipLost
 from unisono.kube.metrics import resource_of
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.standalone.component import Component, ComponentOptions
-from unisono.standalone.status_server import parse_listen
+from unisono.standalone.component import Component, ComponentOptions, parse_listen
 
 PATIENCE = 300.0
 

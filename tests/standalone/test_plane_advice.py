@@ -8,7 +8,7 @@ from support.backends import OPTIONS
 from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, DATA_SOURCES
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.backend import Backend
-from unisono.standalone.advice import NO_HUB, advisers
+from unisono.standalone.plane import NO_HUB, advisers
 
 CLUSTER = {
     "apiVersion": "cluster.kurator.dev/v1alpha1",

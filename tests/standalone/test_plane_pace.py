@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import gc, weakref
-from unisono.standalone.interpreter import set_pace
+from unisono.standalone.loop import set_pace
 
 class Node:
     pass

@@ -11,10 +11,9 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from support.virtual_clock import VirtualClock
-from unisono.kube.backoff import Backoff
 from unisono.kube.leader import LeadershipLost
-from unisono.standalone.metrics import PartMetrics
-from unisono.standalone.supervision import keep_running
+from unisono.kube.pace import Backoff
+from unisono.standalone.component import PartMetrics, keep_running
 
 
 async def test_a_failing_part_starts_anew_after_growing_pauses() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from unisono.standalone.channel import Channel, News, Question, Settings
+from unisono.standalone.worker_process import Channel, News, Question, Settings
 
 PARTS = """
 import asyncio, signal, threading

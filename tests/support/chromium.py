@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from support.plane import wait_until
-from unisono.dashboard.http.files import BUILT, is_built
+from unisono.dashboard.http.guard import BUILT, is_built
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_MS = 240_000

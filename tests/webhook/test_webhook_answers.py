@@ -17,7 +17,7 @@ from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.apiserver.admission import Settings
 from unisono.webhook.review import BadReview, Question, check, completed, patching, read
-from unisono.webhook.view import Objects
+from unisono.webhook.server import Objects
 
 TASK = {"replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
 

@@ -19,8 +19,8 @@ from unisono.api.annotations import CHECKED
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
+from unisono.install.admission import webhooks
 from unisono.install.options import InstallOptions
-from unisono.install.webhooks import webhooks
 from unisono.kube import kubeconfig
 from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener

@@ -14,8 +14,7 @@ from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.webhook.review import read, refused
-from unisono.webhook.server import WebhookServer
-from unisono.webhook.view import Objects
+from unisono.webhook.server import Objects, WebhookServer
 
 
 class Reviews:

@@ -15,27 +15,25 @@ import structlog
 from unisono.agent.activator.controller import ActivatorController
 from unisono.agent.colocation.decide import Offer
 from unisono.agent.colocation.keeper import Colocation
-from unisono.agent.colocation.measure import UseMeter
+from unisono.agent.colocation.machine import UseMeter
 from unisono.agent.cpus.affinity import AffinityKeeper
 from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
-from unisono.agent.cpus.publisher import NumaPublisher
+from unisono.agent.cpus.numatopology import NumaPublisher
 from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
-from unisono.agent.devices.mps import MpsDaemon
+from unisono.agent.devices.nvidia import MpsDaemon
 from unisono.agent.devices.sharing import Share
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.devices.slices import Offer as DeviceOffer
-from unisono.agent.environment.sources import ObjectSource
+from unisono.agent.environment import ObjectSource
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.layout import Layout
-from unisono.agent.limits.disk_pressure import DiskPressure, Occupant, read_disk
-from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Disk, Threshold
+from unisono.agent.limits.disk import DEFAULT_EVICTION, Disk, DiskPressure, Occupant, StorageWatch, Threshold, read_disk
 from unisono.agent.limits.memory_watch import MemoryWatch
-from unisono.agent.limits.storage_watch import StorageWatch
-from unisono.agent.logs.retention import LastWords
+from unisono.agent.logs import LastWords
+from unisono.agent.machine.cgroups import CONTROLLERS
 from unisono.agent.machine.facts import Machine, this_machine
 from unisono.agent.machine.isolation import Isolation, Level, find_isolation, no_namespaces
-from unisono.agent.machine.limit_groups import CONTROLLERS
-from unisono.agent.network.addresses import SERVICE_NETWORK, AddressBook
+from unisono.agent.network.names import SERVICE_NETWORK, AddressBook
 from unisono.agent.network.ports import PortBook
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pods.containers import PYTHON_NOT_READABLE
@@ -48,12 +46,12 @@ from unisono.api.core import ConfigMap, Namespace, Node
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from unisono.api.resources import resource_list
 from unisono.errors import ApiError
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
+from unisono.kube.pace import Backoff
 
 # A pod on which the agent fails so often in a row is given up.
 _TRIES = 5

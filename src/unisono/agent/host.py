@@ -15,17 +15,14 @@ from unisono.agent.cpus.affinity import move
 from unisono.agent.cpus.book import CpuBook
 from unisono.agent.devices.inventory import choose, counts
 from unisono.agent.devices.sharing import Share
-from unisono.agent.environment.sources import ObjectSource
-from unisono.agent.environment.variables import MissingSource
+from unisono.agent.environment import MissingSource, ObjectSource
 from unisono.agent.files import rewrite_in_place
 from unisono.agent.layout import Layout
-from unisono.agent.limits.disk_pressure import DiskPressure
+from unisono.agent.limits.disk import DiskPressure, StorageWatch
 from unisono.agent.limits.memory_watch import MemoryWatch
-from unisono.agent.limits.storage_watch import StorageWatch
 from unisono.agent.machine.facts import Machine
 from unisono.agent.machine.isolation import Isolation
-from unisono.agent.network.addresses import AddressBook
-from unisono.agent.network.names import Peer, hosts_file, peer_of, shared_lines, table
+from unisono.agent.network.names import AddressBook, Peer, hosts_file, peer_of, shared_lines, table
 from unisono.agent.network.ports import PortBook
 from unisono.agent.processes.users import PodUsers
 from unisono.agent.spawner.client import Spawner
@@ -37,7 +34,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
-from unisono.kube.open_files import open_files
+from unisono.kube.listening import open_files
 
 _MACHINE_HOSTS = Path("/etc/hosts")
 # Times as long as hosts files took to write nothing is written again.

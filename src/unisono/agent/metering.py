@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from unisono.agent.colocation.measure import machine_memory, machine_seconds
+from unisono.agent.colocation.machine import machine_memory, machine_seconds
 from unisono.agent.layout import Layout
 from unisono.agent.limits.memory_watch import Process, descendants, processes, share
 from unisono.agent.machine.procfs import PROC

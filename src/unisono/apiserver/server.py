@@ -44,8 +44,7 @@ from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.nodes import LogSource, PodAccess, RemotePods
 from unisono.errors import ConfigError, system_reason
-from unisono.kube.listening import Listener
-from unisono.kube.open_files import open_files
+from unisono.kube.listening import Listener, open_files
 
 if TYPE_CHECKING:
     from unisono.apiserver.operations.service import ObjectService

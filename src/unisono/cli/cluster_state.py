@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from unisono.cli.options import Where
     from unisono.engine.config.model import SchedulerConfig
-    from unisono.simulator.forecast.configuration import Followed
-    from unisono.simulator.forecast.live import LiveObjects
+    from unisono.simulator.forecast.live import Followed, LiveObjects
 
 
 def moment_of(now: str | None) -> float:
@@ -37,8 +36,7 @@ def objects_of(where: Where, files: tuple[str, ...]) -> LiveObjects:
     """The objects of files, or without any those of the cluster."""
     from unisono.cli.connection import connect, run_async
     from unisono.cli.manifests import read
-    from unisono.simulator.forecast.listing import list_objects
-    from unisono.simulator.forecast.live import read_objects
+    from unisono.simulator.forecast.live import list_objects, read_objects
 
     if files:
         return read_objects((manifest.value, manifest.where) for manifest in read(files))
@@ -59,7 +57,7 @@ def config_of(where: Where, files: tuple[str, ...], config: Path | None) -> Sche
     from unisono.engine.config_file.reader import load_config
     from unisono.install.options import NAMESPACE
     from unisono.simulator.experiment import config_text
-    from unisono.simulator.forecast.configuration import configuration_in_force
+    from unisono.simulator.forecast.live import configuration_in_force
 
     if config is not None or files:
         return load_config(config_text(config), "default configuration" if config is None else str(config))

@@ -99,8 +99,8 @@ def _run(name: str, chosen: _Chosen, part: MakePart) -> None:
     from unisono.kube.kubeconfig import load
     from unisono.standalone import loop
     from unisono.standalone.component import Component, ComponentOptions
-    from unisono.standalone.interpreter import set_pace
     from unisono.standalone.logs import configure_logs
+    from unisono.standalone.loop import set_pace
 
     configure_logs(level=chosen.log_level)
     config = load(chosen.kubeconfig, context=chosen.context)

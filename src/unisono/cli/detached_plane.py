@@ -1,4 +1,4 @@
-"""A control plane in the background: started by ``unisono up --detach``, and waited for."""
+"""A control plane in the background: started and waited for, and its jobs stopped before it stops itself."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.errors import UnisonoError
+from unisono.api.membership import controller_of
+from unisono.api.words import counted
+from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
     from unisono.standalone.paths import DataDir
 
+
+# A control plane in the background: started by ``unisono up --detach``, and waited for.
 
 DETACHED = "UNISONO_DETACHED"
 """Environment variable of a control plane in the background: its standard output is its log."""
@@ -34,7 +39,7 @@ class StartFailed(UnisonoError):
 
 def welcome(data: DataDir, url: str) -> str:
     """What a user reads once the API at ``url`` answers."""
-    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
+    from unisono.dashboard.http.guard import HOW_TO_BUILD, is_built
 
     lines = [f"Unisono is up at {url}.", f"  export KUBECONFIG={data.kubeconfig}", "  kubectl get nodes"]
     return "\n".join([*lines, "  unisono run FILE", "  unisono dashboard" if is_built() else HOW_TO_BUILD])
@@ -152,3 +157,69 @@ async def _unready(data: DataDir) -> str:
         return ""
     failed = [line.removeprefix("[-]") for line in body.decode(errors="replace").splitlines() if line.startswith("[-]")]
     return ", ".join(failed) or f"/readyz answers {status}"
+
+
+# Stops all jobs of a control plane before it stops itself.
+
+_POLL_SECONDS = 0.1
+
+
+def stop_all_jobs(data: DataDir, timeout: float) -> None:
+    """Stop every job for good, and wait until none of their pods runs.
+
+    Raises:
+        UnisonoError: some still run after ``timeout`` seconds.
+
+    """
+    from unisono.agent.processes.shims import running_pods
+
+    count, pods = asyncio.run(_stop(data))
+    click.echo(f"Stopped {counted(count, 'job')}.")
+    deadline = time.monotonic() + timeout
+    while running := sorted(pods.intersection(running_pods(data.agent))):
+        if time.monotonic() > deadline:
+            names = ", ".join(running[:3])
+            raise UnisonoError(
+                f"{len(running)} pods still run after {timeout:g} s ({names}); the control plane was not stopped. "
+                "Give them more time with --timeout, or end them with 'unisono down --kill-pods'."
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+async def _stop(data: DataDir) -> tuple[int, set[str]]:
+    """Number of jobs that were stopped, and ``namespace/name`` of their pods."""
+    from unisono.jobkinds.registry import JOB_KINDS
+    from unisono.kube.command_transport import CommandTransport
+    from unisono.kube.http import HttpClient
+    from unisono.kube.kubeconfig import load
+
+    config = load(data.kubeconfig)
+    client = HttpClient(config, transport=CommandTransport(config))
+    try:
+        pods: set[str] = set()
+        count = sum([await _stop_kind(client, kind, pods) for kind in JOB_KINDS])
+        return count, pods
+    finally:
+        await client.close()
+
+
+async def _stop_kind(client: HttpClient, kind: Any, pods: set[str]) -> int:
+    """Stop the jobs of a kind that no other object has made; adds their pods, and answers how many jobs they were."""
+    from unisono.sdk.control import send_action
+    from unisono.sdk.observing import look
+
+    count = 0
+    for job in (await client.list(kind)).items:
+        if controller_of(job) is not None:
+            continue
+        namespace, name = job.metadata.namespace or "default", job.metadata.name
+        try:
+            seen = await look(client, kind, namespace, name)
+            if seen.view.stopped:
+                continue
+            pods.update(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in seen.pods)
+            await send_action(client, kind, namespace, name, "TerminateJob")
+        except NotFound:
+            continue
+        count += 1
+    return count

@@ -9,7 +9,6 @@ import msgspec
 
 from unisono.api.verdict import Cause, Verdict, job_name, to_json
 from unisono.cli.printing import visible
-from unisono.cli.verdicts import verdict_lines
 from unisono.errors import NotFound
 from unisono.sdk.explaining import (
     Explanation,
@@ -26,6 +25,27 @@ if TYPE_CHECKING:
     from unisono.kube.discovery import Resource, ResourceMap
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Fix
+
+
+# Verdicts for people, one fact per line.
+
+
+def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
+    """A verdict for people, one fact per line.
+
+    Args:
+        verdict: as the scheduler wrote it.
+        title: what waits, as the user named it; without it the job that the verdict names.
+
+    """
+    from unisono.api.verdict import job_name
+    from unisono.sdk.verdict_facts import verdict_facts
+
+    who = title or job_name(verdict.job)
+    queue = f" in queue {verdict.queue}" if verdict.queue else ""
+    lines = [f"{who} waits{queue}: {verdict.message}"]
+    return lines + [f"  {name + ':':<8} {text}" for name, text in verdict_facts(verdict)]
+
 
 # Kinds that make jobs, each with a PodGroup of its own.
 _MAKES_JOBS = frozenset({"JobFlow", "HyperJob", "CronJob"})
@@ -189,7 +209,7 @@ async def explain_item(client: HttpClient, resource: Resource, item: dict[str, A
         ApiError: the server cannot answer.
 
     """
-    from unisono.cli.resources import object_of
+    from unisono.cli.targets import object_of
 
     kind, obj = object_of(resource, item)
     match resource.group, resource.kind:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from unisono.api.words import counted
-from unisono.cli.durations import duration_text
 from unisono.cli.printing import columns
+from unisono.cli.times import duration_text
 
 if TYPE_CHECKING:
     from unisono.sdk.components import Component

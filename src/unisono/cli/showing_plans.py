@@ -104,6 +104,6 @@ def _share(answer: Plans) -> float:
 
 
 def _time(seconds: float) -> str:
-    from unisono.cli.durations import duration_text
+    from unisono.cli.times import duration_text
 
     return duration_text(seconds)

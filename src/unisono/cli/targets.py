@@ -4,9 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from unisono.errors import UnisonoError
 from unisono.kube.discovery import Resource, ResourceMap
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.api.kind import Kind
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.log_selection import LogSelection
+
+
+# Objects of the kinds that a server tells of, as the structs of this project.
+
+
+def object_of(resource: Resource, item: dict[str, Any]) -> tuple[Kind[Any] | None, Any]:
+    """An object as a struct, with its kind in the version that was asked for.
+
+    Of kinds that are not known here the metadata are read, and the kind is None.
+    """
+    import msgspec
+
+    from unisono.api.base import Object, ObjectMeta
+    from unisono.api.decode import decode
+    from unisono.sdk.submission import kind_of
+
+    kind = kind_of({"apiVersion": resource.api_version, "kind": resource.kind})
+    if kind is None:
+        return None, Object(metadata=msgspec.convert(item.get("metadata") or {}, ObjectMeta))
+    return kind, decode(kind, item).obj
 
 
 class BadTarget(UnisonoError):
@@ -72,3 +99,51 @@ def _kinds(word: str, resources: ResourceMap) -> list[Resource]:
     for name in word.split(","):
         found += resources.in_category(name) if name == "all" else [resources.named(name)]
     return found
+
+
+# Which pods ``unisono logs KIND/NAME`` reads, and what it says where none has a log.
+
+
+async def pods_with_logs(
+    client: HttpClient, resource: Resource, owner: Any, title: str, wanted: LogSelection
+) -> Sequence[Pod]:
+    """The pods of an object whose logs are meant.
+
+    Raises:
+        BadTarget: there is none; says what to look at instead.
+
+    """
+    from unisono.sdk.dependents import OWNERS, dependents
+
+    pods = (await dependents(client, resource.name, owner)).pods
+    if not pods and resource.name not in {kind.resource for kind in OWNERS}:
+        raise BadTarget(f"{title} has no pods, and so no logs: name a pod, or an object that has pods.")
+    if not pods and (elsewhere := in_member(owner, resource.kind)):
+        raise BadTarget(f"{title} {elsewhere}")
+    if problem := lacking(pods, title, wanted):
+        raise BadTarget(problem)
+    return [pod for pod in pods if wanted.is_ready(pod)]
+
+
+def in_member(owner: Any, kind: str) -> str:
+    """Where its logs are, of an object that a hub has sent to a member; empty for others."""
+    from unisono.api.annotations import CLUSTER
+
+    cluster = (owner.metadata.annotations or {}).get(CLUSTER)
+    name = owner.metadata.name if kind == "Job" else f"{kind.lower()}/{owner.metadata.name}"
+    return f"runs in cluster {cluster}: 'unisono fleet logs {name}' prints its logs." if cluster else ""
+
+
+def lacking(pods: Sequence[Pod], title: str, wanted: LogSelection) -> str:
+    """Why there is no line to be had of these pods; empty where there may be one."""
+    from unisono.sdk.log_selection import STARTED_PHASES, container_names
+
+    if not pods:
+        return f"{title} has no pods now: 'unisono explain {title}' says why."
+    if all(pod.status.phase not in STARTED_PHASES for pod in pods):
+        number = f"{len(pods)} pods, and none has" if len(pods) > 1 else "one pod, which has not"
+        return f"{title} has {number} started: 'unisono explain {title}' says why, and --follow waits for them."
+    names = container_names(pods)
+    if wanted.container and wanted.container not in names:
+        return f"no pod of {title} has a container {wanted.container!r}: their containers are {', '.join(names)}."
+    return ""

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.selectors import Match, Selector, SelectorBook
+from unisono.cluster.selectors import Held, Match, Selector, SelectorBook
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
-from unisono.cluster.terms import Held
 
 K = TypeVar("K", bound=Hashable)
 L = TypeVar("L", bound=Hashable)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from unisono.cluster.sums import total, totals_from
+from unisono.cluster.resources import total, totals_from
 
 ROOT = "<cluster-top-hypernode>"
 """Name of the virtual root above every tree; it holds all nodes."""

@@ -15,15 +15,118 @@ from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.scheduling import Queue as QueueObject
 from unisono.api.times import parse_time
-from unisono.cluster.equivalence import Shapes
 from unisono.cluster.groups import policies_of, wish_of
-from unisono.cluster.phases import phase_of, totals_of
 from unisono.cluster.promises import owner_of
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
-from unisono.cluster.resources import ResourceRegistry, Vector, add, fitted, scheduled
-from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
-from unisono.cluster.sums import LARGE, LargeSums
+from unisono.cluster.resources import LARGE, LargeSums, ResourceRegistry, Vector, add, fitted, scheduled
+from unisono.cluster.status import ALLOCATED_STATES, COMPLETED_STATES, SCHEDULED_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.cluster.waiting_jobs import WaitingJobs
+
+# Shapes of jobs: PodGroups that scheduling cannot tell apart share a number.
+#
+# A batch cluster mostly holds the same few jobs many times over. What a cycle finds out about one of them (its keys,
+# its
+# admission, why it finds no place) holds for the next one of the same shape, so it need not be found out again.
+
+_KEPT = 8192
+"""Known shapes; numbers are never used twice, so forgetting them all only costs a chance to share."""
+
+Key = tuple[object, ...]
+
+
+class Shapes:
+    """Numbers the shapes of one cluster state."""
+
+    __slots__ = ("_known", "_next")
+
+    def __init__(self) -> None:
+        self._known: dict[Key, int] = {}
+        self._next = 1
+
+    def of(self, job: Job) -> int:
+        """The number of a job's shape; 0 when it counts as unlike any other.
+
+        Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are, and jobs
+        without pending pods. Two of the same shape differ in names, ages, labels, annotations, conditions, places in
+        the order and nodes, and in nothing else.
+        """
+        key = _key(job)
+        if key is None:
+            return 0
+        number = self._known.get(key)
+        if number is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            number = self._known[key] = self._next
+            self._next += 1
+        return number
+
+
+def _key(job: Job) -> Key | None:
+    if job.min_task_member or job.topology is not None or job.sub_groups or job.promised is not None:
+        return None
+    tasks = _pending_tasks(job) if job.pending else (tuple(job.counts), job.releasing_on_node, job.allocated.tobytes())
+    if tasks is None:
+        return None
+    return (
+        job.namespace,
+        job.queue,
+        job.priority_class,
+        job.min_member,
+        None if job.min_amounts is None else tuple(job.min_amounts.items()),
+        job.phase,
+        job.reported_phase,
+        job.totals,
+        *tasks,
+    )
+
+
+def _pending_tasks(job: Job) -> Key | None:
+    """What the pods of a job have in common that are all pending; None when they have not."""
+    pending = job.pending
+    if len(pending) != len(job.tasks) or job.pending_best_effort:
+        return None
+    first = next(iter(pending.values()))
+    pod_class, role, priority = first.pod_class, first.role, first.priority
+    for task in pending.values():
+        if (
+            task.pod_class is not pod_class
+            or task.role != role
+            or task.priority != priority
+            or task.gated
+            or task.nominated_node
+            or not task.owned
+        ):
+            return None
+    return len(pending), pod_class.id, role, priority
+
+
+# PodGroup phase from task counts.
+
+
+def phase_of(counts: list[int], min_member: int, phase: str, releasing: int, *, unschedulable: bool) -> str:
+    """Phase of a PodGroup.
+
+    Args:
+        counts: tasks by status.
+        min_member: gang size.
+        phase: present phase.
+        releasing: how many of the Releasing tasks have a node.
+        unschedulable: the gang was found unschedulable in this very cycle.
+
+    """
+    if counts[TaskStatus.RUNNING] and unschedulable:
+        return "Unknown"
+    holding = count(counts, SCHEDULED_STATES) + releasing
+    if holding >= min_member:
+        return "Completed" if holding == count(counts, COMPLETED_STATES) else "Running"
+    return "Inqueue" if phase == "Inqueue" else "Pending"
+
+
+def totals_of(counts: list[int]) -> tuple[int, int, int]:
+    """(running, succeeded, failed) for the PodGroup's status."""
+    return counts[TaskStatus.RUNNING], counts[TaskStatus.SUCCEEDED], counts[TaskStatus.FAILED]
+
 
 Sums = npt.NDArray[np.int64]
 _REMEMBERED = 16

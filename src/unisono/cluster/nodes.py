@@ -13,10 +13,9 @@ import numpy.typing as npt
 from unisono.api.core import Node, Taint
 from unisono.api.fields import Quantity
 from unisono.api.resources import resource_list
-from unisono.cluster.device_counts import NO_DEVICES, DeviceCount
+from unisono.cluster.devices import NO_DEVICES, DeviceCount
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, scheduled
-from unisono.cluster.sums import LargeSums, total
+from unisono.cluster.resources import LargeSums, Matrix, ResourceRegistry, Vector, scheduled, total
 from unisono.cluster.taints import Tolerance
 
 ABSENT = -1

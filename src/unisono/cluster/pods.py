@@ -17,11 +17,10 @@ from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
-from unisono.cluster.podclass import PodClass, PodRelations
+from unisono.cluster.podclass import PodClass, PodRelations, check_volumes
 from unisono.cluster.records import Failure, Task
-from unisono.cluster.spec_limits import check_volumes
+from unisono.cluster.selectors import NO_TERMS, has_terms, terms_of
 from unisono.cluster.status import TaskStatus
-from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 
 TASK_PRIORITY = "volcano.sh/task-priority"
 

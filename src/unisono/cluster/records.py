@@ -14,9 +14,8 @@ import numpy as np
 from unisono.api.scheduling import QueueAffinity
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, Vector
+from unisono.cluster.resources import Matrix, Vector, WideSum
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
-from unisono.cluster.sums import WideSum
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ class Job:
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
-            `unisono.cluster.equivalence`).
+            `unisono.cluster.jobs`).
         derived: what readers have worked out from this record and its tasks alone, by name. It is emptied when they
             have changed, so that it holds from cycle to cycle.
 
@@ -389,3 +388,22 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"Queue({self.name}, weight {self.weight}, {self.state or 'no state'}, {len(self.jobs)} jobs)"
+
+
+# The pods on one node.
+
+
+class NodePods(dict[str, Task]):
+    """Pods that occupy a node, by key.
+
+    Attributes:
+        derived: what readers have worked out from these pods and the annotations of their PodGroups alone, by name. It
+            is emptied when they have changed, so that it holds from cycle to cycle.
+
+    """
+
+    __slots__ = ("derived",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.derived: dict[str, Any] = {}

@@ -18,29 +18,25 @@ from unisono.api.kinds import PODS
 from unisono.api.node_usage import NodeUsage
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.affinity_index import AffinityIndex, rematched
-from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
-from unisono.cluster.device_counts import DeviceCount, DeviceCounts
-from unisono.cluster.evictions import EvictionLog, PastEviction
+from unisono.cluster.devices import DeviceCount, DeviceCounts
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
-from unisono.cluster.node_pods import NodePods
 from unisono.cluster.nodes import NodeFacts, NodeTable
-from unisono.cluster.other_schedulers import ForeignPods
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
-from unisono.cluster.promises import Promise, Promises
-from unisono.cluster.records import Task
+from unisono.cluster.promises import Promise, Promises, SelfPlaced, holds, set_aside, take_back
+from unisono.cluster.recent import EvictionLog, PastEviction, RunTimes, Setback
+from unisono.cluster.records import NodePods, Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.run_durations import RunTimes
 from unisono.cluster.selectors import Match
-from unisono.cluster.self_placed import SelfPlaced, holds, set_aside, take_back
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import COMPLETED_STATES, ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
+from unisono.cluster.waiting_jobs import ForeignPods
 from unisono.errors import UnisonoError
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]

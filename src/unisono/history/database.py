@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.history import schema
+from unisono.history import storage as schema
 from unisono.history.records import HOUR, Changes, Hour, Memory, hour_of, hours_of_interval, hours_of_job
 from unisono.history.storage import Connection, HistoryError, NotStored, Storage
 

@@ -11,13 +11,12 @@ from unisono.api.defaulting.scheduling import ROOT_QUEUE
 from unisono.api.keys import APP_PART_OF, HELM_RESOURCE_POLICY
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.install.admission import policies, webhooks
 from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors
 from unisono.install.numa_exporter import node_namespace, numa_exporter
 from unisono.install.options import InstallOptions, labels
-from unisono.install.policies import policies
 from unisono.install.rights import access
-from unisono.install.webhooks import webhooks
 from unisono.install.workloads import components, config_map, workload
 
 

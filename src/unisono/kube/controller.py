@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeVar
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.errors import ApiError, Conflict, SetAside, Unavailable, UnisonoError
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.informer import Informer
+from unisono.kube.pace import Backoff
 from unisono.kube.workqueue import QueueStatistics, WorkQueue
 from unisono.lazy_logs import LazyLogger
 

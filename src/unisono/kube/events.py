@@ -16,9 +16,9 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Event, EventSource, ObjectReference
 from unisono.api.times import rfc3339
 from unisono.errors import ApiError, NotFound, Unavailable
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.pace import Backoff
 from unisono.kube.workqueue import WorkQueue
 from unisono.lazy_logs import LazyLogger
 

@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.pace import Backoff
 from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.lazy_logs import LazyLogger
 

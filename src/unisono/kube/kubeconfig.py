@@ -47,7 +47,7 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class AuthProvider:
-    """A way to log in that is left to the official client (`kube.official`).
+    """A way to log in that is left to the official client (`kube.auth`).
 
     Attributes:
         name: ``oidc`` or ``gcp``.

@@ -1,22 +1,118 @@
-"""How fast one client may go: fewer requests after the server was too busy, and writes slower where it is slow.
-
-An API server that answers 429 has more to do than it can. Each request that it refused comes again after the time that
-the server asks for, but that alone does not help when a thousand others follow meanwhile. So all requests of the client
-share one bound: it is halved when the server refuses, and grows by one with every round of requests that it answers.
-
-Every `Client` has one `WritePace`, which measures all writes of that client. Whatever writes through the client asks it
-how far to stretch its intervals, and whether to wait while pods are created and bound. The rules are on one page,
-`docs/decisions/0007-how-often-statuses-are-written.md`.
-"""
+"""How fast a client may go: waits before the next try, circuit breakers, and a pace that busy servers set."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+
+# How long to wait before the next try.
+
+_MAX_DOUBLINGS = 62
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Exponential delays with full jitter over the upper half.
+
+    Attributes:
+        base: seconds before the first retry.
+        cap: longest delay in seconds.
+        jitter: share of the delay that is random, 0 to 1; spreads clients that failed together.
+        rng: source of the jitter.
+
+    """
+
+    base: float = 0.01
+    cap: float = 60.0
+    jitter: float = 0.5
+    rng: random.Random = field(default_factory=random.Random)
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after ``failures`` failures in a row (1 or more)."""
+        full = min(self.cap, self.base * float(1 << min(max(failures - 1, 0), _MAX_DOUBLINGS)))
+        return full * (1.0 - self.jitter * self.rng.random())
+
+
+# Circuit breakers: an address that does not answer several times in a row is not asked for a while.
+
+# Addresses that fail at the same time and are remembered; beyond that the oldest is forgotten, and asked again.
+_REMEMBERED = 1024
+
+
+@dataclass(slots=True)
+class _Broken:
+    failures: int = 0
+    until: float = 0.0
+
+
+class Circuits:
+    """The circuit breakers of all addresses that one component calls.
+
+    After ``failures`` calls in a row without an answer an address rests for a second, then for twice as long each
+    time, up to ``longest`` seconds. After each rest one call tries it; an answer ends the rest for all.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], *, failures: int, longest: float) -> None:
+        """``monotonic`` gives seconds that only grow."""
+        self._monotonic, self._most, self._longest = monotonic, failures, longest
+        self._broken: dict[str, _Broken] = {}
+
+    def rest(self, address: str) -> str:
+        """Why the address is not to be asked now; empty where it is, and then the caller must tell how it went."""
+        broken = self._broken.get(address)
+        if broken is None or broken.failures < self._most:
+            return ""
+        now = self._monotonic()
+        if now < broken.until:
+            return f"{broken.failures} calls in a row got no answer; asked again in {broken.until - now:.1f} s"
+        # This caller tries; the others wait for what it finds.
+        broken.until = now + self._pause(broken)
+        return ""
+
+    def resting(self, address: str) -> bool:
+        """Whether `rest` would give a reason now; the caller does not mean to ask."""
+        broken = self._broken.get(address)
+        return broken is not None and broken.failures >= self._most and self._monotonic() < broken.until
+
+    def failed(self, address: str) -> None:
+        """The address gave no answer."""
+        if address not in self._broken and len(self._broken) >= _REMEMBERED:
+            del self._broken[next(iter(self._broken))]
+        broken = self._broken.setdefault(address, _Broken())
+        broken.failures += 1
+        if broken.failures >= self._most:
+            broken.until = self._monotonic() + self._pause(broken)
+
+    def answered(self, address: str) -> None:
+        """The address gave an answer, whether a good one or not."""
+        self._broken.pop(address, None)
+
+    def clear(self) -> None:
+        """Forget all failures."""
+        self._broken.clear()
+
+    def _pause(self, broken: _Broken) -> float:
+        return min(float(1 << min(broken.failures - self._most, 20)), self._longest)
+
+
+# How fast one client may go: fewer requests after the server was too busy, and writes slower where it is slow.
+#
+# An API server that answers 429 has more to do than it can. Each request that it refused comes again after the time
+# that
+# the server asks for, but that alone does not help when a thousand others follow meanwhile. So all requests of the
+# client
+# share one bound: it is halved when the server refuses, and grows by one with every round of requests that it answers.
+#
+# Every `Client` has one `WritePace`, which measures all writes of that client. Whatever writes through the client
+# asks it
+# how far to stretch its intervals, and whether to wait while pods are created and bound. The rules are on one page,
+# `docs/decisions/0007-how-often-statuses-are-written.md`.
 
 # An API server with time to spare answers a write well within this; on an overloaded machine it takes a multiple.
 _CALM_SECONDS = 0.05

@@ -21,9 +21,9 @@ from unisono.api.base import Object
 from unisono.api.keys import INITIAL_EVENTS_END
 from unisono.api.kind import Kind
 from unisono.errors import ApiError, Gone, Unavailable
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+from unisono.kube.pace import Backoff
 from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)

@@ -22,10 +22,9 @@ from unisono import __version__
 from unisono.errors import ApiError, Unavailable, from_status, system_reason
 from unisono.kube import tls
 from unisono.kube.auth import credentials
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.kubeconfig import ClusterConfig
-from unisono.kube.pace import Flow, WritePace
+from unisono.kube.pace import Backoff, Flow, WritePace
 
 if TYPE_CHECKING:
     # Imported at the first connection: it takes longer than most commands that never open one.

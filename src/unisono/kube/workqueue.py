@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+from unisono.kube.pace import Backoff
 
 
 class QueueClosed(Exception):

@@ -23,15 +23,15 @@ from prometheus_client import Histogram
 
 from unisono.api.core import ObjectReference
 from unisono.api.kinds import PODS
-from unisono.cluster.bind_failures import Setback
+from unisono.cluster.recent import Setback
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.decisions import Bind
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.leader import LeadershipLost
+from unisono.kube.pace import Backoff
 from unisono.scheduler.claims import ClaimError, ClaimWriter
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics

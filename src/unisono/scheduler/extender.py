@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from unisono.errors import UnisonoError
-from unisono.kube.circuit import Circuits
+from unisono.kube.pace import Circuits
 
 _LONGEST = 10 << 20
 """Bytes of an answer at most, as in Volcano."""

@@ -13,9 +13,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
-from unisono.kube.pace import LONGEST_SECONDS, WritePace
+from unisono.kube.pace import LONGEST_SECONDS, Backoff, WritePace
 from unisono.kube.workqueue import WorkQueue
 from unisono.scheduler.metrics import Metrics
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.cluster.bind_failures import Setback
+from unisono.cluster.recent import Setback
 from unisono.cluster.records import Job
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.pace import Backoff
 
 FAILURES = 3
 """Cycles in a row in which a plug-in fails for a job, until the job waits."""

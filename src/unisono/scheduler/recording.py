@@ -19,7 +19,7 @@ from unisono.api.base import Object
 from unisono.api.core import Container, Pod
 from unisono.api.kind import Kind
 from unisono.api.node_usage import NodeUsage
-from unisono.cluster.bind_failures import Setback
+from unisono.cluster.recent import Setback
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from unisono.cluster.bind_failures import Setback
+from unisono.cluster.recent import Setback
 from unisono.engine.decisions import Bind
 
 

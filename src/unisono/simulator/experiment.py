@@ -12,15 +12,13 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.engine.contract.plugin import Plugin
 from unisono.errors import ConfigError
-from unisono.simulator.clusters.files import load_cluster
-from unisono.simulator.clusters.model import Cluster
+from unisono.simulator.clusters import Cluster, load_cluster
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.recording.history import cluster_of, jobs_of, read_history
-from unisono.simulator.recording.lines import is_recording
+from unisono.simulator.recording.replay import is_recording
 from unisono.simulator.workload.formats import load
-from unisono.simulator.workload.job import Job
-from unisono.simulator.workload.shape import largest
+from unisono.simulator.workload.job import Job, largest
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import Progress, World

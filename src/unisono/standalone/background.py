@@ -21,13 +21,11 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
-from unisono.kube.fetching import NetworkFetch
-from unisono.kube.metric_queries import NetworkMetrics
-from unisono.kube.probes import NetworkProber
+from unisono.kube.fetching import NetworkFetch, NetworkMetrics, NetworkProber
 from unisono.scheduler.recording import recorder_to
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import ConfigSource
-from unisono.standalone.metrics import PartMetrics
+from unisono.standalone.component import PartMetrics
 
 # There is no other scheduler here: pods that name Kubernetes' own would wait for ever.
 SCHEDULER_NAMES = ("volcano", "unisono", "default-scheduler")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unisono.kube.client import Client
-    from unisono.standalone.channel import Channel, Settings
-    from unisono.standalone.metrics import PartMetrics
+    from unisono.standalone.component import PartMetrics
+    from unisono.standalone.worker_process import Channel, Settings
 
 # Where there are more who want to run than processors, the API answers first.
 _NICENESS = 5
@@ -31,15 +31,14 @@ _END_SECONDS = 5.0
 async def work(end: socket.socket) -> None:
     """Work until the other side of the channel is gone, or SIGTERM."""
     from unisono.agent.simulated.specs import parse_specs
-    from unisono.kube.backoff import Backoff
     from unisono.kube.clock import SYSTEM_CLOCK
+    from unisono.kube.pace import Backoff
     from unisono.scheduler.settings import FileConfig, FixedConfig
     from unisono.standalone.background import Work
-    from unisono.standalone.channel import Channel, News, Settings
-    from unisono.standalone.interpreter import set_pace
+    from unisono.standalone.component import PartMetrics, keep_running
     from unisono.standalone.logs import configure_logs
-    from unisono.standalone.metrics import PartMetrics
-    from unisono.standalone.supervision import keep_running
+    from unisono.standalone.loop import set_pace
+    from unisono.standalone.worker_process import Channel, News, Settings
 
     channel = await Channel.on(end)
     settings = await channel.hear(Settings)
@@ -84,7 +83,7 @@ async def work(end: socket.socket) -> None:
 async def _answer(channel: Channel, metrics: PartMetrics) -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
-    from unisono.standalone.channel import News, Question
+    from unisono.standalone.worker_process import News, Question
 
     registry = CollectorRegistry()
     registry.register(metrics)

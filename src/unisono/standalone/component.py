@@ -1,11 +1,4 @@
-"""One component as its own process beside any API server: leader election, probes, metrics, a clean end.
-
-::
-
-    waits for the lease ──► leads: the part runs with a fenced client ──► lease lost: the part is ended, waits again
-          │                        │
-          └── /readyz: ok          └── /readyz: ok when the part is ready and its watches are fresh
-"""
+"""Components as processes: kept running, elected, probed, measured, and ended cleanly."""
 
 from __future__ import annotations
 
@@ -13,27 +6,189 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector
+from aiohttp import web
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Gauge,
+    GCCollector,
+    Metric,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.registry import Collector
 
-from unisono.kube.backoff import Backoff
+from unisono.errors import ConfigError, UnisonoError, system_reason
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
-from unisono.kube.leader import FencedClient, LeaderElector
+from unisono.kube.leader import FencedClient, LeaderElector, LeadershipLost
+from unisono.kube.listening import AppListener
 from unisono.kube.metrics import ClientMetrics, StreamMetrics
+from unisono.kube.pace import Backoff
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.transport import Transport
-from unisono.standalone.metrics import PartMetrics
-from unisono.standalone.status_server import StatusServer
-from unisono.standalone.supervision import keep_running
+
+# Keeps a part of the control plane running: a failure is logged and the part restarts after a pause.
 
 _log = structlog.get_logger(__name__)
+
+HEALTHY_SECONDS = 60.0
+
+
+class PartEnded(UnisonoError):
+    """A part is gone for a reason that its message tells in full: a traceback would lead nowhere."""
+
+
+async def keep_running(
+    name: str, part: Callable[[], Awaitable[None]], clock: Clock, backoff: Backoff, stopping: Callable[[], bool]
+) -> None:
+    """Run ``part`` again and again until cancelled, or until it ends while ``stopping`` answers True.
+
+    Args:
+        name: of the part, for the log.
+        part: makes and runs it; called for each start, so that nothing of a failed one is left.
+        clock: paces the pauses.
+        backoff: the pauses; they become short again after the part has run well for a minute.
+        stopping: whether an end is wanted now.
+    """
+    failures = 0
+    while True:
+        started = clock.monotonic()
+        try:
+            await part()
+            if stopping():
+                return
+            reason = "it ended by itself"
+        except (PartEnded, LeadershipLost) as error:
+            reason = str(error)
+        except Exception as error:
+            _log.exception("part.failed", part=name)
+            reason = str(error)
+        failures = 1 if clock.monotonic() - started > HEALTHY_SECONDS else failures + 1
+        pause = backoff.delay(failures)
+        _log.warning("part.restarts", part=name, reason=reason, seconds=round(pause, 2))
+        await clock.sleep(pause)
+
+
+# Metrics of components that may restart, behind one registry.
+
+
+class PartMetrics(Collector):
+    """Shows the metrics of each part's latest start; register it once."""
+
+    def __init__(self) -> None:
+        self._registries: dict[str, CollectorRegistry] = {}
+
+    def renew(self, part: str = "") -> CollectorRegistry:
+        """An empty registry for the part that starts now; ``part`` is its name where there are several."""
+        registry = self._registries[part] = CollectorRegistry()
+        return registry
+
+    def collect(self) -> Iterable[Metric]:
+        """Metrics of the latest starts."""
+        for registry in self._registries.values():
+            yield from registry.collect()
+
+
+# ``/healthz``, ``/livez``, ``/readyz`` and ``/metrics`` of a component that runs as its own process.
+
+Reasons = Callable[[], Sequence[str]]
+
+
+class StatusServer:
+    """Plain HTTP for probes and Prometheus; it tells numbers and states, never objects."""
+
+    def __init__(self, listen: str, registry: CollectorRegistry, *, dead: Reasons, unready: Reasons) -> None:
+        """Make a server.
+
+        Args:
+            listen: ``HOST:PORT``; port 0 takes a free one, ``[::]:8080`` is IPv6.
+            registry: what ``/metrics`` shows.
+            dead: why the process should be restarted; empty when it lives.
+            unready: why the component does not do its work now; empty when it does.
+
+        Raises:
+            ConfigError: ``listen`` is not an address.
+
+        """
+        self._host, self._port = parse_listen(listen)
+        self._registry, self._dead, self._unready = registry, dead, unready
+        self._listener: AppListener | None = None
+        self.url = ""
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: the address is taken or not of this machine.
+
+        """
+        app = web.Application()
+        app.router.add_get("/healthz", self._live)
+        app.router.add_get("/livez", self._live)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        try:
+            listener = await AppListener.open(app, self._host, self._port)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._port} ({system_reason(error)}): name another address",
+                key="--listen",
+            ) from error
+        self._listener = listener
+        host, port = listener.address
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+
+    async def _live(self, _: web.Request) -> web.Response:
+        return _answer(self._dead())
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return _answer([*self._dead(), *self._unready()])
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Host (empty: every address) and port of ``HOST:PORT``, ``:PORT`` or ``[IPV6]:PORT``.
+
+    Raises:
+        ConfigError: it is not of that form.
+
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"{text!r} is not an address such as 127.0.0.1:8080 or :8080", key="--listen")
+    return host.strip("[]"), int(port)
+
+
+def _answer(reasons: Sequence[str]) -> web.Response:
+    if reasons:
+        return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
+    return web.Response(text="ok")
+
+
+# One component as its own process beside any API server: leader election, probes, metrics, a clean end.
+#
+# ::
+#
+#     waits for the lease ──► leads: the part runs with a fenced client ──► lease lost: the part is ended, waits again
+#           │                        │
+#           └── /readyz: ok          └── /readyz: ok when the part is ready and its watches are fresh
 
 # A watch that is silent for longer than its life and the grace of its end is not coming back by itself.
 STALE_SECONDS = 660.0

@@ -15,12 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.pod_limit import MOST_PODS
 from unisono.errors import ConfigError
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
+from unisono.kube.pace import Backoff
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.standalone.component import MakePart, Part
-from unisono.standalone.supervision import PartEnded, keep_running
+from unisono.standalone.component import MakePart, Part, PartEnded, keep_running
 
 if TYPE_CHECKING:
     from unisono.agent.simulated.specs import NodeSpec
@@ -60,8 +59,7 @@ class _Controllers:
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
         from unisono.kube.events import EventRecorder
-        from unisono.kube.fetching import NetworkFetch
-        from unisono.kube.probes import NetworkProber
+        from unisono.kube.fetching import NetworkFetch, NetworkProber
 
         self._recorder = EventRecorder(client, COMPONENT)
         keeper = ObjectKeeper(client, self._recorder, most_pods=most_pods, registry=registry)
@@ -180,7 +178,7 @@ def numa_part(node_name: str, directory: Path, config: Path | None, system: Path
 
     ``directory`` and ``config`` are the kubelet's, ``system`` is the kernel's folder of CPUs and NUMA nodes.
     """
-    from unisono.agent.cpus.exporter import KubeletPlace, NumaExporter
+    from unisono.agent.cpus.numatopology import KubeletPlace, NumaExporter
 
     place = KubeletPlace(directory, config, system)
     return lambda client, registry: NumaExporter(client, node_name, place)
@@ -198,7 +196,7 @@ def webhook_part(
 
     """
     from unisono.kube.http import HttpClient
-    from unisono.standalone.status_server import parse_listen
+    from unisono.standalone.component import parse_listen
     from unisono.webhook.server import WebhookServer
 
     host, port = parse_listen(serve)

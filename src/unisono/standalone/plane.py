@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,22 +21,23 @@ from prometheus_client import CollectorRegistry
 
 from unisono.agent.cpus.book import NO_POLICIES, CpuPolicies
 from unisono.agent.devices.sharing import Share
-from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Threshold
+from unisono.agent.limits.disk import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.annotations import CYCLES_LEASE
+from unisono.api.fleet_kinds import FLEET_KINDS, PLACEMENT_KINDS
 from unisono.api.heartbeats import silence
-from unisono.api.kinds import LEASES
+from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.kinds import CONFIG_MAPS, LEASES
 from unisono.api.pod_limit import MOST_PODS
+from unisono.apiserver.admission import Adviser, Request
 from unisono.errors import ConfigError, UnisonoError
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.kubeconfig import load
-from unisono.standalone.channel import Settings
-from unisono.standalone.metrics import PartMetrics
+from unisono.kube.pace import Backoff
+from unisono.standalone.component import PartMetrics, keep_running
 from unisono.standalone.paths import DataDir
-from unisono.standalone.supervision import keep_running
-from unisono.standalone.worker_process import WorkerProcess
+from unisono.standalone.worker_process import Settings, WorkerProcess
 
 if TYPE_CHECKING:
     from unisono.agent.agent import Agent
@@ -47,6 +48,43 @@ if TYPE_CHECKING:
     from unisono.kube.client import Client
     from unisono.scheduler.settings import ConfigSource
     from unisono.standalone.background import Work
+
+
+# Warnings to the author of an object that this machine stores: what controllers make of it, or that none does.
+
+NO_HUB = "nothing acts on this object here: only a hub does, which 'unisono up --fleet' starts"
+
+
+def advisers(*, fleet: bool) -> Mapping[str, Adviser]:
+    """By resource.
+
+    Args:
+        fleet: the control plane is a hub.
+
+    """
+    found: dict[str, Adviser] = {CONFIG_MAPS.resource: _of_configuration}
+    if not fleet:
+        found |= {kind.resource: _of_fleets for kind in (*FLEET_KINDS, *PLACEMENT_KINDS)}
+    return found
+
+
+async def _of_fleets(request: Request) -> list[str]:
+    return [NO_HUB]
+
+
+async def _of_configuration(request: Request) -> list[str]:
+    """What the scheduler makes of its configuration in a ConfigMap; beside the event loop."""
+    if request.name != CONFIG_MAP_NAME:
+        return []
+
+    def advise() -> list[str]:
+        # Large, and only for those who write such a thing.
+        from unisono.scheduler.config_advice import advice
+
+        return advice(request.object)
+
+    return await asyncio.to_thread(advise)
+
 
 _log = structlog.get_logger(__name__)
 
@@ -179,7 +217,6 @@ class Plane:
         from unisono.apiserver.admission import Settings as Rules
         from unisono.apiserver.backend import Backend
         from unisono.apiserver.flow_control.limits import Limits
-        from unisono.standalone.advice import advisers
 
         most, limits = self._options.most_pods, self._options.limits or Limits()
         admission = Admission(Rules(most_pods=most, namespace_bytes=limits.namespace_bytes))
@@ -211,7 +248,7 @@ class Plane:
                 self._keep(name, part)
         if self._options.local_node:
             from unisono.agent.agent import Agent
-            from unisono.agent.devices.gpu_metrics import GpuMetrics
+            from unisono.agent.devices.nvidia import GpuMetrics
 
             self.metrics.register(GpuMetrics())
             client = backend.client(field_manager="unisono-agent")
@@ -243,12 +280,12 @@ class Plane:
         self._port_file.write_text(server.url.rpartition(":")[2])
 
     async def _listen(self, backend: Backend, port: int) -> ApiServer:
-        from unisono.agent.access.pod_access import FilePodAccess
-        from unisono.agent.logs.reader import FileLogSource
+        from unisono.agent.access import FilePodAccess
+        from unisono.agent.logs import FileLogSource
         from unisono.agent.machine.facts import hostname
         from unisono.agent.metering import FileMeter
         from unisono.apiserver.server import ApiServer
-        from unisono.history.source import StoredHistory
+        from unisono.history.reading import StoredHistory
         from unisono.history.sqlite import SqliteFile
 
         server = ApiServer(

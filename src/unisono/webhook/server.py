@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,14 +12,18 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
+from unisono.api.base import Object
 from unisono.api.keys import MASTERS
-from unisono.api.kinds import QUEUES
+from unisono.api.kind import Kind
+from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.queue_access import USE
+from unisono.api.times import rfc3339
 from unisono.apiserver.admission import Request, Settings
 from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.admission.tenants import MayUse
 from unisono.errors import ApiError, ConfigError, system_reason
+from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Informers
 from unisono.kube.http import HttpClient
@@ -38,7 +42,54 @@ from unisono.webhook.review import (
     refused,
     sealing,
 )
-from unisono.webhook.view import SEEN, cached, live
+
+# The objects that rules look at, as informers know them or as the server has them at this moment.
+
+ObjectT = TypeVar("ObjectT", bound=Object)
+
+SEEN: tuple[Kind[Any], ...] = (QUEUES, NAMESPACES)
+"""What rules look at beside the object itself."""
+
+
+class Objects:
+    """Some kinds, by key; rules must not change them."""
+
+    def __init__(self, objects: Mapping[Kind[Any], Sequence[Any]], clock: Clock) -> None:
+        self._objects = {kind: {obj.key: obj for obj in listed} for kind, listed in objects.items()}
+        self._clock = clock
+
+    def find(self, kind: Kind[ObjectT], name: str, namespace: str | None = None) -> ObjectT | None:
+        """One object, or None."""
+        found: ObjectT | None = self._objects.get(kind, {}).get(f"{namespace}/{name}" if namespace else name)
+        return found
+
+    def all(self, kind: Kind[ObjectT], namespace: str | None = None) -> Iterable[ObjectT]:
+        """All objects, of one namespace or of all."""
+        return [
+            obj
+            for obj in self._objects.get(kind, {}).values()
+            if namespace is None or obj.metadata.namespace == namespace
+        ]
+
+    def now(self) -> str:
+        """The time as objects carry it."""
+        return rfc3339(self._clock.time())
+
+
+def cached(informers: Informers) -> Objects:
+    """What the informers know; it may be a moment old."""
+    return Objects({kind: informers.of(kind).items() for kind in SEEN}, informers.clock)
+
+
+async def live(client: Client, clock: Clock) -> Objects:
+    """What the server has now.
+
+    Raises:
+        ApiError: it does not answer.
+
+    """
+    return Objects({kind: (await client.list(kind)).items for kind in SEEN}, clock)
+
 
 T = TypeVar("T")
 

@@ -12,9 +12,8 @@ import aiohttp
 import structlog
 from aiohttp import web
 
-from unisono.agent.activator.route import Route, open_session
-from unisono.agent.activator.scaling import Rules, Scaler, rules_of
-from unisono.agent.network.addresses import AddressBook
+from unisono.agent.activator.requests import Route, Rules, Scaler, open_session, rules_of
+from unisono.agent.network.names import AddressBook
 from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
@@ -26,8 +25,7 @@ from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.errors import AgentError, NotFound, system_reason
 from unisono.kube.controller import Context, Controller
 from unisono.kube.events import EventRecorder
-from unisono.kube.guests import Guests
-from unisono.kube.listening import AppListener
+from unisono.kube.listening import AppListener, Guests
 
 _log = structlog.get_logger(__name__)
 

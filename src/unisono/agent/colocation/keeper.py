@@ -9,23 +9,26 @@ import msgspec
 import structlog
 
 from unisono.agent.colocation.decide import (
+    CONFIG_KEY,
+    CONFIG_NAME,
     Candidate,
     Lending,
     Offer,
     Pressure,
+    Settings,
     Share,
     Use,
     bound,
     divide,
     lend,
     press,
+    settings_of,
     victim,
 )
-from unisono.agent.colocation.measure import UseMeter
-from unisono.agent.colocation.settings import CONFIG_KEY, CONFIG_NAME, Settings, settings_of
-from unisono.agent.limits.disk_pressure import Occupant
-from unisono.agent.limits.watch_loop import WatchLoop
-from unisono.agent.machine.limit_groups import LimitGroups
+from unisono.agent.colocation.machine import UseMeter
+from unisono.agent.limits.disk import Occupant
+from unisono.agent.limits.memory_watch import WatchLoop
+from unisono.agent.machine.cgroups import LimitGroups
 from unisono.api.colocation import CRITICAL, borrows, is_offline, limits_of, requests_of
 from unisono.api.core import ConfigMap, Node, Taint
 from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, CONFIG_MAP_NAMESPACE, OFFLINE_EVICTING

@@ -9,12 +9,11 @@ from typing import Any
 
 import structlog
 
-from unisono.agent.containers.checks import Checks
-from unisono.agent.containers.probing import Probing
+from unisono.agent.containers.probing import Checks, Probing
 from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_crashes
 from unisono.agent.limits.memory_watch import MemoryWatch, Watched
-from unisono.agent.logs.reader import last_lines
+from unisono.agent.logs import last_lines
 from unisono.agent.processes import shims
 from unisono.agent.processes.shims import Process, Watch
 from unisono.agent.spawner.client import Spawner

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from unisono.agent.cpus.book import CpuBook
-from unisono.agent.limits.watch_loop import WatchLoop
-from unisono.agent.machine.limit_groups import LimitGroups
+from unisono.agent.limits.memory_watch import WatchLoop
+from unisono.agent.machine.cgroups import LimitGroups
 from unisono.agent.machine.procfs import PROC
 from unisono.kube.clock import Clock
 

@@ -9,8 +9,8 @@ import socket
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from unisono.agent.devices.gpus import Gpu, find_gpus, inventory
 from unisono.agent.devices.inventory import Inventory
+from unisono.agent.devices.nvidia import Gpu, find_gpus, inventory
 from unisono.agent.devices.sharing import Share, shared
 from unisono.agent.devices.vendors import find_devices
 from unisono.agent.machine.procfs import PROC, boot_id

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from unisono.agent import shim
-from unisono.agent.machine.cgroups import Cgroups
-from unisono.agent.machine.limit_groups import LimitGroups
+from unisono.agent.machine.cgroups import Cgroups, LimitGroups
 from unisono.agent.network import pod_network
 
 Level = Literal["root", "user", "none"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import structlog
 
-from unisono.agent.colocation.groups import treat, treatment
+from unisono.agent.colocation.machine import treat, treatment
 from unisono.agent.host import Host
 from unisono.agent.layout import PodDir, PodRecord, RunDir
-from unisono.agent.machine.limit_groups import Limits
+from unisono.agent.machine.cgroups import Limits
 from unisono.agent.network import pod_network
 from unisono.api.colocation import limits_of, may_burst
 from unisono.api.core import Container, Pod

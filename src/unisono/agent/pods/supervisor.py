@@ -9,18 +9,18 @@ from typing import Any
 
 import structlog
 
-from unisono.agent.environment.sources import references
+from unisono.agent.environment import references
 from unisono.agent.host import Host
-from unisono.agent.limits.disk_pressure import Occupant
-from unisono.agent.logs.retention import LastWords
-from unisono.agent.pods.setting_aside import cause, tell
+from unisono.agent.limits.disk import Occupant
+from unisono.agent.logs import LastWords
+from unisono.agent.pods.report import cause, tell
 from unisono.agent.pods.worker import PodWorker
-from unisono.agent.processes.cleanup import end_pod, remove_cgroup
+from unisono.agent.processes.shims import end_pod, remove_cgroup
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.pod_states import has_ended
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import EventType
+from unisono.kube.pace import Backoff
 
 # A pod on which the agent fails so often in a row is given up.
 _TRIES = 5

@@ -11,14 +11,11 @@ import structlog
 from unisono.agent.cpus.book import NotAligned
 from unisono.agent.host import Host
 from unisono.agent.lifecycle import PodView, Reason, decide
-from unisono.agent.limits.disk_pressure import Occupant
-from unisono.agent.limits.storage_watch import Stored
+from unisono.agent.limits.disk import Occupant, Stored
 from unisono.agent.network.ports import PORT_TAKEN, Hold
-from unisono.agent.pods.containers import PodContainers
-from unisono.agent.pods.preparation import impossible, refresh_volumes
-from unisono.agent.pods.report import PodReporter
+from unisono.agent.pods.containers import PodContainers, impossible, refresh_volumes
+from unisono.agent.pods.report import REASON, PodReporter, cause
 from unisono.agent.pods.resources import PodResources
-from unisono.agent.pods.setting_aside import REASON, cause
 from unisono.api.core import Pod
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.errors import AgentError, ApiError

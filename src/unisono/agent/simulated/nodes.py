@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,10 @@ from unisono import __version__
 from unisono.agent.admission import Ledger, Requests
 from unisono.agent.devices.slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import Reason, decide
-from unisono.agent.node import ready_condition
-from unisono.agent.pods.setting_aside import REASON, cause
-from unisono.agent.simulated.alarms import Alarms
+from unisono.agent.node import is_ready, ready_condition, renew_lease, report_ready
+from unisono.agent.pods.report import REASON, cause
 from unisono.agent.simulated.cloud import SimulatedCloud
-from unisono.agent.simulated.heartbeats import Heartbeats
-from unisono.agent.simulated.script import end_of, refused, simulated_view
+from unisono.agent.simulated.script import Alarms, end_of, refused, simulated_view
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes.provisioner import Imagined, VolumeProvisioner
@@ -39,16 +37,96 @@ from unisono.api.kinds import NODES, PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
+from unisono.kube.pace import Backoff
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.workqueue import WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
+
+
+# Heartbeats of simulated nodes: renews their Leases, and brings nodes back that were lost during a pause.
+
+# A Lease holds for this many periods.
+_PERIODS = 3
+
+_log = structlog.get_logger(__name__)
+
+
+class Heartbeats:
+    """Renews the Leases of all simulated nodes, spread over the period.
+
+    Args:
+        client: the API.
+        names: names of the nodes.
+        clock: paces the renewals.
+        period: seconds between two renewals of one Lease.
+        node: the Node object of a name, for its status.
+    """
+
+    def __init__(
+        self, client: Client, names: Collection[str], clock: Clock, period: float, node: Callable[[str], Node]
+    ) -> None:
+        self._client, self._names, self._clock, self._period, self._node = client, names, clock, period, node
+        # Nodes that were made by this process and have no Lease yet.
+        self._new: set[str] = set()
+        # By node: when its Lease was renewed last.
+        self._renewed: dict[str, float] = {}
+        # By node whose renewal was late: until when it may be marked as lost, so that its condition is looked at.
+        self._doubtful: dict[str, float] = {}
+
+    def made(self, name: str) -> None:
+        """The node was created just now: it has no Lease yet."""
+        self._new.add(name)
+
+    async def run(self) -> None:
+        """Renew until cancelled. After a pause all that are late are renewed at once."""
+        while True:
+            if not self._names:
+                await self._clock.sleep(1.0)
+            # Nodes may come and go meanwhile.
+            for name in list(self._names):
+                if name not in self._names:
+                    continue
+                late = self._is_late(name)
+                renewed = await self._beat(name, late)
+                if not (late and renewed):
+                    await self._clock.sleep(self._period / max(1, len(self._names)))
+
+    def _is_late(self, name: str) -> bool:
+        last = self._renewed.get(name)
+        return last is not None and self._clock.monotonic() - last >= 2 * self._period
+
+    async def _beat(self, name: str, late: bool) -> bool:
+        if late:
+            self._doubtful[name] = self._clock.monotonic() + _PERIODS * self._period
+        try:
+            await renew_lease(
+                self._client, name, self._clock.time(), round(_PERIODS * self._period), new=name in self._new
+            )
+            self._new.discard(name)
+            self._renewed[name] = self._clock.monotonic()
+            if name in self._doubtful:
+                await self._come_back(name)
+        except NotFound:
+            # The node was deleted; it is made again by the next start.
+            self._doubtful.pop(name, None)
+        except (ApiError, OSError) as error:
+            _log.warning("simulated.heartbeat_failed", node=name, error=str(error))
+            return False
+        return True
+
+    async def _come_back(self, name: str) -> None:
+        """Make a node Ready again; the mark may come after the first heartbeat, so later ones look as well."""
+        if not is_ready(await self._client.get(NODES, name)):
+            await report_ready(self._client, self._node(name), self._clock.time())
+        if self._clock.monotonic() >= self._doubtful[name]:
+            del self._doubtful[name]
+
 
 _WORKERS = 8
 # A server that commits in groups takes as many at once; fewer would wait for its disk most of the time.
@@ -56,8 +134,6 @@ _REGISTER_PARALLEL = 48
 _HEARTBEAT_SECONDS = 300
 # Longest rest between two statuses of one writer while the API server is slow.
 _LONGEST_REST_SECONDS = 2.0
-
-_log = structlog.get_logger(__name__)
 
 
 def simulated_node(name: str, group: NodeSpec, now: float) -> Node:

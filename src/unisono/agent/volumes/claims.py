@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from unisono.agent.environment.variables import MissingSource
+from unisono.agent.environment import MissingSource
 from unisono.agent.layout import Layout
 from unisono.agent.volumes.mounts import host_path
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, Pod

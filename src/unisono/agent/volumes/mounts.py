@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from unisono.agent.environment.variables import MissingSource, Sources, expand
+from unisono.agent.environment import MissingSource, Sources, expand
 from unisono.agent.layout import PodDir
 from unisono.agent.volumes.written_files import PodFacts, inside_volume, is_written, write_files
 from unisono.api.core import Container, HostPathVolumeSource, Pod, Volume

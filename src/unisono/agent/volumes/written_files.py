@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from unisono.agent.environment.fields import field_value, resource_value
-from unisono.agent.environment.sources import MOST_BYTES
-from unisono.agent.environment.variables import MissingSource, Sources
+from unisono.agent.environment import MOST_BYTES, MissingSource, Sources, field_value, resource_value
 from unisono.agent.files import write_whole
 from unisono.agent.layout import PodDir
 from unisono.api.core import DownwardAPIVolumeFile, KeyToPath, Pod, Volume

@@ -9,8 +9,8 @@ import structlog
 
 from unisono.apiserver.storage.objects import Key
 from unisono.errors import ApiError
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.pace import Backoff
 from unisono.kube.workqueue import WorkQueue
 
 _log = structlog.get_logger(__name__)

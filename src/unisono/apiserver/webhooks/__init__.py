@@ -31,7 +31,7 @@ from unisono.apiserver.storage.objects import Event
 from unisono.apiserver.webhooks import review
 from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, Objects, address
 from unisono.errors import ApiError
-from unisono.kube.circuit import Circuits
+from unisono.kube.pace import Circuits
 
 _log = structlog.get_logger(__name__)
 # An admin's webhook that never answers must not take the time of all other writes, and one that is back counts soon.

@@ -33,7 +33,7 @@ def command(where: Where, host: str, port: int, names: tuple[str, ...], behind_h
     """
     from unisono.apiserver.access.hosts import is_loopback
     from unisono.cli.connection import find, run_async
-    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
+    from unisono.dashboard.http.guard import HOW_TO_BUILD, is_built
 
     if not is_built():
         raise click.ClickException(HOW_TO_BUILD)

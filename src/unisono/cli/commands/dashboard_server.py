@@ -10,7 +10,7 @@ import click
 from unisono.cli.components import history_option, log_level_option
 
 if TYPE_CHECKING:
-    from unisono.history.source import HistorySource
+    from unisono.history.reading import HistorySource
 
 
 @click.command("dashboard-server")
@@ -97,9 +97,9 @@ def command(
     import asyncio
 
     from unisono.cli.components import until_signal
-    from unisono.dashboard.cluster import DashboardPart, cluster_without_account
-    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
+    from unisono.dashboard.http.guard import HOW_TO_BUILD, is_built
     from unisono.dashboard.http.sessions import without_credentials
+    from unisono.dashboard.server import DashboardPart, cluster_without_account
     from unisono.kube.kubeconfig import load
     from unisono.standalone.component import Component, ComponentOptions
     from unisono.standalone.logs import configure_logs
@@ -133,7 +133,7 @@ def _history(
     """Who knows the past."""
     if dsn_file is not None:
         from unisono.history.postgres import Postgres
-        from unisono.history.source import StoredHistory
+        from unisono.history.reading import StoredHistory
 
         return StoredHistory(Postgres.of_file(dsn_file))
     if not prometheus:

@@ -49,12 +49,12 @@ def command(data_dir: Path | None, kill_pods: bool, stop_jobs: bool, timeout: fl
     else:
         _check(data, holder)
         if stop_jobs:
-            from unisono.cli.stopping import stop_all_jobs
+            from unisono.cli.detached_plane import stop_all_jobs
 
             stop_all_jobs(data, timeout)
         _stop(data, holder, timeout)
     if kill_pods:
-        from unisono.agent.processes.cleanup import kill_leftover_pods
+        from unisono.agent.processes.shims import kill_leftover_pods
 
         count = kill_leftover_pods(data.agent)
         click.echo(f"Ended the processes of {count} pods.")
@@ -64,7 +64,7 @@ def command(data_dir: Path | None, kill_pods: bool, stop_jobs: bool, timeout: fl
 
 def _tell_what_runs(data: DataDir) -> None:
     """Name the pods whose processes go on."""
-    from unisono.agent.processes.cleanup import running_pods
+    from unisono.agent.processes.shims import running_pods
 
     running = [name.removeprefix("default/") for name in running_pods(data.agent)]
     if not running:

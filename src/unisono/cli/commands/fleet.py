@@ -63,7 +63,7 @@ def join(
 ) -> None:
     """Join the cluster of a kubeconfig as NAME; the hub gets an account with few rights there."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.joining import join as run
+    from unisono.cli.fleet.members import join as run
 
     if data_dir and hub_kubeconfig:
         raise click.UsageError("--hub-kubeconfig and --data-dir name two different hubs; give one of them.")
@@ -84,7 +84,7 @@ def join(
 @cluster_options
 def embed(where: Where, name: str, nodes: Path, agent: bool, **about: Any) -> None:
     """Start a control plane of its own on this machine, with its own data, and join it as NAME: for trying out."""
-    from unisono.cli.fleet.embedding import embed as run
+    from unisono.cli.fleet.members import embed as run
 
     run(where, name, nodes, about, agent=agent)
 
@@ -96,7 +96,7 @@ def embed(where: Where, name: str, nodes: Path, agent: bool, **about: Any) -> No
 def leave(where: Where, name: str) -> None:
     """Take a member out of its hub; an embedded one is stopped. What it runs is not deleted there."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.joining import leave as run
+    from unisono.cli.fleet.members import leave as run
 
     run_async(run(where, name, where.namespace or _NAMESPACE))
 
@@ -144,7 +144,7 @@ def explain(where: Where, what: str, output: str) -> None:
 def pods(where: Where, what: str, output: str) -> None:
     """List the pods of jobs, and the member that runs each."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.pods import show_pods as run
+    from unisono.cli.fleet.jobs import show_pods as run
 
     run_async(run(where, what, where.namespace or "default", output))
 
@@ -157,7 +157,7 @@ def pods(where: Where, what: str, output: str) -> None:
 def logs(where: Where, what: str, follow: bool) -> None:
     """Print the logs of all pods of a job, wherever they run."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.logs import logs as run
+    from unisono.cli.fleet.jobs import logs as run
 
     run_async(run(where, what, where.namespace or "default", follow=follow))
 
@@ -170,7 +170,7 @@ def logs(where: Where, what: str, follow: bool) -> None:
 def drain(where: Where, name: str, undo: bool) -> None:
     """Send no more work to a member; what runs there goes on."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.moving import drain as run
+    from unisono.cli.fleet.jobs import drain as run
 
     run_async(run(where, name, where.namespace or _NAMESPACE, undo=undo))
 
@@ -183,7 +183,7 @@ def drain(where: Where, name: str, undo: bool) -> None:
 def failover(where: Where, name: str, yes: bool) -> None:
     """Drain a member and start its jobs elsewhere, from their beginning or their checkpoint."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.moving import failover as run
+    from unisono.cli.fleet.jobs import failover as run
 
     if not yes:
         click.confirm(f"Stop all jobs that run in {name}, and start them in other members?", abort=True)
@@ -196,6 +196,6 @@ def failover(where: Where, name: str, yes: bool) -> None:
 def contexts(where: Where, to: Path | None) -> None:
     """Write a kubeconfig with each member as a context: kubectl --context MEMBER."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.contexts import write_contexts as run
+    from unisono.cli.fleet.members import write_contexts as run
 
     run_async(run(where, to))

@@ -182,7 +182,7 @@ def command(
         options = replace(options, image=image)
     made = manifests(options)
     if uninstall:
-        from unisono.cli.uninstalling import USERS
+        from unisono.cli.installing import USERS
 
         if dry_run == "client":
             kept = ("Queue",) if with_data else USERS
@@ -224,7 +224,7 @@ async def _uninstall(
     where: Where, manifests: list[dict[str, Any]], namespace: str, with_data: bool, dry_run: bool
 ) -> None:
     from unisono.cli.connection import connect
-    from unisono.cli.uninstalling import uninstall
+    from unisono.cli.installing import uninstall
 
     async with connect(where) as client:
         async for step in uninstall(client, manifests, namespace, with_data=with_data, dry_run=dry_run):

@@ -118,8 +118,7 @@ async def _of_owner(
     """Print the lines of all pods of an object, whatever its kind, each with the pod's name in front."""
     from contextlib import aclosing
 
-    from unisono.cli.podlogs import pods_with_logs
-    from unisono.cli.resources import object_of
+    from unisono.cli.targets import object_of, pods_with_logs
     from unisono.kube.discovery import request_json
     from unisono.sdk.joblogs import follow_logs, read_pods
     from unisono.sdk.log_selection import LogSelection

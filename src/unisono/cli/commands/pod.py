@@ -36,8 +36,7 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
     from unisono.api.kinds import JOBS, PODS
     from unisono.api.membership import DEFAULT_QUEUE
     from unisono.cli.commands.get import TABLE
-    from unisono.cli.vcctl.listing import pod_lines
-    from unisono.cli.vcctl.serving import connected, items, say_nothing_found, show
+    from unisono.cli.vcctl.serving import connected, items, pod_lines, say_nothing_found, show
     from unisono.errors import UnisonoError
     from unisono.kube.discovery import request_json
 

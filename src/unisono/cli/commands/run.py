@@ -179,9 +179,8 @@ def _variable(text: str) -> tuple[str, str]:
 def _print(where: Where, files: tuple[str, ...], program: Any, output: str, fleet: str) -> None:
     """The objects that a run would create, as YAML or JSON."""
     from unisono.cli.printing import print_json, print_yaml
-    from unisono.cli.running.fleets import marked
-    from unisono.cli.running.objects import of_files, of_program
     from unisono.cli.running.place import is_cluster
+    from unisono.cli.running.submitting import marked, of_files, of_program
 
     if program is None:
         values = [manifest.value for manifest in marked(of_files(files), fleet)]

@@ -52,8 +52,8 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
 
 def _print(where: Where, programs: list[Program]) -> None:
     from unisono.cli.printing import print_yaml
-    from unisono.cli.running.objects import of_program
     from unisono.cli.running.place import is_cluster
+    from unisono.cli.running.submitting import of_program
 
     for number, program in enumerate(programs):
         if number:

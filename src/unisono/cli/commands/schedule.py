@@ -122,8 +122,8 @@ def lines(cluster: OfflineCluster, answer: dict[str, Any]) -> list[str]:
     from msgspec import convert
 
     from unisono.api.verdict import Verdict
+    from unisono.cli.explaining import verdict_lines
     from unisono.cli.printing import columns
-    from unisono.cli.verdicts import verdict_lines
 
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.counts.items()))
     told = [f"Read {counts}."] + [f"Left out: {count} {name}" for name, count in sorted(cluster.ignored.items())]

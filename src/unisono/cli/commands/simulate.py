@@ -91,11 +91,10 @@ def run(
     **options: Any,
 ) -> None:
     """Simulate one workload; with -o json one line of metrics."""
-    from unisono.cli.simulating.bar import progress_bar
-    from unisono.cli.simulating.text import result_lines
+    from unisono.cli.simulating.text import progress_bar, result_lines
     from unisono.simulator.experiment import read_experiment
     from unisono.simulator.metrics.summary import encode
-    from unisono.simulator.world.records import write_jobs
+    from unisono.simulator.world.outcome import write_jobs
 
     experiment = read_experiment(workload, cluster, config, _settings(seed, options), form=form, limit=limit)
     with progress_bar("jobs ended") as tell:
@@ -131,20 +130,20 @@ def generate(kind: str, cluster: Path, queues: tuple[str, ...], out: Path | None
     """Write a workload in the native form: poisson, diurnal, or lublin (gangs as on parallel supercomputers)."""
     import sys
 
-    from unisono.simulator.clusters.files import load_cluster
-    from unisono.simulator.workload import native
+    from unisono.simulator.clusters import load_cluster
+    from unisono.simulator.workload import formats
     from unisono.simulator.workload.generate import Recipe
     from unisono.simulator.workload.generate import generate as make
-    from unisono.simulator.workload.shape import largest
+    from unisono.simulator.workload.job import largest
 
     where = load_cluster(cluster)
     recipe = Recipe(kind=kind, gpus=where.gpu_total, queues=_weights(queues), **options)
     jobs = make(recipe, largest(where))
     if out is None:
-        native.write(jobs, sys.stdout)
+        formats.write(jobs, sys.stdout)
         return
     with out.open("w", encoding="utf-8") as file:
-        native.write(jobs, file)
+        formats.write(jobs, file)
     click.echo(f"Wrote {len(jobs)} jobs to {out}.")
 
 
@@ -201,9 +200,8 @@ def compare(before: Path, after: Path, everything: bool, jobs: tuple[Path, Path]
     """Compare results of two sets of runs by pairs of the same workload, cluster and seed."""
     from unisono.cli.simulating.text import change_lines, job_change_lines
     from unisono.simulator.metrics.summary import encode
-    from unisono.simulator.studies.compare import as_json, compare_jobs, jobs_as_json
+    from unisono.simulator.studies.compare import as_json, compare_jobs, jobs_as_json, read_jobs, read_results
     from unisono.simulator.studies.compare import compare as differences
-    from unisono.simulator.studies.results import read_jobs, read_results
 
     changes = differences(read_results(before), read_results(after))
     moved = compare_jobs(read_jobs(jobs[0]), read_jobs(jobs[1])) if jobs else []
@@ -235,7 +233,7 @@ def report(
     **options: Any,
 ) -> None:
     """Simulate one workload and write a web page with plots that opens without a network."""
-    from unisono.cli.simulating.bar import progress_bar
+    from unisono.cli.simulating.text import progress_bar
     from unisono.simulator.experiment import read_experiment
     from unisono.simulator.studies.report import page
 
@@ -279,7 +277,7 @@ def sweep(
     """
     import os
 
-    from unisono.cli.simulating.bar import progress_bar
+    from unisono.cli.simulating.text import progress_bar
     from unisono.simulator.studies.sweep import points
     from unisono.simulator.studies.sweep import sweep as run_all
 
@@ -334,10 +332,9 @@ def calibrate(
     **options: Any,
 ) -> None:
     """Measure how often the 80 % interval of estimated starts holds the true one, along a workload."""
-    from unisono.cli.simulating.bar import progress_bar
-    from unisono.cli.simulating.forecasts import calibration_lines
+    from unisono.cli.simulating.text import calibration_lines, progress_bar
     from unisono.simulator.experiment import read_experiment
-    from unisono.simulator.forecast.calibration import calibrate as look
+    from unisono.simulator.forecast.forecast import calibrate as look
     from unisono.simulator.metrics.summary import encode
 
     experiment = read_experiment(workload, cluster, config, _settings(seed, options), form=form, limit=limit)

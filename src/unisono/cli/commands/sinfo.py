@@ -28,7 +28,7 @@ async def _sinfo(where: Where, output: str) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
-    from unisono.cli.slurm.tables import sinfo_lines
+    from unisono.cli.slurm.selecting import sinfo_lines
     from unisono.sdk.overview_source import read_overview
 
     async with connect(where) as client:

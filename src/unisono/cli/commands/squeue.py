@@ -32,8 +32,7 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
-    from unisono.cli.slurm.selecting import selection
-    from unisono.cli.slurm.tables import squeue_lines
+    from unisono.cli.slurm.selecting import selection, squeue_lines
     from unisono.sdk.overview_source import read_overview
 
     async with connect(where) as client:

@@ -12,7 +12,7 @@ from unisono.cli.options import Where, output_option, where_options
 if TYPE_CHECKING:
     import tarfile
 
-    from unisono.cli.support.redaction import Redaction
+    from unisono.cli.support import Redaction
 
 
 @click.command("support-bundle")
@@ -29,7 +29,7 @@ def command(file: Path, force: bool, output: str, where: Where) -> None:
     """
     from unisono.cli.connection import run_async
     from unisono.cli.printing import print_json
-    from unisono.cli.support.redaction import Redaction
+    from unisono.cli.support import Redaction
     from unisono.errors import UnisonoError
 
     if file.exists() and not force:
@@ -51,7 +51,7 @@ async def _collect(where: Where, file: Path, redaction: Redaction) -> tuple[list
     import tempfile
 
     from unisono.cli.connection import connect
-    from unisono.cli.support.collect import Collector
+    from unisono.cli.support import Collector
     from unisono.install.options import NAMESPACE
     from unisono.standalone.paths import DataDir
 

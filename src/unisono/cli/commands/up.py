@@ -137,7 +137,7 @@ def command(
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
     from unisono.agent.cpus.book import CpuPolicies
     from unisono.agent.devices.sharing import read_sharing
-    from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, parse_eviction
+    from unisono.agent.limits.disk import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.hosts import is_loopback
     from unisono.apiserver.flow_control.limits import Limits
     from unisono.standalone.nodes_file import read_nodes
@@ -165,7 +165,7 @@ def command(
             FileConfig(scheduler_config)  # says what is wrong with it
         start_detached(data, [argument for argument in sys.argv[1:] if argument not in _ONCE], host, port)
         return
-    from unisono.kube.open_files import raise_open_files
+    from unisono.kube.listening import raise_open_files
     from unisono.standalone import loop
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.plane import PlaneOptions
@@ -197,8 +197,8 @@ def command(
 
 async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> None:
     from unisono.dashboard.activation import Activation, forget_port
-    from unisono.dashboard.http.files import is_built
-    from unisono.standalone.interpreter import set_pace
+    from unisono.dashboard.http.guard import is_built
+    from unisono.standalone.loop import set_pace
     from unisono.standalone.plane import Plane
     from unisono.standalone.store import with_advice
 

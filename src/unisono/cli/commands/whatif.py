@@ -39,11 +39,9 @@ def command(
     Takes the state of a live cluster, or of files (-f, as kubectl get -A -o json prints them), and simulates what may
     come. Nothing is changed anywhere.
     """
-    from unisono.cli.simulating.bar import progress_bar
-    from unisono.cli.simulating.forecasts import start_lines, whatif_lines
-    from unisono.simulator.forecast.changes import apply_changes
+    from unisono.cli.simulating.text import progress_bar, start_lines, whatif_lines
     from unisono.simulator.forecast.forecast import forecast
-    from unisono.simulator.forecast.whatif import as_json, starts_json, what_if
+    from unisono.simulator.forecast.whatif import apply_changes, as_json, starts_json, what_if
     from unisono.simulator.metrics.summary import encode
 
     until, moment = _seconds(duration), moment_of(now)

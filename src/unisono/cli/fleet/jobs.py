@@ -1,20 +1,35 @@
-"""Which job of a hub is meant: ``NAME`` of a Volcano Job, or ``KIND/NAME``."""
+"""Jobs of a hub: which one is meant, its pods and their logs, and moving it elsewhere."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import click
+import msgspec
+
+from unisono.api.annotations import CLUSTER, DRAINED, ORIGIN_UID
 from unisono.api.base import Object
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS
-from unisono.errors import ConfigError, NotFound
-from unisono.fleet.jobs.work import KINDS
+from unisono.api.kinds import JOBS, PODS, SECRETS
+from unisono.cli.connection import connect
+from unisono.cli.options import Where
+from unisono.cli.printing import columns, print_json
+from unisono.errors import ConfigError, Conflict, NotFound, UnisonoError
+from unisono.fleet.jobs.copies import placement_of
+from unisono.fleet.jobs.work import KINDS, has_ended
+from unisono.fleet.members.credentials import member_config
+from unisono.kube.client import Client
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.transport import error_of
 
 if TYPE_CHECKING:
     from unisono.api.hyper_job import HyperJob
-    from unisono.kube.client import Client
+
+
+# Which job of a hub is meant: ``NAME`` of a Volcano Job, or ``KIND/NAME``.
 
 
 async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], Any]:
@@ -67,3 +82,140 @@ async def all_jobs(client: Client) -> list[tuple[Kind[Any], Object]]:
 
 def _words(kind: Kind[Any]) -> set[str]:
     return {kind.kind.lower(), kind.plural, kind.singular_name, kind.resource, *kind.short_names}
+
+
+# Logs of jobs of a hub, read where their pods run.
+
+
+class NoLogs(UnisonoError):
+    """A job has no logs yet."""
+
+
+async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None:
+    """Print the lines of all pods of the job, each with its pod in front."""
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.joblogs import follow_logs, read_pods
+    from unisono.sdk.log_selection import LogSelection
+    from unisono.sdk.logstream import short_name
+
+    async with connect(where) as hub:
+        kind, job = await job_of(hub, what, namespace)
+        cluster = placement_of(job).cluster
+        if not cluster:
+            raise NoLogs(f"{what} waits for a cluster and has no logs: see 'unisono fleet explain {what}'")
+        config = await _reach(hub, cluster)
+    member = HttpClient(config)
+    wanted = LogSelection()
+    name = job.metadata.name
+    try:
+        if follow:
+            source = follow_logs(member, kind, namespace, name, wanted, _refused)
+        else:
+            pods = (await member.list(PODS, namespace, label_selector=f"{ORIGIN_UID}={job.metadata.uid}")).items
+            source = read_pods(member, pods, wanted, _refused)
+        async for line in source:
+            click.echo(f"{short_name(line.pod, name)} | {line.text}")
+    finally:
+        await member.close()
+
+
+async def _reach(hub: object, cluster: str) -> ClusterConfig:
+    """How the hub reaches a member, for users who may read its Secret."""
+    from unisono.kube.http import HttpClient
+
+    assert isinstance(hub, HttpClient)
+    for found in (await hub.list(ATTACHED_CLUSTERS)).items:
+        if found.metadata.name == cluster:
+            secret = await hub.get(SECRETS, found.spec.secret.name or "", found.metadata.namespace)
+            data = {key: str(value) for key, value in (secret.data or {}).items()}
+            return member_config(data, found.spec.secret.key, f"Secret {secret.key}")
+    raise NotFound(f"there is no AttachedCluster {cluster}")
+
+
+def _refused(pod: str, reason: str) -> None:
+    click.echo(f"pod/{pod}: {reason}", err=True)
+
+
+# Draining members, and moving their jobs elsewhere.
+
+_TRIES = 5
+
+
+async def drain(where: Where, name: str, namespace: str, *, undo: bool) -> None:
+    """Let a member take no more work, or let it again."""
+    async with connect(where) as hub:
+        await _mark(hub, name, namespace, drained=not undo)
+    click.echo(f"{name} takes work again." if undo else f"{name} takes no more work; what runs there goes on.")
+
+
+async def failover(where: Where, name: str, namespace: str) -> None:
+    """Drain a member, and take its jobs back to the hub, which sends them elsewhere."""
+    async with connect(where) as hub:
+        await _mark(hub, name, namespace, drained=True)
+        moved = 0
+        for kind, job in await all_jobs(hub):
+            if placement_of(job).cluster != name or has_ended(kind, job):
+                continue
+            for _ in range(_TRIES):
+                try:
+                    latest = await hub.get(kind, job.metadata.name, job.metadata.namespace)
+                    placement = placement_of(latest)
+                    if placement.cluster == name:
+                        patch = placement.back().patch(latest.metadata.resource_version)
+                        await hub.patch(kind, job.metadata.name, patch, namespace=job.metadata.namespace)
+                        moved += 1
+                    break
+                except Conflict:
+                    continue
+                except NotFound:
+                    break
+    click.echo(f"{name} is drained, and {moved} of its jobs go elsewhere; 'fleet drain {name} --undo' ends that.")
+
+
+async def _mark(hub: Client, name: str, namespace: str, *, drained: bool) -> None:
+    marks = {"metadata": {"annotations": {DRAINED: "true" if drained else None}}}
+    await hub.patch(ATTACHED_CLUSTERS, name, marks, namespace=namespace)
+
+
+# Pods of a hub's jobs, wherever they run, as a table.
+
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+async def show_pods(where: Where, what: str, namespace: str, output: str) -> None:
+    """``unisono fleet pods``: all pods of the namespace that members run, or those of one job."""
+    async with connect(where) as hub:
+        if what:
+            _, job = await job_of(hub, what, namespace)
+            uids = {job.metadata.uid: job.metadata.name}
+        else:
+            uids = {job.metadata.uid: job.metadata.name for _, job in await all_jobs(hub)}
+        params = {"includeObject": "Object", "labelSelector": ORIGIN_UID}
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        status, headers, body = await hub.request("GET", path, params=params, accept=_TABLE)
+    if status != 200:
+        raise error_of(status, headers, body)
+    for text in headers.getall("Warning", []) if hasattr(headers, "getall") else ():
+        click.echo(f"warning: {text.removeprefix('299 - ').strip(chr(34))}", err=True)
+    pods = [row.get("object") or {} for row in msgspec.json.decode(body).get("rows") or ()]
+    found = [_row(pod, uids) for pod in pods]
+    found = [row for row in found if row["job"] or not what]
+    if output == "json":
+        print_json(found)
+        return
+    rows = [tuple(row.values()) for row in found]
+    headers_ = ("name", "job", "cluster", "node", "phase")
+    for line in columns(headers_, rows, empty="-") if found else ("Members have no pods of these jobs.",):
+        click.echo(line)
+
+
+def _row(pod: dict[str, Any], uids: dict[str | None, str]) -> dict[str, str]:
+    meta = pod.get("metadata") or {}
+    labels = meta.get("labels") or {}
+    return {
+        "name": meta.get("name", ""),
+        "job": uids.get(labels.get(ORIGIN_UID), ""),
+        "cluster": labels.get(CLUSTER, ""),
+        "node": (pod.get("spec") or {}).get("nodeName", ""),
+        "phase": (pod.get("status") or {}).get("phase", ""),
+    }

@@ -14,7 +14,7 @@ import click
 from unisono.cli.options import Where
 
 if TYPE_CHECKING:
-    from unisono.cli.report import Reporter
+    from unisono.cli.running.report import Reporter
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,61 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from unisono.api.job_state import SUCCEEDED
 from unisono.cli.options import Where, where_arguments
-from unisono.cli.running.fleets import copy_logs, marked
-from unisono.cli.running.submitting import Naming
+from unisono.cli.running.submitting import Naming, copy_logs, marked
+from unisono.sdk.views import JobView, end_text
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
-    from unisono.cli.report import Reporter
     from unisono.cli.running.place import Place
-    from unisono.cli.views import JobView
+    from unisono.cli.running.report import Reporter
     from unisono.kube.http import HttpClient
     from unisono.sdk.events import Target
     from unisono.sdk.first_failure import Failure
     from unisono.sdk.program import Program
+
+
+# How the jobs of ``unisono run`` ended: one line each, with the cause, and the result for programs.
+
+
+def ending_line(view: JobView, seconds: float, failure: Failure | None, *, stopped: bool = False) -> str:
+    """The last line of a run, coloured; ``stopped`` where the control plane of a job that has not ended is gone."""
+    good = view.phase == SUCCEEDED
+    if good:
+        text = f"{view.title} {view.phase.lower()} in {seconds:.1f} s"
+    elif not view.ended:
+        why = view.message or view.waiting
+        state = f"did not end, it was {view.phase.lower()}" if stopped else f"has not ended, it is {view.phase.lower()}"
+        text = f"{view.title} {state}" + (f": {why}" if why else "")
+    elif failure is not None:
+        text = f"{view.title} failed: {failure.text}"
+    else:
+        reasons = [view.message] if view.message else []
+        reasons += [f"{end.name}: {end_text(end)}" for end in view.ends if end.phase == "Failed"][:3]
+        text = f"{view.title} {view.phase.lower()}" + (f": {'; '.join(reasons)}" if reasons else "")
+    return click.style(text, fg="green" if good else "red", bold=True)
+
+
+def results(
+    views: Mapping[Target, JobView], failures: Mapping[Target, Failure], seconds: float, *, succeeded: bool
+) -> dict[str, Any]:
+    """What ``--output json`` prints."""
+    from unisono.cli.running.following import result_of
+
+    jobs = []
+    for target, view in views.items():
+        failure = failures.get(target)
+        cause = {"process": failure.who, "cause": failure.cause, "others": failure.others} if failure else None
+        jobs.append({**result_of(view, seconds), "failure": cause})
+    return {"succeeded": succeeded, "seconds": round(seconds, 3), "jobs": jobs}
 
 
 _ANSWERS = ("s", "stop", "l", "leave")
@@ -80,7 +115,7 @@ class _State:
 
 def run(request: Request) -> int:
     """Run to the end; answers the exit code."""
-    from unisono.cli.running.objects import of_files
+    from unisono.cli.running.submitting import of_files
 
     manifests = of_files(request.files) if request.files else []
     _check(request)
@@ -132,8 +167,8 @@ async def _interruptible(work: Any, state: _State) -> int:
 
 
 async def _session(request: Request, manifests: Sequence[Manifest], state: _State) -> int:
-    from unisono.cli.report import reporter
     from unisono.cli.running.place import control_plane
+    from unisono.cli.running.report import reporter
 
     report = reporter(json_output=request.output == "json" or request.tell is not None)
     started = time.monotonic()
@@ -168,7 +203,7 @@ async def _submit_and_follow(
 ) -> None:
     """Create everything and follow the jobs."""
     from unisono.cli.connection import connect
-    from unisono.cli.following import Progress
+    from unisono.cli.running.following import Progress
     from unisono.cli.running.submitting import submit
 
     naming = Naming(request.replace, _asker(report, request))
@@ -193,7 +228,7 @@ async def _submit_and_follow(
 
 
 def _of_program(request: Request, program: Program, place: Place, naming: Naming) -> tuple[Manifest, Naming]:
-    from unisono.cli.running.objects import of_program
+    from unisono.cli.running.submitting import of_program
 
     folders: tuple[Path, ...] = ()
     if place.local:
@@ -212,7 +247,7 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
 
 
 async def _find_causes(client: HttpClient, request: Request, place: Place, progress: Any, state: _State) -> None:
-    from unisono.cli.views import SUCCEEDED
+    from unisono.api.job_state import SUCCEEDED
     from unisono.sdk.first_failure import failure_of
 
     options = "" if place.private else where_arguments(request.where)
@@ -243,8 +278,7 @@ def _asker(report: Reporter, request: Request) -> Any:
 
 def _tell(request: Request, state: _State, seconds: float) -> int:
     """Say how the jobs ended; answers the exit code."""
-    from unisono.cli.running.outcome import ending_line, results
-    from unisono.cli.views import SUCCEEDED
+    from unisono.api.job_state import SUCCEEDED
 
     if request.detach:
         for target in state.targets:

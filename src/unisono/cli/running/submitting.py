@@ -1,22 +1,232 @@
-"""Creates what ``unisono run`` was given, in place of an earlier run of the same name where that is wanted."""
+"""What ``unisono run`` submits: objects of files or the job of a command, here or to the members of a fleet."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import click
+
+from unisono.api.annotations import FLEET
+from unisono.api.keys import CONFIG_MAP_NAMESPACE, POD_QUEUE, QUEUE_NAME
+from unisono.api.kinds import QUEUES
 from unisono.errors import AlreadyExists, NotFound, UnisonoError
 
 if TYPE_CHECKING:
+    from unisono.api.kind import Kind
     from unisono.cli.manifests import Manifest
-    from unisono.cli.report import Reporter
     from unisono.cli.running.place import Place
+    from unisono.cli.running.report import Reporter
     from unisono.kube.discovery import ResourceMap
     from unisono.kube.http import HttpClient
     from unisono.sdk.events import Target
+    from unisono.sdk.program import Program
+
+
+# What manifests for a cluster take for granted: namespaces and queues that they name and do not bring (pure).
+
+# What every control plane has.
+_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", CONFIG_MAP_NAMESPACE})
+_QUEUES = frozenset({"default", "root"})
+
+
+def missing_prerequisites(manifests: Sequence[Manifest], namespace: str | None) -> list[dict[str, Any]]:
+    """Namespaces, then queues, that a control plane of its own needs before these manifests can be created.
+
+    Args:
+        manifests: all that are about to be created.
+        namespace: of objects that name none, where the user says so.
+
+    """
+    namespaces = dict.fromkeys(name for each in manifests if (name := each.metadata.get("namespace")))
+    if namespace:
+        namespaces[namespace] = None
+    queues = dict.fromkeys(name for each in manifests for name in _queues(each.value))
+    brought = {(each.kind, each.name) for each in manifests}
+    wanted = [("v1", "Namespace", name) for name in namespaces if name not in _NAMESPACES]
+    wanted += [(QUEUES.api_version, QUEUES.kind, name) for name in queues if name not in _QUEUES]
+    return [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+        for version, kind, name in wanted
+        if isinstance(name, str) and (kind, name) not in brought
+    ]
+
+
+def _queues(value: Any) -> Iterator[str]:
+    """Queues that an object names: in ``spec.queue``, a scheduling policy, or the annotations of its pods."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _queues(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key in ("queue", QUEUE_NAME, POD_QUEUE):
+                if isinstance(item, str) and item:
+                    yield item
+            elif key not in ("containers", "initContainers", "data", "stringData"):
+                yield from _queues(item)
+
+
+# Which manifests ``unisono run`` follows to their end, and what it adds so that they run on this machine.
+
+
+def is_workload(manifest: Manifest) -> bool:
+    """The manifest is a job or a pod, which runs and ends."""
+    from unisono.sdk.job_kinds import is_job
+
+    return (manifest.api_version, manifest.kind) == ("v1", "Pod") or is_job(manifest.api_version, manifest.kind)
+
+
+def nothing_to_run(manifests: Sequence[Manifest]) -> str:
+    """What to say of manifests without any job or pod: a kind that may be misspelt, else the kinds that they have."""
+    from unisono.api.kinds import find
+    from unisono.jobkinds.registry import JOB_KINDS
+
+    kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
+    text = f"There is nothing to run in these files, only {kinds}"
+    runnable = ["Job", "Pod", *sorted({each.kind for each in JOB_KINDS} - {"Job"})]
+    for manifest in manifests:
+        meant = next(iter(get_close_matches(manifest.kind, runnable, 1)), "")
+        if not meant or find(manifest.api_version, manifest.kind) is not None:
+            continue
+        told = f"{manifest.kind} of {manifest.api_version}"
+        if manifest.kind != meant:
+            return f"{text}: {manifest.where} has the kind {told}; is {meant} meant?"
+        groups = {"Job": "batch.volcano.sh/v1alpha1 or batch/v1", "Pod": "v1"}
+        known = groups.get(meant) or next(f"{each.group}/..." for each in JOB_KINDS if each.kind == meant)
+        return f"{text}: {manifest.where} has the kind {told}; is its apiVersion {known}?"
+    return f"{text}: use 'unisono apply' for those."
+
+
+def target_kind(manifest: Manifest) -> Kind[Any]:
+    """The kind of a workload.
+
+    Raises:
+        UnisonoError: the kind exists, but not in this version.
+
+    """
+    from unisono.api.kinds import find
+    from unisono.errors import UnisonoError
+
+    kind = find(manifest.api_version, manifest.kind)
+    if kind is None:
+        raise UnisonoError(f"{manifest.where}: there is no {manifest.kind} in version {manifest.api_version}.")
+    return kind
+
+
+def mark_working_directory(manifest: Manifest) -> None:
+    """Let the manifest's pods start in its folder where a container names no workingDir.
+
+    A file such as ``command: [python, train.py]`` then finds ``train.py`` beside it, as an image would hold it.
+    """
+    from unisono.sdk.submission import mark_folder
+
+    mark_folder(manifest.value, manifest.folder)
+
+
+# What ``unisono run`` submits: the objects of files, or the job of a command.
+
+
+def of_files(files: Sequence[str]) -> list[Manifest]:
+    """The objects of the files, with at least one job or pod among them.
+
+    Raises:
+        UnisonoError: there is none, or a file is a program and no manifest.
+
+    """
+    from unisono.cli.manifests import read
+
+    _check_for_programs(files)
+    manifests = read(files)
+    if not any(is_workload(manifest) for manifest in manifests):
+        raise UnisonoError(nothing_to_run(manifests))
+    return manifests
+
+
+def of_program(program: Program, *, local: bool) -> Manifest:
+    """The job of a command.
+
+    Args:
+        program: the command.
+        local: its pods are processes of this machine, with the caller's interpreter and folder.
+
+    Raises:
+        BadWork: there is no such program, or it needs an image.
+
+    """
+    from unisono.cli.manifests import Manifest
+    from unisono.sdk.program_submission import job_of
+
+    return Manifest(job_of(program, local=local).manifest(), "", 0, Path.cwd())
+
+
+def _check_for_programs(files: Sequence[str]) -> None:
+    """A forgotten ``--`` is an error, before a script is read as YAML."""
+    import shutil
+
+    first = Path(files[0])
+    words = " ".join(files)
+    if first.suffix in (".py", ".sh"):
+        run = "python" if first.suffix == ".py" else "bash"
+        raise click.UsageError(f"{first} is a program and no manifest; run it with: unisono run -- {run} {words}")
+    if not first.exists() and "/" not in files[0] and shutil.which(files[0]):
+        raise click.UsageError(f"there is no file {first}; to run the program {first}: unisono run -- {words}")
+
+
+# Jobs that ``unisono run --fleet`` sends to the members of a fleet: their mark, and their logs.
+
+_MOST_PODS: Final = 64
+
+
+def marked(manifests: Sequence[Manifest], fleet: str) -> list[Manifest]:
+    """The manifests with the jobs among them kept to the members of a Fleet."""
+    return [
+        replace(each, value=_marked(each.value, fleet)) if fleet and is_workload(each) else each for each in manifests
+    ]
+
+
+def _marked(value: dict[str, Any], fleet: str) -> dict[str, Any]:
+    meta = value.get("metadata") or {}
+    return {**value, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), FLEET: fleet}}}
+
+
+async def copy_logs(client: HttpClient, targets: Iterable[Target], report: Reporter) -> None:
+    """Print what the pods of the jobs have logged in their members, pod after pod, as the hub reads it."""
+    from unisono.errors import ApiError
+    from unisono.sdk.logstream import lines, short_name
+
+    for target in targets:
+        for pod, container in await _containers(client, target):
+            prefix = short_name(pod, target.name)
+            try:
+                async for text in lines(client, target.namespace, pod, {"container": container}):
+                    report.log(prefix, text)
+            except ApiError as error:
+                report.line(f"pod/{pod}", f"its log cannot be read: {error}")
+
+
+async def _containers(client: HttpClient, target: Target) -> list[tuple[str, str]]:
+    """Pods of a job and their first containers, as its controller in the member calls them."""
+    import time
+
+    from unisono.errors import NotFound
+    from unisono.fleet.jobs.work import KINDS, work_of
+
+    if target.kind not in KINDS:
+        return []
+    try:
+        job = await client.get(target.kind, target.name, target.namespace)
+    except NotFound:
+        return []
+    work = work_of(target.kind, job, time.time())
+    pods = work.pods[:_MOST_PODS] if work is not None else ()
+    return [(pod.metadata.name, pod.spec.containers[0].name) for pod in pods if pod.spec.containers]
+
+
+# Creates what ``unisono run`` was given, in place of an earlier run of the same name where that is wanted.
 
 _POLL_SECONDS = 0.1
 # Pods get half a minute to end by themselves.
@@ -57,7 +267,6 @@ async def submit(
     """
     from unisono.cli import applying
     from unisono.cli.connection import namespace_of
-    from unisono.cli.workloads import is_workload
     from unisono.kube.discovery import discover
 
     resources = await discover(client)
@@ -78,7 +287,6 @@ async def submit(
 
 def _prerequisites(manifests: Sequence[Manifest], namespace: str | None) -> list[Manifest]:
     from unisono.cli.manifests import Manifest
-    from unisono.cli.prerequisites import missing_prerequisites
 
     return [Manifest(value, manifests[0].file, 1, Path()) for value in missing_prerequisites(manifests, namespace)]
 
@@ -105,7 +313,6 @@ class _Submission:
         """Create a job or a pod."""
         from unisono.api.decode import decode
         from unisono.cli import applying
-        from unisono.cli.workloads import target_kind
         from unisono.sdk.events import Target
 
         kind = target_kind(manifest)
@@ -143,7 +350,6 @@ class _Submission:
         return manifest
 
     async def _state(self, manifest: Manifest) -> str:
-        from unisono.cli.workloads import target_kind
         from unisono.errors import ApiError
         from unisono.sdk.observing import look
 
@@ -178,7 +384,6 @@ class _Submission:
 
     async def _local_folders(self, manifest: Manifest) -> None:
         """Let pods start in the manifest's folder, and read what they need although only root may enter the way."""
-        from unisono.cli.workloads import mark_working_directory
         from unisono.sdk.sharing import is_read_only, share_folder
 
         mark_working_directory(manifest)
@@ -206,7 +411,6 @@ def _exists(manifest: Manifest) -> str:
 def _typed(manifest: Manifest) -> str:
     """``KIND/NAME`` as commands read it."""
     from unisono.api.kinds import JOBS, PODS
-    from unisono.cli.workloads import target_kind
 
     kind = target_kind(manifest)
     return f"{manifest.kind.lower() if kind in (JOBS, PODS) else kind.resource}/{manifest.name}"

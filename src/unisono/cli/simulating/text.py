@@ -1,16 +1,54 @@
-"""Results of simulations as text for people."""
+"""Simulations, forecasts and their progress as text for people."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.words import counted
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:
+    from unisono.simulator.forecast.forecast import Forecast, Start
+    from unisono.simulator.forecast.whatif import Moved, WhatIf
     from unisono.simulator.recording.replay import Replayed
     from unisono.simulator.studies.compare import Change, JobChange
+
+
+# A progress bar on stderr while something long is computed.
+
+
+@contextmanager
+def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Shows how much of a total is done, with the time left; nothing where stderr is no terminal, or when quiet.
+
+    Yields:
+        a function that is told (done, total); it costs next to nothing to call it often.
+
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        shown = -1
+
+        def tell(done: int, total: int) -> None:
+            nonlocal shown
+            if done * 1000 // max(total, 1) != shown:
+                shown = done * 1000 // max(total, 1)
+                progress.update(task, completed=done, total=total)
+
+        yield tell
+
+
+# Results of simulations as text for people.
 
 _SHOWN = 20
 
@@ -141,3 +179,91 @@ def _later(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{'+' if value >= 0 else '-'}{seconds(abs(value))}"
+
+
+# Forecasts as text for people.
+
+_SHOWN_STARTS = 40
+
+
+def start_lines(found: Forecast, until: float) -> list[str]:
+    """When waiting jobs start."""
+    if not found.starts:
+        return ["No job waits."]
+    rows = [
+        (each.key, each.queue, f"{each.gpus:g}", when(each), between(each), percent(each.chance))
+        for each in found.starts[:_SHOWN_STARTS]
+    ]
+    told = columns(("PodGroup", "queue", "gpus", "starts in", "80 %", f"within {seconds(until)}"), rows)
+    if len(found.starts) > _SHOWN_STARTS:
+        told.append(f"... and {len(found.starts) - _SHOWN_STARTS} more (-o json lists all)")
+    unknown = sum(not each.known for each in found.starts)
+    if unknown:
+        told += ["", f"Of {unknown} of these jobs nothing says how long they run (annotation unisono.io/run-seconds)."]
+    return told
+
+
+def when(start: Start) -> str:
+    """The median, or that it comes later."""
+    return "later" if start.median is None else seconds(start.median)
+
+
+def between(start: Start) -> str:
+    """The 80 % interval."""
+    low = "later" if start.low is None else seconds(start.low)
+    return f"{low} to {'later' if start.high is None else seconds(start.high)}"
+
+
+def whatif_lines(found: WhatIf) -> list[str]:
+    """What a change does."""
+    told = [*found.told, "", f"In {found.futures} possible futures of the next {seconds(found.until)}:", ""]
+    rows = [
+        (
+            each.name,
+            f"{each.before:,.4g}",
+            f"{each.after:,.4g}",
+            f"{each.difference.mean:+,.3g}",
+            "" if each.difference.half is None else f"±{each.difference.half:,.2g}",
+        )
+        for each in found.figures
+    ]
+    told += columns(("figure", "now", "changed", "difference", "95 %"), rows, empty="")
+    rows = [_row(each) for each in found.moved[:_SHOWN_STARTS]]
+    if rows:
+        told += ["", *columns(("PodGroup", "starts in", "changed", "moves", ""), rows, empty="")]
+    if len(found.moved) > _SHOWN_STARTS:
+        told.append(f"... and {len(found.moved) - _SHOWN_STARTS} more (-o json lists all)")
+    if found.evicted:
+        told += ["", f"Evicted by the change: {', '.join(found.evicted[:_SHOWN_STARTS])}"]
+    return told
+
+
+def _row(each: Moved) -> tuple[str, str, str, str, str]:
+    before = "-" if each.before is None else when(each.before)
+    after = "-" if each.after is None else when(each.after)
+    later = each.later
+    if later is None:
+        won = each.before is not None and each.before.median is None and each.after is not None
+        lost = each.after is not None and each.after.median is None and each.before is not None
+        sign = "wins" if won and not lost else "loses" if lost and not won else ""
+        return each.key, before, after, "", sign
+    move = f"{'+' if later >= 0 else '-'}{seconds(abs(later))}"
+    return each.key, before, after, move, "wins" if later < -1 else "loses" if later > 1 else ""
+
+
+def calibration_lines(result: Mapping[str, Any]) -> list[str]:
+    """How good estimated starts are."""
+    rows = [
+        (
+            name,
+            each["estimates"],
+            percent(each["coverage"]),
+            seconds(each["medianError"]),
+            seconds(each["medianErrorByLimits"]),
+            seconds(each["medianWait"]),
+            f"{each['laterRight']} of {each['later']}" if each["later"] else "",
+        )
+        for name, each in (("all", result), *result["bySize"].items())
+    ]
+    head = ("jobs", "estimates", "within 80 %", "median error", "by limits", "median wait", "later, rightly")
+    return columns(head, rows, empty="")

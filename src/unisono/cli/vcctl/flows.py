@@ -89,8 +89,7 @@ def _kind(word: str) -> Kind[Any]:
 
 
 async def _show(where: Where, word: str, name: str | None, everywhere: bool, output: str) -> None:
-    from unisono.cli.vcctl.listing import flow_lines
-    from unisono.cli.vcctl.serving import connected, item, items, show
+    from unisono.cli.vcctl.serving import connected, flow_lines, item, items, show
 
     kind = _kind(word)
     async with connected(where) as (client, namespace):

@@ -115,7 +115,7 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import QUEUES
-    from unisono.cli.vcctl.listing import queue_lines
+    from unisono.cli.vcctl.serving import queue_lines
     from unisono.sdk.queues import all_groups, queue_views
 
     async with connected(where) as (client, _):

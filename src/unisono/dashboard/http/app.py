@@ -14,9 +14,15 @@ from aiohttp import web
 from unisono.api.unreadable import UNREADABLE
 from unisono.dashboard.http import actions
 from unisono.dashboard.http.actions import JobRef, kind_of
-from unisono.dashboard.http.files import HOW_TO_BUILD, File
-from unisono.dashboard.http.guard import KEY_HEADER, QUESTIONS, SECURITY_HEADERS, refusal
-from unisono.dashboard.http.questions import Questions
+from unisono.dashboard.http.guard import (
+    HOW_TO_BUILD,
+    KEY_HEADER,
+    QUESTIONS,
+    SECURITY_HEADERS,
+    TOKEN_HEADER,
+    File,
+    refusal,
+)
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
 from unisono.dashboard.http.streams import Events, batches, follow, has_left
 from unisono.dashboard.live.configuration import configuration_of
@@ -32,12 +38,12 @@ from unisono.dashboard.live.pages import (
     SchedulerPage,
 )
 from unisono.dashboard.live.rights import namespaces_of
-from unisono.dashboard.live.samples import shares
-from unisono.dashboard.live.viewing import PageViewer, Past
+from unisono.dashboard.live.viewing import CommandViewer, PageViewer, Past
+from unisono.dashboard.live.world import shares
 from unisono.dashboard.views.nodes import NodeQuery
 from unisono.dashboard.views.table import Query
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
-from unisono.errors import ApiError, UnisonoError
+from unisono.errors import ApiError, NotFound, Unavailable, UnisonoError
 from unisono.history import answers as history_answers
 from unisono.history.queue_shares import Series
 from unisono.kube.http import HttpClient
@@ -45,6 +51,55 @@ from unisono.lazy_logs import LazyLogger
 
 if TYPE_CHECKING:
     from unisono.dashboard.live.world import World
+
+
+# Questions of commands: one request with a token and no session, answered with the rights of that token.
+
+_SECONDS = 60.0
+_NO_DATABASE = (
+    "this dashboard reads no history: it needs a database "
+    "('unisono install --dashboard --history-dsn-secret NAME', or history.secret of the chart)"
+)
+
+
+class Questions:
+    """Answers them.
+
+    Args:
+        sessions: knows the API server.
+        past: the history; None where none is kept.
+
+    """
+
+    def __init__(self, sessions: Sessions, past: Past | None) -> None:
+        self._sessions, self._past = sessions, past
+
+    async def history(self, request: web.Request) -> web.StreamResponse:
+        """What the history knows, as far as the user of the token may see it.
+
+        Raises:
+            NotSignedIn: there is no token.
+            ApiError: the API server does not accept it, or the question cannot be answered.
+
+        """
+        kind, _, token = request.headers.get(TOKEN_HEADER, "").strip().rpartition(" ")
+        if kind.lower() not in ("", "bearer"):
+            token = ""  # nosec B105 # none
+        async with self._sessions.asking(token) as (client, user):
+            if self._past is None:
+                raise NotFound(_NO_DATABASE)
+            what = request.match_info["what"]
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    told = await self._past.answer(CommandViewer(client, user), what, dict(request.query))
+            except TimeoutError as error:
+                raise Unavailable(
+                    f"the history gave no answer within {_SECONDS:.0f} s: ask for a shorter time"
+                ) from error
+        if told is None:
+            raise NotFound(f"there is no question {what!r} about the history")
+        return web.Response(body=told, content_type="application/json")
+
 
 _log = LazyLogger(__name__)
 T = TypeVar("T")

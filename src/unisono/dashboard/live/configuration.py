@@ -14,7 +14,7 @@ from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.errors import ApiError
 from unisono.install.options import NAMESPACE
 from unisono.scheduler.config_advice import INSTALLED_NAME
-from unisono.simulator.forecast.configuration import configuration_in_maps
+from unisono.simulator.forecast.live import configuration_in_maps
 
 if TYPE_CHECKING:
     from unisono.kube.client import Client

@@ -18,7 +18,7 @@ from unisono.api.yaml import load_all
 from unisono.dashboard.views.wire import ConfigurationView, Futures, Moved
 from unisono.engine.plugins.registry import is_code
 from unisono.errors import ApiError, ConfigError, UnisonoError
-from unisono.simulator.forecast.listing import list_objects
+from unisono.simulator.forecast.live import list_objects
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -186,9 +186,8 @@ def ask(
 
     """
     from unisono.engine.config_file.reader import default_config, load_config
-    from unisono.simulator.forecast.changes import apply_changes
     from unisono.simulator.forecast.forecast import forecast
-    from unisono.simulator.forecast.whatif import what_if
+    from unisono.simulator.forecast.whatif import apply_changes, what_if
 
     name = configuration.name
     try:

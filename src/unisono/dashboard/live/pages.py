@@ -15,11 +15,10 @@ from unisono.dashboard.live.explaining import actions_of, events_of, explanation
 from unisono.dashboard.live.jobs import TOPICS
 from unisono.dashboard.live.rights import may
 from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
-from unisono.dashboard.views.fleet import fleet_view
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
+from unisono.dashboard.views.overview import fleet_view, scheduler_view
 from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row
-from unisono.dashboard.views.scheduler import scheduler_view
 from unisono.dashboard.views.table import Query, counted
 from unisono.dashboard.views.units import natural
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire

@@ -15,8 +15,7 @@ from unisono.errors import ApiError, Unavailable
 
 if TYPE_CHECKING:
     from unisono.dashboard.live.world import World
-    from unisono.history.reading import Place
-    from unisono.history.source import HistorySource
+    from unisono.history.reading import HistorySource, Place
     from unisono.kube.client import Client
 
 _AT_ONCE = 16

@@ -1,4 +1,4 @@
-"""The cluster at a glance: the SDK's overview, with what waits in groups and how much was used over time (pure)."""
+"""The cluster at a glance, the clusters of a fleet, and the scheduler: what is used, waits and lives (pure)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
-from unisono.api.resources import to_units
+from unisono.api import messages
+from unisono.api.annotations import SCHEDULER_CYCLES
+from unisono.api.conditions import find_condition
+from unisono.api.fleet import READY, AttachedCluster
+from unisono.api.keys import TOPOLOGY_REGION
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import resource_list, to_units
+from unisono.api.times import time_or
 from unisono.dashboard.views.table import choices
 from unisono.dashboard.views.units import ordered, quantity
 from unisono.dashboard.views.wire import (
     Choice,
     ComponentView,
+    Fact,
+    FleetView,
     JobRow,
+    MemberRow,
     OverviewView,
     ResourceView,
+    SchedulerView,
+    Timing,
     WaitingGroup,
 )
 from unisono.fleet.members.summary import accelerator_type, is_accelerator
 from unisono.sdk.components import Component, components
 from unisono.sdk.node_capacity import Resource, is_ready, resources
+from unisono.sdk.scheduler_health import trusted
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node
+
+
+# The cluster at a glance: the SDK's overview, with what waits in groups and how much was used over time (pure).
 
 _MOST_GROUPS = 50
 _MOST_NODES = 100
@@ -133,3 +151,180 @@ def _resource(told: Resource, model: str = "") -> ResourceView:
 def part(amount: int, total: int) -> float:
     """A part of a total, from 0 to 1 and a little beyond where more is used than there is."""
     return round(amount / total, 4) if total > 0 else 0.0
+
+
+# The clusters of a fleet: what each has, what is used of it, and how many jobs are there (pure).
+
+_LEFT_OUT = ("pods", "ephemeral-storage")
+
+
+def fleet_view(
+    clusters: Iterable[AttachedCluster], jobs: Mapping[str, int], waiting: int, *, ready: bool = True
+) -> FleetView:
+    """All members that the viewer may see, by name.
+
+    Args:
+        clusters: of the hub.
+        jobs: that have not ended, by the member that they are in.
+        waiting: jobs that are in none.
+        ready: everything was listed once.
+
+    """
+    rows = {}
+    for cluster in sorted(clusters, key=lambda each: (each.metadata.name, each.metadata.namespace or "")):
+        row = member_row(cluster, jobs.get(cluster.metadata.name, 0))
+        rows[f"{row.namespace}/{row.name}"] = row
+    return FleetView(ready=ready, order=list(rows), rows=rows, waiting=waiting)
+
+
+def member_row(cluster: AttachedCluster, jobs: int) -> MemberRow:
+    """The row of one member."""
+    status = cluster.status
+    told = find_condition(status.conditions, READY)
+    return MemberRow(
+        name=cluster.metadata.name,
+        namespace=cluster.metadata.namespace or "",
+        ready=bool(status.ready),
+        message=(told.message or "") if told is not None else messages.MEMBER_NOT_LOOKED_AT,
+        version=status.kubernetes_version or "",
+        region=(cluster.metadata.labels or {}).get(TOPOLOGY_REGION, ""),
+        nodes=(status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
+        jobs=jobs,
+        resources=_resources(cluster),
+        lost=time_or(status.lost_since),
+    )
+
+
+def _resources(cluster: AttachedCluster) -> list[ResourceView]:
+    summary = cluster.status.resource_summary
+    if summary is None:
+        return []
+    try:
+        whole, used = resource_list(summary.allocatable), resource_list(summary.allocated)
+        largest: dict[str, int] = {}
+        models: dict[str, set[str]] = {}
+        for each in cluster.status.accelerators or ():
+            name = each.resource or ""
+            largest[name] = max(largest.get(name, 0), to_units(name, each.largest_free_block or 0))
+            models.setdefault(name, set()).update({each.type} if each.type else ())
+    except QuantityError:
+        # What a hub of another version has written is no reason to show no other member.
+        return []
+    return [
+        ResourceView(
+            name=name,
+            model=", ".join(sorted(models.get(name, ()))),
+            used=quantity(name, used.get(name, 0)),
+            total=quantity(name, whole[name]),
+            largest=quantity(name, largest[name]) if name in largest else "",
+            share=part(used.get(name, 0), whole[name]),
+        )
+        for name in ordered(whole)
+        if whole[name] and name not in _LEFT_OUT and not name.startswith("hugepages-")
+    ]
+
+
+# The scheduler: whether its parts are alive, what its configuration enforces, and how long its cycles take (pure).
+
+# Histograms of Volcano's names, in milliseconds, with the labels that tell their rows apart.
+_TIMES = {
+    "volcano_e2e_scheduling_latency_milliseconds": ("cycle", ()),
+    "volcano_action_scheduling_latency_milliseconds": ("action", ("action",)),
+    "volcano_plugin_scheduling_latency_milliseconds": ("plug-in", ("plugin", "OnSession")),
+}
+
+
+def scheduler_view(
+    leases: Sequence[Lease],
+    metrics: str,
+    now: float,
+    *,
+    configuration: str = "",
+    hidden: Sequence[str] = (),
+    ready: bool = True,
+) -> SchedulerView:
+    """What is known of the scheduler.
+
+    Args:
+        leases: by which components tell that they are alive.
+        metrics: in Prometheus' text format; empty where the viewer may not read them, or none are served.
+        now: seconds since 1970.
+        configuration: text of it, where the viewer may read it.
+        hidden: kinds that the viewer may not see; without leases it is not known which components are alive.
+        ready: everything was listed once.
+
+    """
+    families = _families(metrics)
+    return SchedulerView(
+        ready=ready,
+        components=[component_view(each) for each in components(leases, now, seen="leases" not in hidden)[1:]],
+        facts=list(_facts(leases)),
+        times=timings(families),
+        metrics=bool(families),
+        violations=_violations(families),
+        configuration=configuration,
+        hidden=[kind for kind in hidden if kind == "leases"],
+    )
+
+
+def _families(metrics: str) -> list[Metric]:
+    """What a text of metrics says; nothing of a text that is none."""
+    try:
+        return list(text_string_to_metric_families(metrics))
+    except ValueError:
+        return []
+
+
+def timings(families: Iterable[Metric]) -> list[Timing]:
+    """How often and how long each part of a cycle has run, what takes longest together first."""
+    sums: dict[tuple[str, str], float] = {}
+    counts: dict[tuple[str, str], float] = {}
+    buckets: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for family in families:
+        if family.name not in _TIMES:
+            continue
+        kind, labels = _TIMES[family.name]
+        for sample in family.samples:
+            row = kind, " ".join(sample.labels.get(label, "") for label in labels)
+            if sample.name.endswith("_sum"):
+                sums[row] = sample.value
+            elif sample.name.endswith("_count"):
+                counts[row] = sample.value
+            elif sample.name.endswith("_bucket"):
+                buckets[row].append((float(sample.labels["le"]), sample.value))
+    order = [kind for kind, _ in _TIMES.values()]
+    rows = sorted(
+        (row for row, count in counts.items() if count),
+        key=lambda row: (order.index(row[0]), -sums.get(row, 0.0), row[1]),
+    )
+    return [
+        Timing(
+            kind=row[0],
+            name=row[1],
+            count=int(counts[row]),
+            mean=sums.get(row, 0.0) / counts[row],
+            most=_most(buckets[row], counts[row]),
+        )
+        for row in rows
+    ]
+
+
+def _most(buckets: list[tuple[float, float]], count: float) -> float:
+    """The bound that 99 of 100 are within; 0 where the last bucket, which has none, is needed."""
+    return next((bound for bound, below in sorted(buckets) if below >= 0.99 * count and bound != float("inf")), 0.0)
+
+
+def _violations(families: Iterable[Metric]) -> int:
+    return sum(
+        int(sample.value)
+        for family in families
+        for sample in family.samples
+        if sample.name == "unisono_scheduler_violations_total"
+    )
+
+
+def _facts(leases: Iterable[Lease]) -> Iterable[Fact]:
+    """What schedulers say of themselves on their Leases."""
+    for lease in trusted(lease for lease in leases if SCHEDULER_CYCLES in (lease.metadata.labels or {})):
+        for name, value in sorted((lease.metadata.annotations or {}).items()):
+            yield Fact(name=name.rpartition("/")[2].replace("-", " "), text=value)

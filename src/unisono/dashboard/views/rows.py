@@ -13,8 +13,8 @@ from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text, waiting_verdict
+from unisono.dashboard.views.nodes import requests_of
 from unisono.dashboard.views.units import amounts_text
-from unisono.dashboard.views.usage import requests_of
 from unisono.dashboard.views.wire import JobRow, PodRow
 from unisono.history.records import gpus
 from unisono.sdk.dependents import Dependents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unisono.api.resources import to_wire
-from unisono.cluster.phases import phase_of, totals_of
+from unisono.cluster.jobs import phase_of, totals_of
 from unisono.cluster.records import Task
 from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
 from unisono.engine.closing import messages

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unisono.api.resources import by_importance
-from unisono.cluster.bind_failures import Setback
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.recent import Setback
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Reason, Refusal, Veto

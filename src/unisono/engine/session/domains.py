@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.selectors import Held
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.terms import Held
 from unisono.engine.answers import BoolArray
 
 Counts = npt.NDArray[np.int64]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.cluster.hypertree import Index
-from unisono.cluster.resources import Matrix
-from unisono.cluster.sums import CEILING
+from unisono.cluster.resources import CEILING, Matrix
 
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session

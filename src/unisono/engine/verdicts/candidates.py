@@ -18,9 +18,8 @@ from unisono.api.core import Taint
 from unisono.api.user_limits import JOBS
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.resources import Matrix, Vector
+from unisono.cluster.resources import Matrix, Vector, total
 from unisono.cluster.status import TaskStatus
-from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
 from unisono.engine.candidates.empty_cluster import EmptyFit
 from unisono.engine.changes import (

@@ -8,8 +8,7 @@ from itertools import islice
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.selectors import Selector, SelectorBook
-from unisono.cluster.terms import Spread
+from unisono.cluster.selectors import Selector, SelectorBook, Spread
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED, required_by_others

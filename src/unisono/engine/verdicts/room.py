@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.sums import total
+from unisono.cluster.resources import total
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle

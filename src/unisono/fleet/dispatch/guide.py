@@ -18,9 +18,9 @@ from unisono.fleet.jobs.timeouts import annotated_seconds
 from unisono.fleet.jobs.work import Work
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
 from unisono.kube.controller import sooner
+from unisono.kube.pace import Backoff
 
 START_SECONDS: Final = 600.0
 """How long a job may be in a member without a node for one of its pods."""

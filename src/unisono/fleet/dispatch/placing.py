@@ -10,15 +10,15 @@ from functools import partial
 
 import structlog
 
-from unisono.cluster.bind_failures import Setback
+from unisono.cluster.recent import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.engine.decisions import Bind
 from unisono.errors import UnisonoError
 from unisono.fleet.dispatch.targets import Target, TargetFinder
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.naming import cluster_of
-from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.pace import Backoff
 
 _log = structlog.get_logger(__name__)
 

@@ -15,9 +15,9 @@ from unisono.api.node_usage import NodeUsage
 from unisono.engine.config.metrics import MetricsSource, metrics_source
 from unisono.engine.plugins.common.measured_load import FRESH_SECONDS
 from unisono.errors import ConfigError, UnisonoError
-from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
+from unisono.kube.pace import Backoff
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.usage.source import UsageSource

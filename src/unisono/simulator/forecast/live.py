@@ -1,45 +1,149 @@
-"""A live cluster as the beginning of a simulation: its objects, its jobs, and how long they may still run.
-
-Pods without a PodGroup keep their places. A PodGroup whose pods have not been made yet gets those that the controller
-of its Job will make, when it is admitted; one of another kind gets pods that share its ``minResources``, or is left
-out.
-"""
+"""A live cluster as the beginning of a simulation: its objects, its jobs, and the configuration of its scheduler."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from unisono.api.annotations import CONFIGURATION_SOURCE, CYCLES_LEASE
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Container, Node, Pod, PodSpec, PodStatus, ResourceRequirements
 from unisono.api.decode import decode
-from unisono.api.keys import GPU_COUNT, GPU_MILLI, GROUP_NAME, NVIDIA_GPU
+from unisono.api.keys import (
+    CONFIG_MAP_KEY,
+    CONFIG_MAP_NAME,
+    CONFIG_MAP_NAMESPACE,
+    GPU_COUNT,
+    GPU_MILLI,
+    GROUP_NAME,
+    NVIDIA_GPU,
+)
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, PODS, QUEUES, find
+from unisono.api.kinds import CONFIG_MAPS, JOBS, LEASES, PODS, QUEUES, find
 from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import rfc3339
 from unisono.api.topology import HyperNode
+from unisono.cluster.recent import RunTimes, beginning
 from unisono.cluster.records import Task
 from unisono.cluster.resources import scheduled
-from unisono.cluster.run_durations import RunTimes, beginning
 from unisono.cluster.state import ClusterState
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
+from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.session import Session
+from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
-from unisono.scheduler.feed import KINDS
-from unisono.simulator.clusters.kubernetes import paths_of
-from unisono.simulator.clusters.model import Cluster, make_queue
+from unisono.kube.client import Client
+from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
+from unisono.scheduler.config_map import text_of
+from unisono.scheduler.feed import KINDS, OPTIONAL
+from unisono.simulator.clusters import Cluster, make_queue, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.workload.job import MOST_PODS, WHOLE_GPU, Job, Role
 from unisono.simulator.world.live_jobs import Adopted
 from unisono.simulator.world.objects import SCHEDULER
+
+# The configuration that the scheduler of a live cluster follows, as far as it can be read from here.
+
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A configuration.
+
+    Attributes:
+        text: as it is written.
+        name: where it stands, in words.
+        hidden: where the one in force stands, when it cannot be read and this is the default one; else empty.
+
+    """
+
+    text: str
+    name: str
+    hidden: str = ""
+
+
+async def configuration_in_force(client: Client, namespaces: tuple[str, ...] = ()) -> Followed:
+    """What the scheduler follows, in the order in which it looks itself.
+
+    1. The ConfigMap ``volcano-system/volcano-scheduler-config``, where users of Volcano keep it: it comes before all
+       others.
+    2. The ConfigMap of the installation, in one of ``namespaces``.
+    3. The file that the scheduler names in the Lease of its heartbeat, where it can be read on this machine: so for
+       ``unisono up --scheduler-config FILE``.
+    4. The default one. It is the answer as well where the one in force cannot be read; ``hidden`` says so then.
+
+    Args:
+        client: with the credentials of the one who asks.
+        namespaces: where the installation may be.
+
+    """
+    found, hidden = await configuration_in_maps(client, namespaces)
+    if found is not None:
+        return found
+    source = await _source(client)
+    if source and Path(source).is_absolute() and not hidden:
+        text = await asyncio.to_thread(_read, Path(source))
+        if text is not None:
+            return Followed(text, source)
+        hidden = source
+    return Followed(DEFAULT_TEXT, "default configuration", hidden)
+
+
+async def configuration_in_maps(client: Client, namespaces: tuple[str, ...] = ()) -> tuple[Followed | None, str]:
+    """The first that a ConfigMap holds, and the place of the first ConfigMap that could not be read; else empty.
+
+    Args:
+        client: with the credentials of the one who asks.
+        namespaces: where the installation may be; the ConfigMap of Volcano's users comes first in any case.
+
+    """
+    maps = [(CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME, CONFIG_MAP_KEY)]
+    maps += [(namespace, INSTALLED_NAME, INSTALLED_KEY) for namespace in namespaces]
+    hidden = ""
+    for namespace, name, key in maps:
+        place = f"ConfigMap {namespace}/{name}"
+        try:
+            return Followed(text_of(await client.get(CONFIG_MAPS, name, namespace), key), place), hidden
+        except ConfigError:
+            continue
+        except ApiError as error:
+            hidden = hidden or (place if error.code != 404 else "")
+    return None, hidden
+
+
+async def _source(client: Client) -> str:
+    """Where the scheduler says that its configuration stands; empty for the default one, or where it does not say."""
+    try:
+        lease = await client.get(LEASES, CYCLES_LEASE, "kube-system")
+    except ApiError:
+        return ""
+    return (lease.metadata.annotations or {}).get(CONFIGURATION_SOURCE, "")
+
+
+def _read(file: Path) -> str | None:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(_MOST_BYTES)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if len(text) < _MOST_BYTES else None
+
+
+# A live cluster as the beginning of a simulation: its objects, its jobs, and how long they may still run.
+#
+# Pods without a PodGroup keep their places. A PodGroup whose pods have not been made yet gets those that the controller
+# of its Job will make, when it is admitted; one of another kind gets pods that share its ``minResources``, or is left
+# out.
 
 FALLBACK = 3600.0
 """Seconds for jobs whose run time is not known."""
@@ -322,4 +426,26 @@ def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects
         raise InputError("there are no nodes in these files: give what 'kubectl get nodes,pods,...' prints")
     if all(queue.metadata.name != "default" for queue in found.of("Queue")):
         found.add(QUEUES, [make_queue("default")])
+    return found
+
+
+# Objects of a live cluster, listed once.
+
+
+async def list_objects(client: Client) -> LiveObjects:
+    """What the scheduler reads of a cluster.
+
+    Raises:
+        ApiError: a list cannot be read; kinds that a cluster may lack are left out.
+
+    """
+    found = LiveObjects()
+    for kind in (*KINDS, JOBS):
+        try:
+            listed = await client.list(kind)
+        except NotFound:
+            if kind not in OPTIONAL and kind is not JOBS:
+                raise
+            continue
+        found.add(kind, listed.items)
     return found

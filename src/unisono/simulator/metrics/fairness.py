@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.simulator.metrics.numbers import jain, percentile
+from unisono.simulator.metrics.durations import jain, percentile
 from unisono.simulator.metrics.usage import steps, window
 from unisono.simulator.world.outcome import COMPLETED, DROPPED, Run
 

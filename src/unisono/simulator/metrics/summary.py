@@ -9,9 +9,7 @@ import msgspec
 
 from unisono.simulator.metrics.durations import deadlines, durations, starvation
 from unisono.simulator.metrics.fairness import fairness
-from unisono.simulator.metrics.preemption import waste
-from unisono.simulator.metrics.topology import topology
-from unisono.simulator.metrics.usage import cost, gpu_hours, usage
+from unisono.simulator.metrics.usage import cost, gpu_hours, topology, usage, waste
 from unisono.simulator.world.outcome import Run
 
 VERSION = 1

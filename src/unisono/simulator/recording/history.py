@@ -26,9 +26,8 @@ from unisono.api.resources import pod_requests, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import parse_time
 from unisono.api.topology import HyperNode
-from unisono.simulator.clusters.kubernetes import paths_of
-from unisono.simulator.clusters.model import Cluster
-from unisono.simulator.recording.lines import Recording, RecordingError
+from unisono.simulator.clusters import Cluster, paths_of
+from unisono.simulator.recording.replay import Recording, RecordingError
 from unisono.simulator.workload.job import WHOLE_GPU, Job, Role
 
 _MIB = 1 << 20

@@ -9,9 +9,8 @@ from math import ceil, floor, log10
 from typing import Any
 
 from unisono.simulator.metrics.durations import first_wait, size_class
-from unisono.simulator.metrics.topology import lca_cost
-from unisono.simulator.metrics.usage import Steps, held, queue_length, steps
-from unisono.simulator.studies.results import numbers
+from unisono.simulator.metrics.usage import Steps, held, lca_cost, queue_length, steps
+from unisono.simulator.studies.compare import numbers
 from unisono.simulator.world.outcome import Run
 
 _STYLE = """
@@ -103,7 +102,7 @@ def _queues(run: Run) -> str:
 
 
 def _waits(run: Run) -> str:
-    from unisono.simulator.metrics.numbers import percentile
+    from unisono.simulator.metrics.durations import percentile
 
     groups: dict[str, list[float]] = {}
     for outcome in run.outcomes:
@@ -145,7 +144,7 @@ def _at(line: Sequence[tuple[float, float]], times: Sequence[float], before: flo
 
 
 def _topology(run: Run) -> str:
-    from unisono.simulator.metrics.topology import least_cost
+    from unisono.simulator.metrics.usage import least_cost
 
     paths = run.cluster.paths
     if not paths:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, exp, inf, log2, pi
 
-from unisono.simulator.workload.job import MOST_JOBS, Job, WorkloadError
-from unisono.simulator.workload.shape import NodeShape, gpu_roles
+from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, gpu_roles
 
 _DAY = 86400.0
 _SIZES = ((1, 2, 4, 8, 16, 32), (70, 10, 8, 8, 3, 1))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import IO, Any
 
-from unisono.simulator.clusters.model import Cluster
+import msgspec
+
+from unisono.simulator.clusters import Cluster
 from unisono.simulator.workload.job import Job
 
 COMPLETED, FAILED, RUNNING, WAITING, DROPPED = "completed", "failed", "running", "waiting", "dropped"
@@ -101,3 +104,38 @@ class Run:
     binds: int = 0
     violations: list[str] = field(default_factory=list)
     capacity: list[tuple[float, int, int]] = field(default_factory=list)
+
+
+# What became of each job, as JSON lines.
+
+
+def write_jobs(run: Run, file: IO[bytes]) -> None:
+    """A line per job, in the order of the workload; the same run gives the same bytes."""
+    for outcome in run.outcomes:
+        file.write(msgspec.json.encode(job_record(run, outcome)) + b"\n")
+
+
+def job_record(run: Run, outcome: JobOutcome) -> dict[str, Any]:
+    """One job's life: times are seconds from the beginning of the workload."""
+    record: dict[str, Any] = {
+        "name": outcome.job.name,
+        "user": outcome.job.user,
+        "queue": outcome.job.queue,
+        "gpus": outcome.job.gpu_demand / 1000,
+        "submit": outcome.job.submit,
+        "started": outcome.started,
+        "ended": outcome.ended,
+        "state": outcome.state,
+        "evictions": outcome.evictions,
+        "failures": outcome.failures,
+        "places": [
+            {
+                "start": stretch.start,
+                "end": stretch.end,
+                "nodes": [run.node_names[node] for node in stretch.nodes],
+                "cause": stretch.cause,
+            }
+            for stretch in outcome.stretches
+        ],
+    }
+    return {key: value for key, value in record.items() if value is not None}

@@ -1,26 +1,132 @@
-"""Live jobs, their pods, and where these run: what starts, stops, is lost and comes again.
-
-Every change is told to the engine's state, and noted in the outcomes of the jobs.
-"""
+"""Live jobs, their pods, and where these run: what starts, stops, is lost, fails and comes again."""
 
 from __future__ import annotations
 
+import heapq
+import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from math import inf
+from typing import Any, TypeVar
 
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Bind, Eviction, PodCondition, PodGroupUpdate
+from unisono.simulator.clusters import Cluster
 from unisono.simulator.workload.job import WHOLE_GPU
 from unisono.simulator.world import outcome as outcomes
-from unisono.simulator.world.heap import EventHeap
-from unisono.simulator.world.live_jobs import Adopted, LiveJob, Needs, Room
+from unisono.simulator.world.live_jobs import Adopted, LiveJob, Needs, Room, SpeedModel, Unit
 from unisono.simulator.world.objects import ObjectMaker, succeeded, with_status
 from unisono.simulator.world.outcome import EvictionRecord, Run, Stretch
-from unisono.simulator.world.progress import SpeedModel, Unit
-from unisono.simulator.world.settings import Settings
-from unisono.simulator.world.trouble import Trouble
+from unisono.simulator.world.settings import NodeChange, Settings
+
+# The event heap of a virtual clock; events of one moment come in the order in which they were pushed.
+
+
+class EventHeap:
+    """Times with what happens then.
+
+    Attributes:
+        now: time of the moment that was taken last.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._heap: list[tuple[float, int, str, Any]] = []
+        self._serial = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def time(self) -> float:
+        """Time of the next event."""
+        return self._heap[0][0]
+
+    def push(self, at: float, kind: str, what: Any) -> None:
+        """Let something happen at ``at``."""
+        heapq.heappush(self._heap, (at, next(self._serial), kind, what))
+
+    def moment(self) -> Iterator[tuple[str, Any]]:
+        """Take the events of the next moment, those included that are pushed for it meanwhile."""
+        now = self.now = self.time
+        while self._heap and self._heap[0][0] <= now:
+            _, _, kind, what = heapq.heappop(self._heap)
+            yield kind, what
+
+
+# Random failures of pods, nodes and topology domains; each draw depends on the seed alone.
+
+T = TypeVar("T")
+
+
+class Trouble:
+    """When what fails; every node and domain draws from a stream of its own."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._failures = settings.failures
+        self._seed = settings.seed
+        self._until = inf if settings.until is None else settings.until
+        self._names = [node.metadata.name for node in cluster.nodes]
+        self._pods = random.Random(f"{settings.seed}/pods")  # nosec B311 # draws of a simulation, no secret
+        self._streams: dict[str, random.Random] = {}
+        self._domain_of: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+        tier = self._failures.tier
+        for name in self._names if self._failures.domain else ():
+            path = cluster.paths.get(name, ())
+            if len(path) >= tier:
+                self._domain_of[name] = path[tier - 1]
+                self._members.setdefault(path[tier - 1], []).append(name)
+
+    def _after(self, stream: str, mean: float) -> float:
+        found = self._streams.get(stream)
+        if found is None:
+            found = self._streams[stream] = random.Random(f"{self._seed}/{stream}")  # nosec B311 # draws of a simulation, no secret
+        return found.expovariate(1 / mean)
+
+    def first(self) -> Iterator[NodeChange]:
+        """The first failure of each node and domain."""
+        if self._failures.node:
+            for name in self._names:
+                yield NodeChange(self._after(name, self._failures.node), name, up=False)
+        for domain in self._members:
+            yield from self._domain_failure(domain, 0.0)
+
+    def _domain_failure(self, domain: str, now: float) -> Iterator[NodeChange]:
+        at = now + self._after(f"domain {domain}", self._failures.domain)
+        for name in self._members[domain]:
+            yield NodeChange(at, name, up=False)
+
+    def next(self, change: NodeChange, now: float) -> Iterator[NodeChange]:
+        """What follows a change: a repair after a failure, the next failure after a repair."""
+        failures = self._failures
+        if not failures.node and not failures.domain:
+            return
+        name = change.node
+        if not change.up:
+            yield NodeChange(now + self._after(f"repair {name}", failures.repair), name, up=True)
+            return
+        if failures.node:
+            yield NodeChange(now + self._after(name, failures.node), name, up=False)
+        domain = self._domain_of.get(name)
+        if domain is not None and name == self._members[domain][0]:
+            yield from self._domain_failure(domain, now)
+
+    def pod_failure(self, now: float, pods: int) -> float:
+        """When the first of so many pods fails."""
+        mean = self._failures.pod
+        return now + self._pods.expovariate(pods / mean) if mean else inf
+
+    def choice(self, options: Sequence[T]) -> T:
+        """One of the options, each as likely."""
+        return self._pods.choice(options)
+
+
+# Live jobs, their pods, and where these run: what starts, stops, is lost and comes again.
+#
+# Every change is told to the engine's state, and noted in the outcomes of the jobs.
 
 _ROUNDED = 1.0
 """By so many seconds times on the wire may be off."""

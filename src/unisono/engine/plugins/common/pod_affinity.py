@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.terms import Held, Term
+from unisono.cluster.selectors import Held, Term
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
 from unisono.engine.session.domains import Domains, Source, Tally
 

@@ -14,8 +14,8 @@ import numpy as np
 from unisono.api.keys import HOSTNAME
 from unisono.cluster.nodes import Codes
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.selectors import Spread
 from unisono.cluster.taints import repels
-from unisono.cluster.terms import Spread
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
 from unisono.engine.contract.accelerated import Index
 from unisono.engine.plugins.common.node_selectors import match_pod

@@ -20,7 +20,7 @@ from unisono.api.core import (
     ResourceClaim,
 )
 from unisono.api.fields import Quantity
-from unisono.cluster.device_selectors import Selector, SelectorError, compile_selector
+from unisono.cluster.devices import Selector, SelectorError, compile_selector
 from unisono.engine.plugins.predicates.device_inventory import Unit, attribute
 from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DevicesInUse, full_names, portions
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from unisono.api.core import Device, DeviceClass, DeviceTaint, NodeSelector, ResourceClaim, ResourceSlice
 from unisono.api.quantity import parse_quantity
-from unisono.cluster.device_counts import selects
-from unisono.cluster.device_selectors import DeviceFacts, facts_of
+from unisono.cluster.devices import DeviceFacts, facts_of, selects
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.device_shares import (

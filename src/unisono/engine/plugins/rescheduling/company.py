@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from unisono.cluster.records import Task
+from unisono.cluster.selectors import Spread, Term
 from unisono.cluster.status import ON_NODE_STATES
-from unisono.cluster.terms import Spread, Term
 
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session

@@ -13,9 +13,8 @@ from operator import attrgetter, is_, itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from unisono.cluster.node_pods import NodePods
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
+from unisono.cluster.records import NodePods, Task
 from unisono.cluster.resources import Matrix, fitted
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import FloatArray

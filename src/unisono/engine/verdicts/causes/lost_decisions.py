@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.times import rfc3339
-from unisono.cluster.bind_failures import Setback
+from unisono.cluster.recent import Setback
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.waiting import Waiting

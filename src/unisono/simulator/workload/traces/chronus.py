@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.simulator.files import Row, rows
-from unisono.simulator.workload.job import Job, WorkloadError
-from unisono.simulator.workload.shape import NodeShape, gpu_roles
+from unisono.simulator.workload.job import Job, NodeShape, WorkloadError, gpu_roles
 
 COLUMNS = ("job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list", "job_type")
 HIGH = 100

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.simulator.files import rows
-from unisono.simulator.workload.job import Job
-from unisono.simulator.workload.shape import NodeShape, gpu_roles
+from unisono.simulator.workload.job import Job, NodeShape, gpu_roles
 
 COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations")
 _FACTOR = 1.015

@@ -11,8 +11,7 @@ import re
 from pathlib import Path
 
 from unisono.simulator.files import open_text
-from unisono.simulator.workload.job import MOST_JOBS, Job, WorkloadError
-from unisono.simulator.workload.shape import NodeShape, gpu_roles
+from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, gpu_roles
 
 FIELDS = 12
 

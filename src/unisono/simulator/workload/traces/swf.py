@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unisono.simulator.files import open_text
-from unisono.simulator.workload.job import MOST_JOBS, Job, WorkloadError
-from unisono.simulator.workload.shape import NodeShape, cpu_roles
+from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, cpu_roles
 
 _FIELDS = (
     "job number",

@@ -1,1 +1,0 @@
-"""Values that containers get from pods, ConfigMaps and Secrets."""

@@ -1,1 +1,0 @@
-"""Container logs as files of this machine."""

@@ -1,1 +1,0 @@
-"""What ``unisono support-bundle`` collects, and how it is cleaned of secrets."""

@@ -1,1 +1,0 @@
-"""Bounds that no scheduler can beat, to say how much room is left."""

@@ -1,1 +1,0 @@
-"""Clusters to simulate: nodes, queues, topology and prices, from short YAML, node lists or Kubernetes objects."""
