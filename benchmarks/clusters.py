@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from unisono.api import kinds
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.api.kind import Kind
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 

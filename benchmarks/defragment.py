@@ -15,9 +15,9 @@ from typing import Any
 from unisono import engine
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Container, Node, NodeCondition, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueStatus
 from unisono.api.keys import GROUP_NAME, NVIDIA_GPU
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueStatus
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import load_config

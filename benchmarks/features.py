@@ -8,13 +8,19 @@ from dataclasses import replace
 from benchmarks.clusters import Shape, named, objects
 from benchmarks.measure import Case, Row, decide, placed
 from unisono.api import kinds
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import LabelSelector, Object, ObjectMeta
 from unisono.api.core import Affinity, Node, Pod, PodAffinityTerm, PodAntiAffinity, PriorityClass
 from unisono.api.core import TopologySpreadConstraint as Spread
+from unisono.api.groups.scheduling import PodGroup, PodGroupStatus, Queue
+from unisono.api.groups.topology import (
+    ExactMatch,
+    HyperNode,
+    HyperNodeSpec,
+    MemberSelector,
+    MemberSpec,
+    NetworkTopologySpec,
+)
 from unisono.api.kind import Kind
-from unisono.api.meta import LabelSelector
-from unisono.api.scheduling import PodGroup, PodGroupStatus, Queue
-from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, NetworkTopologySpec
 from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import load_config
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from benchmarks.clusters import START
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
-from unisono.api.topology import NetworkTopologySpec
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load

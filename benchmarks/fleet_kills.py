@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.annotations import ORIGIN_UID, WORKER_LOST_TIMEOUT
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS, PODS
 from unisono.errors import UnisonoError
 from unisono.kube.http import HttpClient

@@ -36,7 +36,7 @@ from unisono.api.core import (
     PodStatus,
     ResourceRequirements,
 )
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine import run

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
-from unisono.api.batch_v1 import BatchJob, BatchJobSpec
 from unisono.api.core import Container, Namespace, PodSpec, PodTemplateSpec, ResourceRequirements
+from unisono.api.groups.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
+from unisono.api.groups.batch_v1 import BatchJob, BatchJobSpec
+from unisono.api.groups.scheduling import Queue, QueueSpec
+from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec
-from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.errors import ApiError, NotFound
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock

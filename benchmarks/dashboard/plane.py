@@ -15,7 +15,6 @@ from typing import Any
 from benchmarks.e2e.load import SUBMITTERS
 from unisono.api.annotations import VERDICT
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import (
     Container,
     Namespace,
@@ -27,11 +26,12 @@ from unisono.api.core import (
     PodTemplateSpec,
     ResourceRequirements,
 )
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
+from unisono.api.groups.topology import HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, RegexMatch
 from unisono.api.keys import GROUP_NAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
-from unisono.api.topology import HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, RegexMatch
 from unisono.api.verdict import Verdict, encode
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.local import LocalClient

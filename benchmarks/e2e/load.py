@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import (
     Container,
     Namespace,
@@ -21,9 +20,10 @@ from unisono.api.core import (
     PodTemplateSpec,
     ResourceRequirements,
 )
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup, PodGroupSpec
 from unisono.errors import AlreadyExists, NotFound, Unavailable
 from unisono.kube.client import Client, EventType
 from unisono.kube.http import HttpClient

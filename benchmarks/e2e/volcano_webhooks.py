@@ -16,7 +16,7 @@ import msgspec
 
 from benchmarks.e2e.admission import asked
 from benchmarks.e2e.processes import Process, Usage, cpu_seconds, free_port
-from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.apiserver.access.pki import KeyPair, issue_server, make_authority
 from unisono.kube.http import HttpClient

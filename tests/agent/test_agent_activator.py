@@ -19,13 +19,12 @@ from unisono.agent.activator.controller import LOOK_SECONDS, ActivatorController
 from unisono.agent.activator.requests import LONGEST_WINDOW, Load, Route, Rules, Scaler, rules_of
 from unisono.agent.network.names import SERVICE_NETWORK, AddressBook, Peer, shared_lines
 from unisono.api.annotations import SERVICE_ADDRESS
-from unisono.api.apps import Deployment
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, Service
-from unisono.api.inference_kinds import KNATIVE_SERVICES
+from unisono.api.groups.apps import Deployment
+from unisono.api.kind_families import DEPLOYMENTS, KNATIVE_SERVICES
 from unisono.api.kinds import SERVICES
 from unisono.api.knative import KnativeService
-from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.kube.controller import Manager
 from unisono.kube.listening import Guests
 

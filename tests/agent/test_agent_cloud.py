@@ -11,8 +11,8 @@ from support.virtual_clock import VirtualClock
 from unisono.agent.simulated.cloud import SimulatedCloud
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.kinds import NODES
-from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.pools import pool_of
 from unisono.errors import ConfigError

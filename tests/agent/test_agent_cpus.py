@@ -24,7 +24,7 @@ from unisono.agent.cpus.book import CpuBook, CpuPolicies, NotAligned
 from unisono.agent.cpus.sysfs import read_cpus
 from unisono.api.core import Pod
 from unisono.api.kinds import NUMATOPOLOGIES
-from unisono.api.numa.cpus import bits, parse_cpus, write_cpus
+from unisono.api.numa import bits, parse_cpus, write_cpus
 from unisono.errors import AgentError
 
 TWO_SOCKETS = {cpu: (cpu % 8 // 4, cpu % 8 // 4, cpu % 4) for cpu in range(16)}

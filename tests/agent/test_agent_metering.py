@@ -12,7 +12,7 @@ import pytest
 
 from support.virtual_clock import VirtualClock, settle
 from unisono.agent.metering import FileMeter
-from unisono.api.resource_metrics import Amounts, Metered
+from unisono.api.groups.resource_metrics import Amounts, Metered
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MEBI = 1 << 20

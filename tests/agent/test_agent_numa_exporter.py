@@ -17,8 +17,8 @@ from support.virtual_clock import VirtualClock
 from unisono.agent.cpus.numatopology import LOOK_SECONDS_KUBELET, OURS, REFRESH_SECONDS, KubeletPlace, NumaExporter
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
+from unisono.api.groups.topology import Numatopology
 from unisono.api.kinds import NODES, NUMATOPOLOGIES
-from unisono.api.nodeinfo import Numatopology
 from unisono.errors import AgentError
 
 STATIC: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unisono.api import flow_kinds, kinds, workload_kinds
+from unisono.api import kind_families, kinds
 from unisono.api.core import Container, PodSpec, ResourceRequirements
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
@@ -41,10 +41,10 @@ def problems(kind: Kind[Any], body: dict[str, Any], old: dict[str, Any] | None =
         (kinds.PODS, {"spec": {**HUGE, "containers": [], "initContainers": HUGE["containers"]}}, "spec.initContainers"),
         (kinds.PODS, {"spec": {"containers": [], "overhead": {"cpu": INT64}}}, "spec.overhead[cpu]"),
         (kinds.JOBS, {"spec": {"tasks": [TASK]}}, f"spec.tasks[0].template.spec.{IN_CONTAINER}"),
-        (workload_kinds.BATCH_JOBS, {"spec": {"template": TEMPLATE}}, f"spec.template.spec.{IN_CONTAINER}"),
-        (workload_kinds.DEPLOYMENTS, {"spec": {"template": TEMPLATE}}, f"spec.template.spec.{IN_CONTAINER}"),
+        (kind_families.BATCH_JOBS, {"spec": {"template": TEMPLATE}}, f"spec.template.spec.{IN_CONTAINER}"),
+        (kind_families.DEPLOYMENTS, {"spec": {"template": TEMPLATE}}, f"spec.template.spec.{IN_CONTAINER}"),
         (
-            flow_kinds.JOB_TEMPLATES,
+            kind_families.JOB_TEMPLATES,
             {"spec": {"tasks": [TASK]}},
             f"spec.tasks[0].template.spec.{IN_CONTAINER}",
         ),

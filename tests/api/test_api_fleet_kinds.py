@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from unisono.api.application import Application
 from unisono.api.decode import decode
-from unisono.api.fleet import AttachedCluster
-from unisono.api.fleet_kinds import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
+from unisono.api.groups.fleet import Application, AttachedCluster
 from unisono.api.kind import Kind
+from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.api.validation import validate
 
 HELM = {"helmRepository": {"url": "https://charts.example.org", "interval": "10m"}}

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from unisono.api.columns import columns
-from unisono.api.crds import structural_schema
+from unisono.api.crds import columns, structural_schema
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import find
 from unisono.api.validation import validate
 

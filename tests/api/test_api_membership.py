@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.membership import pod_group_of, queue_of
-from unisono.api.scheduling import PodGroup
 
 KUBERNETES, VOLCANO = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
 

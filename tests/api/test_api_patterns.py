@@ -9,13 +9,13 @@ import pytest
 
 import unisono
 from unisono.api.patterns import PatternError, compile_pattern
-from unisono.api.structural.formats import find_check
+from unisono.api.structural.values import find_check
 
 SOURCES = Path(unisono.__file__).parent
 # Functions that make patterns from texts of their callers, all of which are written in this source.
 OWN_TEXTS = {
     ("api/names.py", "_check"),
-    ("api/structural/formats.py", "_matches"),
+    ("api/structural/values.py", "_matches"),
     ("api/validation/constraints.py", "_pattern"),
 }
 USERS = ("compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer")

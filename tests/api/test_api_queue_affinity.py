@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from unisono.api.queue_access import reserved_queue_in
-from unisono.api.queue_affinity import with_group
-from unisono.api.scheduling import QueueAffinity
+from unisono.api.groups.scheduling import QueueAffinity
+from unisono.api.queues import reserved_queue_in, with_group
 
 REQUIRED, PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",

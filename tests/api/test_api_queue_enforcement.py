@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from unisono.api.annotations import ENFORCED_QUEUE_FIELDS
-from unisono.api.queue_enforcement import NEEDS, unenforced, warnings_of
-from unisono.api.scheduling import QueueSpec
+from unisono.api.groups.scheduling import QueueSpec
+from unisono.api.queues import NEEDS, unenforced, warnings_of
 
 GROUP = {"nodeGroupAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["a"]}}
 STATED: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.core import Container, PodSpec, ResourceRequirements
-from unisono.api.qos import qos_class
+from unisono.api.pod_states import qos_class
 from unisono.api.resources import pod_limits, pod_requests, resource_list, to_wire
 
 Map = dict[str, str | int | float]

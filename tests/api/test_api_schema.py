@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from unisono.api import kinds
-from unisono.api.columns import columns
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.crds import crd_manifests
+from unisono.api.crds import columns, crd_manifests
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind

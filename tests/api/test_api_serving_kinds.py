@@ -9,7 +9,7 @@ import pytest
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
-from unisono.api.serving_kinds import (
+from unisono.api.kind_families import (
     HORIZONTAL_POD_AUTOSCALERS,
     INGRESS_CLASSES,
     INGRESSES,

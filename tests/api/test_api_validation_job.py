@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from unisono.api import kinds
-from unisono.api.batch import Job
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.groups.batch import Job
 from unisono.api.validation import validate
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from unisono.api.decode import decode
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.api.kinds import POD_GROUPS, find
 from unisono.api.validation import validate
 

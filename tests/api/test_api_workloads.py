@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
+from unisono.api.base import LabelSelector, LabelSelectorRequirement
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.defaulting.workloads import generate_selector
 from unisono.api.kind import Kind
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
-from unisono.api.selecting import selector_text, selects
-from unisono.api.validation import validate
-from unisono.api.workload_kinds import (
+from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
     CONTROLLER_REVISIONS,
@@ -22,6 +20,8 @@ from unisono.api.workload_kinds import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
+from unisono.api.selecting import selector_text, selects
+from unisono.api.validation import validate
 
 LABELS = {"app": "x"}
 POD = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.batch_v1 import SuccessPolicy, SuccessPolicyRule
+from unisono.api.groups.batch_v1 import SuccessPolicy, SuccessPolicyRule
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.controllers.job_policies import fulfilled_rule
 

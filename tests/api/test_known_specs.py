@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from unisono.api.decode import decode, encode
+from unisono.api.decode import Known, decode, encode
 from unisono.api.kinds import CONFIG_MAPS, PODS
-from unisono.api.recent_cache import Known
 from unisono.api.validation import validate
 
 

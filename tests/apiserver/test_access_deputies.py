@@ -21,8 +21,8 @@ from support.backends import (
     settle,
     value,
 )
-from unisono.api.fleet_kinds import APPLICATIONS
 from unisono.api.keys import MASTERS
+from unisono.api.kind_families import APPLICATIONS
 from unisono.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

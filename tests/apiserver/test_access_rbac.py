@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.backends import DELETE, WriteOptions, namespace_body, opened, read, settle, value
+from unisono.api.groups.access import ClusterRole, PolicyRule
 from unisono.api.keys import MASTERS
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, ROLES
-from unisono.api.rbac import ClusterRole, PolicyRule
 from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, User
 from unisono.apiserver.authorization.authorizer import refusal
 from unisono.apiserver.authorization.defaults import AUTO_UPDATE

@@ -8,8 +8,8 @@ import pytest
 
 from support.backends import OPTIONS, job_body, opened, read
 from unisono.api.kind import Kind
+from unisono.api.kind_families import BATCH_JOBS, DEPLOYMENTS
 from unisono.api.kinds import JOBS
-from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS
 from unisono.apiserver.admission import Admission, Settings
 from unisono.errors import ApiError
 

@@ -10,10 +10,10 @@ import pytest
 
 from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
 from unisono.api.annotations import QUEUE_NAMESPACES, QUEUE_USERS, USER, USER_LIMITS
-from unisono.api.cron_job import CronJob
-from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.groups.batch import CronJob
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS
 from unisono.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from support.hooks import Hooks, Reply, configure, patched
 from support.https_hook import https_hook
-from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, WebhookClientConfig
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, WebhookClientConfig
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICES
 from unisono.api.validation import validate
 from unisono.apiserver.access.pki import Authority, utc_now

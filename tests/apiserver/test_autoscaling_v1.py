@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS as V2
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
-from unisono.api.serving_kinds import REPLICATION_CONTROLLERS
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS as V2
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
+from unisono.api.kind_families import REPLICATION_CONTROLLERS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.encoding.views import from_stored, to_stored
 from unisono.apiserver.tables import layout

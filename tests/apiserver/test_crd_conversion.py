@@ -13,7 +13,7 @@ import pytest
 from support.backends import settle
 from support.definitions import CRDS, crd, define, obj_schema, served, version, widget
 from support.https_hook import https_hook
-from unisono.api.admission_registration import VALIDATING_WEBHOOKS
+from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.access.pki import Authority, utc_now

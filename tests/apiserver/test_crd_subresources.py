@@ -9,7 +9,7 @@ import pytest
 from support.backends import OPTIONS, opened, value
 from support.definitions import CRDS, crd, define, obj_schema, version, widget
 from support.serving import serving
-from unisono.api.training_kinds import PYTORCH_JOBS
+from unisono.api.kind_families import PYTORCH_JOBS
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
 
 SCHEMA = obj_schema(

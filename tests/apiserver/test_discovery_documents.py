@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.serving import ScriptedService, WebClient, serving
+from unisono.api.groups.resource_metrics import NODE_METRICS, POD_METRICS
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
-from unisono.api.resource_metrics import NODE_METRICS, POD_METRICS
 from unisono.apiserver.access.review_kinds import REVIEW_KINDS
 from unisono.apiserver.encoding.views import VIEWS
 from unisono.apiserver.http.accept import Form, negotiate

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from unisono.api.core import Node, Pod
-from unisono.api.resource_metrics import Amounts, Metered
+from unisono.api.groups.resource_metrics import Amounts, Metered
 from unisono.apiserver.http.resource_metrics import node_metrics, pod_metrics
 
 MEASURED = Metered("here", 1_700_000_000.0, 15.0, Amounts(1500, 4 << 30), {"u1": {"main": Amounts(250, 1025)}})

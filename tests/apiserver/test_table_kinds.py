@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import ALL_KINDS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.apiserver.tables import TableWriter, layout
 from unisono.apiserver.tables.custom import compile_path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.plane import wait_until
-from unisono.api.workload_kinds import BATCH_CRON_JOBS
+from unisono.api.kind_families import BATCH_CRON_JOBS
 from unisono.cli.explaining import explain, explanation_json, explanation_lines
 from unisono.errors import UnisonoError
 from unisono.sdk import Client

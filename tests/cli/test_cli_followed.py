@@ -8,8 +8,8 @@ import pytest
 
 from unisono.api.core import Pod
 from unisono.api.decode import decode
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS, find
-from unisono.api.scheduling import PodGroup
 from unisono.cli.manifests import Manifest, read
 from unisono.cli.running.report import changes
 from unisono.cli.running.submitting import is_workload, target_kind

@@ -11,8 +11,8 @@ import pytest
 from support.memory import MemoryClient
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
+from unisono.api.kind_families import PYTORCH_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.training_kinds import PYTORCH_JOBS
 from unisono.cli.running.following import Progress
 from unisono.cli.running.report import JobView
 from unisono.errors import ApiError

@@ -10,8 +10,8 @@ from unisono.api.annotations import CLUSTER
 from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
+from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import JOBS, PODS
-from unisono.api.training_kinds import JOB_SETS
 from unisono.cli.targets import in_member, lacking
 from unisono.kube.discovery import Resource, ResourceMap
 from unisono.sdk.log_selection import LogSelection

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from unisono.api.annotations import FLEET
 from unisono.cli.main import cli
-from unisono.fleet.members.contexts import merged
+from unisono.fleet.members.joining import merged
 from unisono.kube.kubeconfig import ClusterConfig, from_mapping
 from unisono.sdk.builders import Job
 

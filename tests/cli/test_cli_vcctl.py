@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from unisono.api.batch import Job
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS, POD_GROUPS, QUEUES
 from unisono.api.validation import validate
 from unisono.cli.commands.pod import selected

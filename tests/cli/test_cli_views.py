@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, JobState, JobStatus, TaskSpec
 from unisono.api.core import (
     Container,
     ContainerState,
@@ -17,8 +16,9 @@ from unisono.api.core import (
     PodSpec,
     PodStatus,
 )
+from unisono.api.groups.batch import Job, JobSpec, JobState, JobStatus, TaskSpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
 from unisono.api.pod_states import pod_end
-from unisono.api.scheduling import PodGroup, PodGroupStatus
 from unisono.cli.running.report import changes
 from unisono.sdk.views import JobView, end_text, job_view, pod_view
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from cluster.test_cluster_state import dump
 from support.build import cluster, config, gang, group, kind_of, node, nodes, placed, pod, queue, schedule
 from support.examples import examples
-from unisono.api.base import Object
+from unisono.api.base import LabelSelector, Object
 from unisono.api.core import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity
-from unisono.api.meta import LabelSelector
 from unisono.cluster import interning, resources, selectors
 from unisono.cluster.resources import MOST_LISTED, MOST_REQUESTED
 from unisono.cluster.state import ClusterState

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from support.build import node
 from support.examples import examples
 from unisono.api import kinds
-from unisono.api.base import ObjectMeta
-from unisono.api.meta import LabelSelector
-from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, RegexMatch
+from unisono.api.base import LabelSelector, ObjectMeta
+from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, RegexMatch
 from unisono.cluster.hypertree import ROOT, HyperNodeTree
 from unisono.cluster.state import ClusterState
 

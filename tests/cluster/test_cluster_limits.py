@@ -10,8 +10,8 @@ import pytest
 from unisono.api import kinds
 from unisono.api.annotations import USAGE_CPU, USAGE_MEMORY, USAGE_TIME
 from unisono.api.core import PodDisruptionBudget, ResourceQuota
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.node_usage import NodeUsage, usage_in
-from unisono.api.scheduling import PodGroup
 from unisono.cluster.limits import Budget, scaled
 from unisono.cluster.state import ClusterState
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from support.build import kind_of, pod
 from support.examples import examples
-from unisono.api.base import Object
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
 from unisono.api.core import Affinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from unisono.api.keys import NAMESPACE_NAME
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.api.selecting import selects
 from unisono.cluster import label_index, selectors
 from unisono.cluster.selectors import SelectorBook

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.build import cluster, gang, group, kind_of, node, nodes, placed, pod, schedule
+from unisono.api.base import LabelSelector, LabelSelectorRequirement
 from unisono.api.core import (
     Affinity,
     Container,
@@ -25,7 +26,6 @@ from unisono.api.core import (
     Volume,
     WeightedPodAffinityTerm,
 )
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.cluster.podclass import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES, weight_of
 from unisono.engine.verdicts import trial
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from unisono.api.scheduling import SubGroupPolicySpec
+from unisono.api.groups.scheduling import SubGroupPolicySpec
 from unisono.cluster.groups import policies_of
 
 LABELS = {"replica": "3", "role": "prefill"}

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import ConfigMap, Container, Pod, PodSpec, PodTemplateSpec
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NAMESPACES, POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 
 SECONDS = 300

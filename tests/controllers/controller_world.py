@@ -14,8 +14,8 @@ from unreliable import UnreliableClient
 from support.virtual_clock import settle
 from unisono.api.base import Object
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.kube.controller import Controller, Manager

@@ -8,10 +8,9 @@ import msgspec
 from controller_world import ControllerWorld, at_once
 
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.batch import Job
-from unisono.api.bus import Command
+from unisono.api.groups.batch import Command, Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import COMMANDS, JOBS, POD_GROUPS
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.probing import Probe
 from unisono.controllers.registry import all_controllers
 from unisono.kube.controller import Controller

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 from workload_world import LABELS, WorkloadWorld, build, template, workload
 
-from unisono.api.inference_kinds import KNATIVE_SERVICES, SCALED_OBJECTS
+from unisono.api.groups.resource_metrics import POD_METRICS, PodMetrics
+from unisono.api.kind_families import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, KNATIVE_SERVICES, SCALED_OBJECTS
 from unisono.api.kinds import PODS, SERVICES
-from unisono.api.resource_metrics import POD_METRICS, PodMetrics
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
-from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.metrics import MetricError
 from unisono.controllers.nodes.controller import NodeLifecycleController

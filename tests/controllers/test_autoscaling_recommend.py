@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.autoscaling import (
+from unisono.api.groups.autoscaling import (
     CrossVersionObjectReference,
     HorizontalPodAutoscalerBehavior,
     HorizontalPodAutoscalerSpec,

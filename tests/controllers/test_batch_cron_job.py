@@ -6,7 +6,7 @@ from typing import Any
 
 from workload_world import WorkloadWorld, build
 
-from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS
+from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS
 
 TEMPLATE = {"metadata": {"labels": {"team": "x"}}, "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}
 

@@ -14,30 +14,30 @@ from workload_world import template
 
 from unisono.api.core import Affinity, NodeAffinity
 from unisono.api.decode import decode
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_TEMPLATES
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.training_kinds import (
+from unisono.api.kind_families import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    HYPER_JOBS,
     JOB_SETS,
+    JOB_TEMPLATES,
     MPI_JOBS,
     PYTORCH_JOBS,
     RAY_CLUSTERS,
     RAY_JOBS,
     RAY_SERVICES,
+    REPLICA_SETS,
     RUN_KINDS,
+    STATEFUL_SETS,
     TF_JOBS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
     XGBOOST_JOBS,
 )
-from unisono.api.workload_kinds import (
-    BATCH_CRON_JOBS,
-    BATCH_JOBS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-)
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.registry import all_controllers

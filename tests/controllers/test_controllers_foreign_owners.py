@@ -11,8 +11,8 @@ from workload_world import WorkloadWorld, workload
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
+from unisono.api.kind_families import REPLICA_SETS
 from unisono.api.kinds import JOBS, PODS
-from unisono.api.workload_kinds import REPLICA_SETS
 
 
 def intruder(kind: Kind[Any], owner: Object, name: str, namespace: str) -> Pod:

@@ -16,9 +16,9 @@ from test_node_scaling_controller import World, deployment, pool
 from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.core import ConfigMap, Node, Pod
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS
+from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, POD_GROUPS, PODS
-from unisono.api.machine import MACHINE_DEPLOYMENTS
-from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode import discovery_controller
 from unisono.controllers.hypernode.discovery_config import KEY
 from unisono.controllers.keeper import ObjectKeeper

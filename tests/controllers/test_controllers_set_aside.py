@@ -9,8 +9,8 @@ from job_world import World, job, task
 from prometheus_client import CollectorRegistry
 from workload_world import WorkloadWorld, workload
 
+from unisono.api.kind_families import DAEMON_SETS, REPLICA_SETS
 from unisono.api.kinds import JOBS, PODS
-from unisono.api.workload_kinds import DAEMON_SETS, REPLICA_SETS
 from unisono.controllers.job import controller as job_controller
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.workloads import replica_set

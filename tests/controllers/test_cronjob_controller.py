@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from job_world import World, job, task
 
 from support.examples import examples
-from unisono.api.batch import Job, JobState
-from unisono.api.cron_job import CronJob
-from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.groups.batch import CronJob, Job, JobState
+from unisono.api.kind_families import CRON_JOBS
 from unisono.api.kinds import JOBS
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.cronjob.decide import SCHEDULED, decide, job_name

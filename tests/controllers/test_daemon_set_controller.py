@@ -9,8 +9,8 @@ import pytest
 from workload_world import WorkloadWorld, build, template, workload
 
 from unisono.api.core import Node, PodSpec, Taint, Toleration
+from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
-from unisono.api.workload_kinds import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.controllers.workloads.daemon_decide import node_of
 from unisono.controllers.workloads.node_fit import covers, fits
 

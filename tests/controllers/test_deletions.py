@@ -5,10 +5,10 @@ from __future__ import annotations
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
 from unisono.api.core import Pod
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.execution import Executor, Wording
 from unisono.controllers.expectations import PATIENCE_SECONDS, Deletions, Expectations
 from unisono.controllers.job.plan import Plan

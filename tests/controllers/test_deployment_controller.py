@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from workload_world import LABELS, WorkloadWorld, template, workload
 
 from support.examples import examples
-from unisono.api.apps import Deployment, ReplicaSet
+from unisono.api.groups.apps import Deployment, ReplicaSet
+from unisono.api.kind_families import DEPLOYMENTS, REPLICA_SETS
 from unisono.api.kinds import PODS
-from unisono.api.workload_kinds import DEPLOYMENTS, REPLICA_SETS
 from unisono.controllers.workloads.deployment_decide import decide
 from unisono.controllers.workloads.deployment_sets import limits, size
 from unisono.errors import ApiError

@@ -22,8 +22,8 @@ from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.flow_kinds import JOB_TEMPLATES
 from unisono.api.kind import Kind
+from unisono.api.kind_families import JOB_TEMPLATES, STATEFUL_SETS
 from unisono.api.kinds import (
     ALL_KINDS,
     CONFIG_MAPS,
@@ -37,7 +37,6 @@ from unisono.api.kinds import (
     SERVICES,
     find,
 )
-from unisono.api.workload_kinds import STATEFUL_SETS
 from unisono.api.yaml import load_all
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.controller import NodeLifecycleController

@@ -12,8 +12,8 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.annotations import ELASTIC, MOST_REPLICAS
 from unisono.api.base import OwnerReference
-from unisono.api.batch import Job
 from unisono.api.core import Node, Pod
+from unisono.api.groups.batch import Job
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import JOBS, NODES, PODS
 from unisono.controllers.elastic.controller import ElasticController

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_world import World, job, task
 
-from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.hyper_job import HyperJob
+from unisono.api.groups.batch import HyperJob
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
 from unisono.errors import ApiError

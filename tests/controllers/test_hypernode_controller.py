@@ -13,8 +13,8 @@ from job_world import World
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Node
+from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES
-from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode.discovery import find_domains, wanted_hyper_nodes
 from unisono.controllers.hypernode.discovery_config import parse_config
 from unisono.controllers.hypernode.members import count_members

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from support.plane import REPOSITORY
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Node, Secret
+from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, SECRETS
-from unisono.api.topology import HyperNode
 from unisono.api.topology_sources import Question, SourceFailed, Switch, TopologySource
 from unisono.controllers.hypernode import lldp, ufm
 from unisono.controllers.hypernode.discovery_config import parse_config

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 from job_world import job, policy, task
 
-from unisono.api.batch import Job, JobCondition, JobState, JobStatus, TaskState
-from unisono.api.bus import Command
 from unisono.api.core import Pod
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.batch import Command, Job, JobCondition, JobState, JobStatus, TaskState
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.controllers.job.decide import LAST_COMMAND, decide
 from unisono.controllers.job.observed import Observed

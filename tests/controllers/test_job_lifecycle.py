@@ -6,7 +6,7 @@ import yaml
 from job_world import World, job, policy, task
 
 from unisono.api.annotations import GANG_PARTS
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SERVICES
 
 HELLO = """

@@ -8,8 +8,8 @@ from job_world import World, job, task
 from prometheus_client import CollectorRegistry
 
 from support.virtual_clock import settle
-from unisono.api.flow import JobFlow, JobTemplate
-from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.groups.flow import JobFlow, JobTemplate
+from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS
 from unisono.controllers.probing import NoProber
 from unisono.controllers.registry import all_controllers

@@ -18,11 +18,10 @@ from unreliable import Fault, Faults, every_write_once, some_writes, writes_of
 
 from support.examples import examples
 from unisono.api.base import Object
-from unisono.api.batch import Job
-from unisono.api.cron_job import CronJob
-from unisono.api.flow import JobFlow, JobTemplate
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.groups.batch import CronJob, Job
+from unisono.api.groups.flow import JobFlow, JobTemplate
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SERVICES
 
 MAKERS = (JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, COMMANDS)

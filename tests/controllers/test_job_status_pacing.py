@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_world import World, job, task
 
-from unisono.api.batch import JobState, JobStatus, TaskState
+from unisono.api.groups.batch import JobState, JobStatus, TaskState
 from unisono.api.kinds import JOBS
 from unisono.controllers.job.pacing import CountPacing
 

@@ -9,9 +9,9 @@ import pytest
 from job_pods import built, env, view_of
 from job_world import World, task
 
-from unisono.api.batch import Job
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SECRETS, SERVICES
 from unisono.api.validation import validate
 from unisono.controllers.job.plugins import load

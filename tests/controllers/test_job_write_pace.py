@@ -8,8 +8,8 @@ import pytest
 
 from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import JobState, JobStatus
 from unisono.api.core import ContainerStatus, Pod, PodCondition, PodStatus
+from unisono.api.groups.batch import JobState, JobStatus
 from unisono.controllers.job.controller import matters
 from unisono.controllers.job.pacing import GivingWay
 from unisono.kube.pace import LONGEST_COUNT_SECONDS, WritePace

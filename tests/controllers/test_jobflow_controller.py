@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from job_world import World, job, task
 
 from support.examples import examples
-from unisono.api.flow import Flow, JobFlow, JobTemplate
-from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.groups.flow import Flow, JobFlow, JobTemplate
+from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
 from unisono.controllers.jobflow.decide import job_spec
 from unisono.controllers.jobflow.keys import label_value, made_for, template_keys

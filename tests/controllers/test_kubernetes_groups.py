@@ -11,12 +11,11 @@ from support.build import cluster, config, node, schedule
 from unisono.api.annotations import USER
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.groups.scheduling import PodGroup, PodGroupCondition
+from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import POD_QUEUE
+from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS
 from unisono.api.kinds import HYPER_NODES, NAMESPACES, POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup, PodGroupCondition
-from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
-from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.podgroup.controller import PodGroupController

@@ -10,10 +10,10 @@ from test_node_scaling_controller import World, deployment, world
 
 from unisono.api.annotations import SCALE_DOWN, SCALED_AT
 from unisono.api.core import Node, Pod, PodDisruptionBudget
+from unisono.api.groups.autoscaling import DELETE_MACHINE, MACHINE_DEPLOYMENTS, MACHINES, Machine
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
-from unisono.api.machine import DELETE_MACHINE, MACHINE_DEPLOYMENTS, MACHINES, Machine
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
 
 LEAST = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"

@@ -14,7 +14,7 @@ from test_node_scaling_controller import SPOT, deployment, pod, pool
 
 from support.examples import examples
 from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
-from unisono.api.machine import MachineDeployment
+from unisono.api.groups.autoscaling import MachineDeployment
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room, growth, remainders, wanted
 from unisono.controllers.node_scaling.pools import overdue, pool_of

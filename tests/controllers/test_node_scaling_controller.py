@@ -20,10 +20,10 @@ from support.virtual_clock import settle
 from unisono.api.annotations import GANG_PARTS, VERDICT
 from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements, Taint, Toleration
 from unisono.api.gang_parts import Part, encode_parts
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MachineDeployment
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.machine import MACHINE_DEPLOYMENTS, MachineDeployment
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.decide import Demand, Pool, wanted

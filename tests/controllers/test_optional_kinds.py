@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from job_world import World, job, task
 
-from unisono.api.flow_kinds import FLOW_KINDS
+from unisono.api.kind_families import FLOW_KINDS
 from unisono.errors import NotFound
 
 ABSENT = {kind.plural for kind in FLOW_KINDS}

@@ -10,8 +10,8 @@ from controller_world import ControllerWorld
 from unisono.api.annotations import ADMITTED_QUEUES, USER
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
+from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS
 from unisono.controllers.podgroup.controller import PodGroupController
 from unisono.kube.controller import Controller
 

@@ -9,8 +9,8 @@ import pytest
 from controller_world import ControllerWorld
 
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.podgroup.controller import PodGroupController
 from unisono.kube.controller import Controller
 

@@ -16,10 +16,10 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.annotations import VERDICT
 from unisono.api.core import Pod
+from unisono.api.groups.autoscaling import CLASS_OF_GROUP, POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.provisioning import CLASS_OF_GROUP, POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.provisioning.controller import ProvisioningController
 from unisono.errors import NotFound

@@ -7,9 +7,9 @@ import pytest
 from job_world import World, job, task
 
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.bus import Command
+from unisono.api.groups.batch import Command
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import COMMANDS, POD_GROUPS, QUEUES
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.controllers.queue.decide import decide
 from unisono.controllers.queue.states import count_groups, next_state
 

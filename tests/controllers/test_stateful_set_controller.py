@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from workload_world import WorkloadWorld, template, workload
 
 from support.examples import examples
+from unisono.api.kind_families import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
-from unisono.api.workload_kinds import CONTROLLER_REVISIONS, STATEFUL_SETS
 
 CLAIM = {
     "metadata": {"name": "data"},

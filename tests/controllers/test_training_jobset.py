@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from training_world import TrainingWorld, template
 
-from unisono.api.job_set import JobSetDependsOn, JobTemplateSpec, ReplicatedJob
+from unisono.api.groups.job_set import JobSetDependsOn, JobTemplateSpec, ReplicatedJob
+from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAINING_RUNTIMES
 from unisono.api.kinds import PODS, SERVICES
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAINING_RUNTIMES
 
 
 def jobs(name: str, replicas: int = 1, pods: int = 1, limit: int = 0, **fields: Any) -> dict[str, Any]:

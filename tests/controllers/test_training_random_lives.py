@@ -18,8 +18,8 @@ from training_world import TrainingWorld, manifest, pytorch, roles, template
 from unreliable import Fault, Faults, every_write_once, some_writes
 
 from support.examples import examples
+from unisono.api.kind_families import JOB_SETS, RAY_CLUSTERS
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
-from unisono.api.training_kinds import JOB_SETS, RAY_CLUSTERS
 
 MAKERS = (PODS, SERVICES, POD_GROUPS, JOB_SETS, RAY_CLUSTERS)
 

@@ -14,8 +14,8 @@ from unisono.api.core import (
     ContainerStatus,
     Pod,
 )
+from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.kinds import PODS, SERVICES
-from unisono.api.training_kinds import RAY_CLUSTERS
 
 
 def ray_spec(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from test_training_ray import ray_object, ray_spec, workers
 from training_world import TrainingWorld, template
 
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
+from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.kinds import PODS, SERVICES
-from unisono.api.training_kinds import RAY_CLUSTERS
 
 APPS = "applications: [{name: hello, import_path: 'hello:app'}]"
 OTHER = "applications: [{name: hello, import_path: 'hello:app', args: {greeting: hi}}]"

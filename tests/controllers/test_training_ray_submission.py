@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from unisono.api.ray import RayJob
+from unisono.api.groups.ray import RayJob
 from unisono.controllers.training.ray.submitter import submit_command
 
 # Each call of ray takes the next line of the file: its exit code and what it says.

@@ -12,8 +12,8 @@ from training_world import pytorch
 from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.decode import decode
+from unisono.api.kind_families import PYTORCH_JOBS, RUN_KINDS, TRAINING_KINDS
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.training_kinds import PYTORCH_JOBS, RUN_KINDS, TRAINING_KINDS
 from unisono.controllers.training.registry import KINDS, training_controllers
 from unisono.errors import ConfigError, NotFound
 from unisono.kube.controller import Manager

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus
+from unisono.api.groups.kubeflow import MPIJob
+from unisono.api.groups.ray import RayJob
 from unisono.api.keys import COMPLETION_INDEX, GROUP_MIN_MEMBER, LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER
-from unisono.api.kubeflow import MPIJob
-from unisono.api.ray import RayJob
 from unisono.controllers.hypernode.discovery_config import parse_config
 from unisono.controllers.job.plugins import arguments
 from unisono.controllers.podgroup.decide import min_member, topology

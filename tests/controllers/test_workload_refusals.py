@@ -9,9 +9,9 @@ from workload_world import WorkloadWorld, workload
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ContainerState, ContainerStateRunning, ContainerStatus, Pod, PodStatus
+from unisono.api.kind_families import REPLICA_SETS, STATEFUL_SETS
 from unisono.api.kinds import PODS
 from unisono.api.times import rfc3339
-from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.workloads.refusals import LONGEST_SECONDS, refusal_wait
 
 NOON = 1_700_000_000.0

@@ -10,8 +10,8 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.controllers.queue.controller import QueueController
 from unisono.kube.controller import Manager
 

@@ -9,9 +9,9 @@ from controller_world import ControllerWorld, at_once
 from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
 from unisono.api.decode import decode
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES, find
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.training.registry import training_controllers
 from unisono.kube.controller import Controller
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from unisono.api.core import Node, Pod
-from unisono.api.fleet import AttachedCluster
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.fleet import AttachedCluster
+from unisono.api.groups.scheduling import PodGroup
 from unisono.dashboard.views.overview import fleet_view, overview_view
 from unisono.dashboard.views.rows import cards_of
 from unisono.sdk.node_capacity import used_by_node

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from unisono.api.core import Node
-from unisono.api.scheduling import Queue
+from unisono.api.groups.scheduling import Queue
 from unisono.dashboard.live.jobs import Jobs, Tables
 from unisono.dashboard.live.source import Signal
 from unisono.dashboard.live.world import Samples, shares

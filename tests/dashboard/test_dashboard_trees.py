@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from unisono.api.core import Lease, Node, Pod
-from unisono.api.scheduling import PodGroup, Queue
-from unisono.api.topology import HyperNode
+from unisono.api.groups.scheduling import PodGroup, Queue
+from unisono.api.groups.topology import HyperNode
 from unisono.api.verdict import Verdict, encode
 from unisono.dashboard.views.nodes import NodeQuery, Usage, node_cells, nodes_view
 from unisono.dashboard.views.overview import scheduler_view

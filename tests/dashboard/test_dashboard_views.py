@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.batch import Job
 from unisono.api.core import Pod
 from unisono.api.documents.merge import merge_diff
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import JOBS
-from unisono.api.scheduling import PodGroup
 from unisono.api.verdict import Holder, Verdict, encode
 from unisono.dashboard.views.explanation import event_rows, explanation_view, fix_id, verdict_view
 from unisono.dashboard.views.overview import waiting_groups

@@ -13,6 +13,7 @@ from typing import Any
 from topology_world import hyper, wish
 
 from support.build import cluster, group, node, pod
+from unisono.api.base import LabelSelector
 from unisono.api.core import (
     Affinity,
     PodAffinity,
@@ -20,7 +21,6 @@ from unisono.api.core import (
     PodAntiAffinity,
     TopologySpreadConstraint,
 )
-from unisono.api.meta import LabelSelector
 from unisono.cluster.state import ClusterState
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "rack", "zone"

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from unisono.api.base import LabelSelector
 from unisono.api.core import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
-from unisono.api.meta import LabelSelector
 
 NEAR = "node(s) didn't match pod affinity rules"
 AWAY = "node(s) didn't match pod anti-affinity rules"

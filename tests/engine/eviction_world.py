@@ -11,8 +11,8 @@ from support.build import START, cluster, flatten, kind_of, pod
 from unisono import engine
 from unisono.api.base import Object
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config

@@ -8,7 +8,7 @@ import msgspec
 
 from unisono.api import kinds
 from unisono.api.core import Node, Pod, PriorityClass
-from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.state import ClusterState

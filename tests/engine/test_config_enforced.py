@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.build import config
-from unisono.api.queue_enforcement import NEEDS
+from unisono.api.queues import NEEDS
 from unisono.engine.config.enforced import enforced_queue_fields
 from unisono.engine.config_file.reader import default_config, load_config
 

@@ -23,6 +23,7 @@ from support.build import (
     schedule,
 )
 from unisono.api import kinds
+from unisono.api.base import LabelSelector
 from unisono.api.core import (
     Affinity,
     PodAffinity,
@@ -30,7 +31,6 @@ from unisono.api.core import (
     PodAntiAffinity,
     TopologySpreadConstraint,
 )
-from unisono.api.meta import LabelSelector
 from unisono.cluster.state import ClusterState
 
 HOST = "kubernetes.io/hostname"

@@ -259,7 +259,7 @@ def test_a_gang_whose_members_only_terminate_is_not_called_unschedulable() -> No
 
 
 def test_unschedulable_is_cleared_once_the_gang_is_scheduled() -> None:
-    from unisono.api.scheduling import PodGroupCondition
+    from unisono.api.groups.scheduling import PodGroupCondition
 
     objects = flatten(gang("j", 1))
     objects[0].status.conditions = [  # type: ignore[attr-defined]
@@ -272,7 +272,7 @@ def test_unschedulable_is_cleared_once_the_gang_is_scheduled() -> None:
 def test_a_status_that_fits_is_not_written_again() -> None:
     state = cluster(nodes(1, cpu=1), gang("j", 2))
     update = update_of(schedule(state))
-    from unisono.api.scheduling import PodGroupCondition
+    from unisono.api.groups.scheduling import PodGroupCondition
 
     written = group("j", 2)
     written.status.phase = update.phase

@@ -52,7 +52,7 @@ def told(decisions: Any) -> list[str]:
 
 
 def _hard(tier: int) -> Any:
-    from unisono.api.topology import NetworkTopologySpec
+    from unisono.api.groups.topology import NetworkTopologySpec
 
     return NetworkTopologySpec(mode="hard", highest_tier_allowed=tier)
 

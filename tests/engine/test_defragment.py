@@ -15,10 +15,9 @@ from support.build import START, cluster, config, confirm, gang, group, node, po
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import CHECKPOINT_TIME
-from unisono.api.base import OwnerReference
+from unisono.api.base import LabelSelector, OwnerReference
 from unisono.api.core import Pod, PodDisruptionBudget
-from unisono.api.meta import LabelSelector
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig

@@ -14,9 +14,19 @@ from support import build
 from support.examples import examples
 from unisono.api import kinds
 from unisono.api.core import Container, Pod, ResourceRequirements
-from unisono.api.nodeinfo import Numatopology
-from unisono.api.numa.cpus import CpuTopology, bits, parse_cpus, take
-from unisono.api.numa.manager import BEST_EFFORT, NONE, RESTRICTED, SINGLE, assign, numa_nodes
+from unisono.api.groups.topology import Numatopology
+from unisono.api.numa import (
+    BEST_EFFORT,
+    NONE,
+    RESTRICTED,
+    SINGLE,
+    CpuTopology,
+    assign,
+    bits,
+    numa_nodes,
+    parse_cpus,
+    take,
+)
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions

@@ -12,9 +12,9 @@ import pytest
 from topology_world import TOPOLOGY, racks, spine, used_racks, wish, world
 
 from support.build import confirm, group, pod, schedule
+from unisono.api.base import LabelSelector
+from unisono.api.groups.scheduling import SubGroupPolicySpec
 from unisono.api.kinds import PODS
-from unisono.api.meta import LabelSelector
-from unisono.api.scheduling import SubGroupPolicySpec
 
 ROLE, REPLICA = "example.com/role", "example.com/replica"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.build import GANG, cluster, group, kind_of, node, pod, schedule
 from support.examples import examples
-from unisono.api.base import ObjectMeta
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from unisono.api.core import (
     Affinity,
     Namespace,
@@ -23,7 +23,6 @@ from unisono.api.core import (
     WeightedPodAffinityTerm,
 )
 from unisono.api.kinds import NAMESPACES
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.flags import Flags
 from unisono.engine.config.model import PluginConfig

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.build import flatten, gang, group, node, priority_class, queue
 from support.examples import examples
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import UnisonoError

@@ -10,8 +10,8 @@ import pytest
 from eviction_world import PREEMPT, Plane, running_pods, settings
 
 from support.build import cluster, config, gang, group, node, pod, priority_class, queue, schedule
+from unisono.api.base import LabelSelector
 from unisono.api.core import Affinity, PodAffinityTerm, PodAntiAffinity
-from unisono.api.meta import LabelSelector
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray

@@ -37,7 +37,7 @@ from support.build import (
 )
 from unisono.api import kinds
 from unisono.api.core import PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Toleration, Volume
-from unisono.api.topology import HyperNode
+from unisono.api.groups.topology import HyperNode
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.build import bound_per_job, cluster, config, gang, group, node, placed, pod, queue, schedule
+from unisono.api.base import LabelSelector, LabelSelectorRequirement
 from unisono.api.core import (
     Affinity,
     ContainerImage,
@@ -18,7 +19,6 @@ from unisono.api.core import (
     WeightedPodAffinityTerm,
 )
 from unisono.api.kinds import NODES, PODS
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.cluster.podclass import normalised_image
 from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
 from unisono.engine.session.domains import Tally

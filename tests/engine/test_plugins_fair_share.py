@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.build import START, bound_per_job, cluster, config, gang, group, nodes, pod, queue, schedule
 from support.examples import examples
 from unisono.api.annotations import SHARE_WEIGHTS, USE, USER, USER_LIMITS
+from unisono.api.queues import limits_of
 from unisono.api.times import rfc3339
-from unisono.api.user_limits import limits_of
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.fair_share.usage_book import UsageBook, read, written

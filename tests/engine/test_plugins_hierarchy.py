@@ -20,7 +20,7 @@ G = "1G"
 
 
 def queue(world: World, name: str, path: str, weights: str) -> World:
-    from unisono.api.scheduling import Queue
+    from unisono.api.groups.scheduling import Queue
 
     annotations = {"volcano.sh/hierarchy": path, "volcano.sh/hierarchy-weights": weights}
     world.add(Queue, name, meta={"annotations": annotations}, spec={"weight": 1}, status={"state": "Open"})

@@ -12,7 +12,7 @@ from plugins_world import World, a_pod, class_of, job_of, task_of
 from unisono import engine
 from unisono.api import kinds
 from unisono.api.core import Pod
-from unisono.api.scheduling import Queue
+from unisono.api.groups.scheduling import Queue
 from unisono.engine.answers import Purpose, Refusal, Vote
 from unisono.engine.config.flags import Flags
 from unisono.engine.config.model import PluginConfig

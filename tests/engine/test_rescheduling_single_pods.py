@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from support.build import START, cluster, config, group, node, pod, schedule
-from unisono.api.base import OwnerReference
+from unisono.api.base import LabelSelector, OwnerReference
 from unisono.api.core import Affinity, Toleration, TopologySpreadConstraint
-from unisono.api.meta import LabelSelector
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.registry import create
 from unisono.errors import ConfigError

@@ -11,8 +11,8 @@ import yaml
 from topology_world import TOPOLOGY, racks, spine, world
 
 from support.build import confirm, group, pod, schedule
+from unisono.api.groups.scheduling import PodGroupSpec
 from unisono.api.kinds import PODS
-from unisono.api.scheduling import PodGroupSpec
 from unisono.cluster.state import ClusterState
 
 RECORDED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "recorded" / "serving_operators.yaml").read_text())

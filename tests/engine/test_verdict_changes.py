@@ -15,7 +15,7 @@ from verdict_world import Objects
 
 from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, quota, schedule
 from support.examples import examples
-from unisono.api.base import Object
+from unisono.api.base import LabelSelector, Object
 from unisono.api.core import (
     Affinity,
     Pod,
@@ -24,7 +24,6 @@ from unisono.api.core import (
     PodAntiAffinity,
     TopologySpreadConstraint,
 )
-from unisono.api.meta import LabelSelector
 from unisono.engine.changes import Change, EvictPods, OpenQueue, RelaxRule, RequestAtMost, Together
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict

@@ -8,8 +8,8 @@ from typing import Any
 from support.build import cluster, config, flatten, group, node, pod
 from unisono.api import kinds
 from unisono.api.base import ObjectMeta
-from unisono.api.scheduling import PodGroup, SubGroupPolicySpec
-from unisono.api.topology import (
+from unisono.api.groups.scheduling import PodGroup, SubGroupPolicySpec
+from unisono.api.groups.topology import (
     ExactMatch,
     HyperNode,
     HyperNodeSpec,

@@ -11,9 +11,9 @@ from support.build import cluster, queue
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod, ResourceQuota, Toleration
+from unisono.api.groups.scheduling import PodGroup, Queue
+from unisono.api.queues import raised
 from unisono.api.resources import resource_list, to_wire
-from unisono.api.scheduling import PodGroup, Queue
-from unisono.api.user_limits import raised
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions

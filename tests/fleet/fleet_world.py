@@ -19,12 +19,11 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace, Node, NodeStatus, Pod, PodStatus, Secret
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.fleet import AttachedCluster, AttachedClusterSpec
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
-from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.groups.fleet import AttachedCluster, AttachedClusterSpec
+from unisono.api.groups.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.api.kind import Kind
+from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
 from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, SECRETS
-from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import load_config

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from unisono.api.annotations import APPLICATION
-from unisono.api.application import Application
 from unisono.api.decode import decode, encode
-from unisono.api.fleet import AttachedCluster, Fleet
-from unisono.api.fleet_kinds import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
+from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
+from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.errors import ConfigError, Unavailable
-from unisono.fleet.applications.bundle import bundle
-from unisono.fleet.applications.destinations import Place, destinations, interval, prunes, suspended, waits_for
+from unisono.fleet.applications.bundle import Place, bundle, destinations, interval, prunes, suspended, waits_for
 from unisono.fleet.applications.status import Result, status_of
 from unisono.fleet.applications.sync import Owner, remove, sync
 

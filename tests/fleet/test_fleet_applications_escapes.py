@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from unisono.api.application import KustomizationPolicy
+from unisono.api.groups.fleet import KustomizationPolicy
 from unisono.errors import ConfigError
-from unisono.fleet.applications import folders, programs
+from unisono.fleet.applications import programs, rendering
 
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q"}}
 PATCHES = [{"target": {"kind": "Queue"}, "patch": '[{"op":"add","path":"/spec","value":{"weight":7}}]'}]
@@ -51,7 +51,7 @@ async def test_a_link_of_the_source_has_nothing_written_elsewhere(
     root, victim = source(tmp_path, files), tmp_path / "victim"
     (root / link).parent.mkdir(exist_ok=True)
     (root / link).symlink_to(victim)
-    assert await folders.build(root, KustomizationPolicy(patches=PATCHES), programs.run, 30) == PATCHED
+    assert await rendering.build(root, KustomizationPolicy(patches=PATCHES), programs.run, 30) == PATCHED
     assert not victim.exists()
 
 
@@ -79,7 +79,7 @@ async def test_no_kustomization_fetches(tmp_path: Path, file: Any, message: str)
     root = source(tmp_path, {"kustomization.yaml": file, "g.yaml": {"kind": "PatchTransformer", "path": "http://x/"}})
     (tmp_path / "work" / "outside").mkdir()
     with pytest.raises(ConfigError, match=message):
-        await folders.build(root, KustomizationPolicy(), _never, 10)
+        await rendering.build(root, KustomizationPolicy(), _never, 10)
 
 
 async def test_a_kustomization_that_is_a_link_out_of_the_source_is_not_read(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_kustomization_that_is_a_link_out_of_the_source_is_not_read(tmp_
     secret.write_text("password: [")
     (root / "kustomization.yaml").symlink_to(secret)
     with pytest.raises(ConfigError, match="leads out of the source"):
-        await folders.build(root, KustomizationPolicy(), _never, 10)
+        await rendering.build(root, KustomizationPolicy(), _never, 10)
 
 
 async def test_addresses_in_texts_that_nothing_fetches_are_fine(tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ async def test_addresses_in_texts_that_nothing_fetches_are_fine(tmp_path: Path) 
         "patches": [{"patch": "metadata: {annotations: {docs: 'https://example.com'}}"}],
         "patchesStrategicMerge": ["kind: Queue\nmetadata: {annotations: {docs: 'https://example.com'}}\n"],
     }
-    found = await folders.build(source(tmp_path, {"kustomization.yaml": file}), KustomizationPolicy(), _printing, 10)
+    found = await rendering.build(source(tmp_path, {"kustomization.yaml": file}), KustomizationPolicy(), _printing, 10)
     assert found == [QUEUE]
 
 
 async def test_too_large_a_folder_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "MOST_BYTES", 100)
+    monkeypatch.setattr(rendering, "MOST_BYTES", 100)
     root = source(tmp_path, {f"{number}.yaml": QUEUE for number in range(2)})
     with pytest.raises(ConfigError, match="name a smaller path"):
-        await folders.build(root, KustomizationPolicy(), _never, 10)
+        await rendering.build(root, KustomizationPolicy(), _never, 10)
 
 
 def test_kustomize_has_no_way_to_the_network_and_no_home_in_the_source(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ async def test_programs_run_outside_the_source(tmp_path: Path) -> None:
         seen.append(folder)
         return await programs.run(command, folder, seconds)
 
-    assert await folders.build(root, KustomizationPolicy(), run, 30) == [QUEUE]
-    assert await folders.build(root, KustomizationPolicy(patches=PATCHES), run, 30) == PATCHED
+    assert await rendering.build(root, KustomizationPolicy(), run, 30) == [QUEUE]
+    assert await rendering.build(root, KustomizationPolicy(patches=PATCHES), run, 30) == PATCHED
     assert not any(folder.is_relative_to(root) for folder in seen)
 
 

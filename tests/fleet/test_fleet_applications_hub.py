@@ -6,9 +6,9 @@ from typing import Any
 
 from fleet_world import NAMESPACE, World, fleet, node
 
-from unisono.api.application import Application
 from unisono.api.decode import decode
-from unisono.api.fleet_kinds import APPLICATIONS, FLEETS
+from unisono.api.groups.fleet import Application
+from unisono.api.kind_families import APPLICATIONS, FLEETS
 from unisono.api.kinds import JOBS
 
 

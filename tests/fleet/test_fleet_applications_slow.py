@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from fleet_world import NAMESPACE, World, fleet, kubeconfig, node
 
-from unisono.api.application import Application
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Secret
 from unisono.api.decode import decode
-from unisono.api.fleet import AttachedCluster, AttachedClusterSpec
-from unisono.api.fleet_kinds import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
+from unisono.api.groups.fleet import Application, AttachedCluster, AttachedClusterSpec
+from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS
-from unisono.fleet.applications import folders
+from unisono.fleet.applications import rendering
 from unisono.fleet.applications.controller import MOST_READ
 
 OTHER = "others"
@@ -42,7 +41,7 @@ class Sources:
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> Sources:
     found = Sources()
-    monkeypatch.setattr(folders, "transformed", found.transformed)
+    monkeypatch.setattr(rendering, "transformed", found.transformed)
     return found
 
 

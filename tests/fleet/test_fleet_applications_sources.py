@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from unisono.api.application import Application, KustomizationPolicy
 from unisono.api.decode import decode
-from unisono.api.fleet_kinds import APPLICATIONS
+from unisono.api.groups.fleet import Application, KustomizationPolicy
+from unisono.api.kind_families import APPLICATIONS
 from unisono.errors import ConfigError
-from unisono.fleet.applications import folders, programs
+from unisono.fleet.applications import programs, rendering
 from unisono.fleet.applications.rendering import render
 
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q"}}
@@ -190,7 +190,7 @@ async def test_kustomize_fetches_nothing(tmp_path: Path, file: dict[str, Any], m
     write(root, {"kustomization.yaml": file, "inner/kustomization.yml": {"resources": ["git@example.com:x/y"]}})
     (tmp_path / "outside").mkdir()
     with pytest.raises(ConfigError, match=message):
-        await folders.build(root, KustomizationPolicy(), Runs(), 10)
+        await rendering.build(root, KustomizationPolicy(), Runs(), 10)
 
 
 async def test_links_that_lead_out_of_the_source_are_not_followed(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ async def test_links_that_lead_out_of_the_source_are_not_followed(tmp_path: Path
     secret.write_text(yaml.safe_dump({**QUEUE, "metadata": {"name": "secret"}}))
     (root / "link.yaml").symlink_to(secret)
     (root / "folder").symlink_to(tmp_path)
-    assert await folders.build(root, KustomizationPolicy(), Runs(), 10) == [QUEUE]
+    assert await rendering.build(root, KustomizationPolicy(), Runs(), 10) == [QUEUE]
     with pytest.raises(ConfigError, match="leads out"):
-        await folders.build(root, KustomizationPolicy(path="folder"), Runs(), 10)
+        await rendering.build(root, KustomizationPolicy(path="folder"), Runs(), 10)
 
 
 # ---- programs

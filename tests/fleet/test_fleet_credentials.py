@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from unisono.errors import ConfigError
-from unisono.fleet.members.credentials import member_config
+from unisono.fleet.members.joining import member_config
 
 PEM = base64.b64encode(b"pem").decode()
 

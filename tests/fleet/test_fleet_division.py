@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.annotations import DIVISION, DRAINED, WORKER_LOST_TIMEOUT
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, PROPAGATION_POLICIES
 from unisono.api.kind import Kind
+from unisono.api.kind_families import ATTACHED_CLUSTERS, BATCH_JOBS, DEPLOYMENTS, PROPAGATION_POLICIES, STATEFUL_SETS
 from unisono.api.kinds import EVENTS
 from unisono.api.validation import validate
-from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS, STATEFUL_SETS
-from unisono.fleet.division.strategies import Demand, NotEnoughRoom, Strategy, apportion, divide
+from unisono.fleet.division.plan import Demand, NotEnoughRoom, Strategy, apportion, divide
 from unisono.fleet.jobs.replicas import recorded
 
 ABC = ("a", "b", "c")

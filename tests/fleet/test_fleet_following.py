@@ -10,11 +10,11 @@ from fleet_world import fleet, node, template
 
 from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, MOST_REPLICAS, SCALED_AT
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
 from unisono.api.decode import decode
 from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.groups.batch import Job
+from unisono.api.kind_families import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import COMMANDS, JOBS
-from unisono.api.training_kinds import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.controllers.patching import to_json
 from unisono.fleet.jobs.following import can_be_held, changes, held_back, is_held
 from unisono.sdk.commands import job_command

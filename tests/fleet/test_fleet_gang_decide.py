@@ -6,7 +6,7 @@ import pytest
 
 from unisono.api.annotations import GANG
 from unisono.api.base import ObjectMeta
-from unisono.api.hyper_job import HyperJob
+from unisono.api.groups.batch import HyperJob
 from unisono.api.kinds import JOBS
 from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
 from unisono.fleet.hyper_jobs.record import GangRecord, Place, record_of

@@ -17,7 +17,7 @@ from unisono.api.annotations import (
     START_TIMEOUT,
     WORKER_LOST_TIMEOUT,
 )
-from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NODES
 from unisono.errors import Unavailable
 

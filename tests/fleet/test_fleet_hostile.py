@@ -14,14 +14,13 @@ from fleet_world import World, fleet, node
 from unisono.api import held_room
 from unisono.api.annotations import DISPATCH, GANG, ORIGIN_UID, SEAL, START_TIMEOUT, WORKER_LOST_TIMEOUT
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
+from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, PODS, SECRETS
-from unisono.api.training_kinds import JOB_SETS
 from unisono.errors import ConfigError, Unavailable
-from unisono.fleet.jobs.believable import disbelief
-from unisono.fleet.jobs.copies import copy_of, placement_of
+from unisono.fleet.jobs.copies import copy_of, is_sealed, placement_of, seal
 from unisono.fleet.jobs.endings import expires_in, without_ttl
-from unisono.fleet.jobs.seals import is_sealed, seal
+from unisono.fleet.jobs.following import disbelief
 from unisono.fleet.members.sinks import MOST_OBJECTS, MemberSink
 from unisono.fleet.sealing import NAME, NAMESPACE, sealing_key
 from unisono.kube.http import HttpClient

@@ -5,9 +5,8 @@ from __future__ import annotations
 from fleet_world import fleet, node, template
 
 from unisono.api.annotations import CLUSTER, DISPATCH, DRAINED, HUB, PRICES, VERDICT
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.kind_families import ATTACHED_CLUSTERS, PYTORCH_JOBS
 from unisono.api.kinds import JOBS, QUEUES, SECRETS
-from unisono.api.training_kinds import PYTORCH_JOBS
 
 
 async def test_members_tell_what_they_have():

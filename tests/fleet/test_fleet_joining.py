@@ -9,8 +9,7 @@ import yaml
 
 from unisono.api.annotations import PRICES
 from unisono.errors import ConfigError
-from unisono.fleet.members.credentials import member_config
-from unisono.fleet.members.joining import account, fleet_with, hub_kubeconfig, hub_objects, rules
+from unisono.fleet.members.joining import account, fleet_with, hub_kubeconfig, hub_objects, member_config, rules
 from unisono.kube.kubeconfig import ClusterConfig
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from unisono.api.annotations import CLUSTER, DISPATCH
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS
 from unisono.fleet.dispatch.known_work import KnownWork
 

@@ -7,7 +7,7 @@ from fleet_world import fleet, node
 
 from unisono.api.annotations import CLUSTER
 from unisono.api.kinds import JOBS
-from unisono.fleet.jobs.locality import without_labels
+from unisono.fleet.jobs.copies import without_labels
 
 REGION = "topology.kubernetes.io/region"
 LABELS = {REGION: "eu", CLUSTER: "a"}

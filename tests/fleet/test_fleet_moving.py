@@ -12,9 +12,9 @@ from unisono.api.annotations import DRAINED, REBALANCE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, PROPAGATION_POLICIES
+from unisono.api.kind_families import ATTACHED_CLUSTERS, PROPAGATION_POLICIES
 from unisono.api.kinds import EVENTS, JOBS, PODS
-from unisono.fleet.dispatch.moving import PATIENCE, SETTLED, Seat, why_move
+from unisono.fleet.dispatch.guide import PATIENCE, SETTLED, Seat, why_move
 from unisono.fleet.jobs.copies import placement_of
 
 TIERS = {"home": 100.0, "cloud": 0.0}

@@ -10,10 +10,10 @@ import pytest
 from support.memory import MemoryClient
 from unisono.api.annotations import CLUSTER, DIVISION, MEMBER_REASONS
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
 from unisono.api.core import Event, ObjectReference
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import EVENTS, JOBS, NODES
-from unisono.api.scheduling import PodGroup
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fleet_notes import fleet_notes
 

@@ -13,7 +13,8 @@ from unisono.api.annotations import (
     MEMBER_REASONS,
     START_TIMEOUT,
 )
-from unisono.api.fleet_kinds import (
+from unisono.api.groups.propagation import ClusterPropagationPolicy, PropagationPolicy
+from unisono.api.kind_families import (
     ATTACHED_CLUSTERS,
     CLUSTER_PROPAGATION_POLICIES,
     DATA_SOURCE_CLAIMS,
@@ -21,11 +22,7 @@ from unisono.api.fleet_kinds import (
     FLEETS,
     PROPAGATION_POLICIES,
 )
-from unisono.api.propagation import ClusterPropagationPolicy, PropagationPolicy
-from unisono.fleet.policies.choosing import policy_of
-from unisono.fleet.policies.clusters import Cluster
-from unisono.fleet.policies.rules import Asked, rules_of
-from unisono.fleet.policies.subject import Subject
+from unisono.fleet.policies.rules import Asked, Cluster, Subject, policy_of, rules_of
 
 REGION = "topology.kubernetes.io/region"
 JOB = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}

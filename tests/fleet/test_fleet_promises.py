@@ -9,7 +9,7 @@ import pytest
 from fleet_world import fleet
 
 from unisono.api import held_room
-from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS
 
 ADMIT = "enqueue, allocate, backfill"

@@ -14,14 +14,14 @@ from fleet_world import NAMESPACE, kubeconfig
 from support.memory import MemoryClient
 from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_UID
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
 from unisono.api.core import Event, Namespace, ObjectReference, Secret
-from unisono.api.fleet import AttachedCluster, AttachedClusterSpec
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.groups.batch import Job
+from unisono.api.groups.fleet import AttachedCluster, AttachedClusterSpec
+from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import JOBS, NAMESPACES, SECRETS
 from unisono.apiserver.nodes import STDERR, STDOUT, Target, Wanted
 from unisono.errors import ApiError, NotFound, Unavailable
-from unisono.fleet.members.news import NewsSink, beginnings, told
+from unisono.fleet.members.member import NewsSink, beginnings, told
 from unisono.fleet.remote_exec import end_of
 from unisono.fleet.remote_pods import MemberPods
 

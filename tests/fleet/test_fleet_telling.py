@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.fleet.telling import Telling
 
 JOB = Job(metadata=ObjectMeta(name="j", namespace="ns"))

@@ -6,8 +6,8 @@ import msgspec
 from fleet_world import World, fleet, node, template
 
 from unisono.api.annotations import MEMBER_REASONS
+from unisono.api.kind_families import PYTORCH_JOBS
 from unisono.api.kinds import JOBS, QUEUES
-from unisono.api.training_kinds import PYTORCH_JOBS
 from unisono.errors import NotFound
 
 SERVED = {

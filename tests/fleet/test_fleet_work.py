@@ -9,11 +9,10 @@ import pytest
 from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kind import Kind
-from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
-from unisono.api.training_kinds import (
+from unisono.api.kind_families import (
+    HYPER_JOBS,
     JOB_SETS,
     PYTORCH_JOBS,
     RAY_CLUSTERS,
@@ -22,6 +21,7 @@ from unisono.api.training_kinds import (
     RUN_KINDS,
     TRAIN_JOBS,
 )
+from unisono.api.kinds import HYPER_NODES, JOBS, NODES, PODS
 from unisono.apiserver.admission.jobs import DISPATCHED
 from unisono.controllers.training.registry import MADE_BY_MEMBERS
 from unisono.fleet.jobs import translation

@@ -10,10 +10,9 @@ import pytest
 from support.build import node, queue
 from support.histories import Story, a_group, a_job, a_pod, owner, seconds, uid_of
 from unisono.api.base import Object
-from unisono.api.flow_kinds import JOB_FLOWS
-from unisono.api.job_set import JobSet
+from unisono.api.groups.job_set import JobSet
+from unisono.api.kind_families import JOB_FLOWS, JOB_SETS
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.training_kinds import JOB_SETS
 from unisono.history.records import CLUSTER, is_gpu
 
 Event = tuple[float, Object] | tuple[float, Object, bool]

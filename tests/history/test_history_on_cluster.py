@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from support import postgres
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Namespace
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PODS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer

@@ -18,8 +18,8 @@ from support.backends import settle as settled
 from support.histories import Story, a_job, uid_of
 from support.virtual_clock import VirtualClock, settle
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 from unisono.api.kinds import JOBS, PODS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.objects import Retention

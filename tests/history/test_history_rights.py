@@ -11,8 +11,8 @@ from support.backends import NOW, OPTIONS, namespace_body, opened, settle
 from support.histories import ZERO
 from support.serving import WebClient, serving
 from support.virtual_clock import VirtualClock
+from unisono.api.kind_families import RAY_JOBS
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, JOBS, NAMESPACES, ROLE_BINDINGS, ROLES
-from unisono.api.training_kinds import RAY_JOBS
 from unisono.apiserver.backend import Backend
 from unisono.history.database import Database
 from unisono.history.reading import StoredHistory

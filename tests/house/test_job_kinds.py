@@ -12,10 +12,10 @@ KEYS = {"POD_QUEUE", "QUEUE_NAME"}
 # What they do with the keys, and that is no reading of an object's queue.
 USERS = {
     "api/seal.py": "what of a Job the webhook has seen",
-    "apiserver/admission/pod_groups.py": "the queue of a namespace",
+    "apiserver/admission/jobs.py": "the queue of a namespace",
     "apiserver/admission/tenants.py": "the queue of a namespace",
     "cli/commands/pod.py": "options",
-    "cli/prerequisites.py": "texts of any manifest",
+    "cli/running/submitting.py": "texts of any manifest",
     "controllers/job/pods.py": "what pods are told",
     "controllers/podgroup/controller.py": "the queue of a namespace",
     "controllers/podgroup/decide.py": "the queue of a plain pod",
@@ -25,7 +25,7 @@ USERS = {
     "controllers/training/jobset/pods.py": "what pods are told",
     "controllers/training/kubeflow/pods.py": "what pods are told",
     "controllers/training/ray/pods.py": "what pods are told",
-    "install/conditions.py": "what changes",
+    "install/admission.py": "what changes",
 }
 
 

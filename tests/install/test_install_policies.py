@@ -17,12 +17,12 @@ from support.virtual_clock import VirtualClock
 from unisono.api import kinds, messages
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.keys import ADMISSION_API_VERSION, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import find
 from unisono.api.policies import POLICIES
-from unisono.api.policies.job import budget_rules
+from unisono.api.policies.jobs import budget_rules
 from unisono.api.policies.rule import text as quoted
 from unisono.api.validation import validate
 from unisono.api.yaml import expand_lists, load_all

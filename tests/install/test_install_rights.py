@@ -20,10 +20,9 @@ from support.accounts import Accounts, Asked, Requests, place
 from support.memory import MemoryClient
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api import kinds
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES, PROVISIONING_REQUESTS
+from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, RUN_KINDS
 from unisono.api.kinds import ALL_KINDS, LEASES, find
-from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
-from unisono.api.provisioning import PROVISIONING_REQUESTS
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, RUN_KINDS
 from unisono.api.yaml import load_all
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config

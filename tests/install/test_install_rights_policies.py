@@ -14,7 +14,7 @@ from installed import cluster, eventually, needs_cluster, place_of, refused, sen
 from support.cluster_turn import config
 from unisono.api.annotations import USER
 from unisono.api.cel import Budget, compile_expression
-from unisono.api.cel.authorization import Authorizer
+from unisono.api.cel.functions import Authorizer
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.policies import RIGHTS, Policy
 from unisono.api.policies.rule import Rule

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from unisono.api.batch import Job
 from unisono.api.core import Lease, Node, Pod
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import parse_quantity
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.errors import ApiError
 from unisono.kube.client import Client, EventType
 from unisono.kube.informer import Informer

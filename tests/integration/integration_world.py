@@ -18,10 +18,10 @@ from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
 from unisono.api.core import Container, Namespace, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
+from unisono.api.groups.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
+from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.errors import ApiError

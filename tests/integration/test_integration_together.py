@@ -6,7 +6,7 @@ import msgspec
 from integration_foreign import foreign_pod
 from integration_world import PATIENCE, job, plane
 
-from unisono.api.batch import DependsOn
+from unisono.api.groups.batch import DependsOn
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, PODS
 from unisono.kube.kubeconfig import ClusterConfig

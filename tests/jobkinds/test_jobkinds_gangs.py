@@ -13,10 +13,10 @@ from support.job_objects import put, small, template
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.decode import decode
 from unisono.api.gang_parts import decode_parts
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
-from unisono.api.scheduling import PodGroup
-from unisono.api.training_kinds import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS
+from unisono.api.kind_families import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset import decide as jobset
 from unisono.controllers.training.kubeflow import decide as kubeflow

@@ -19,8 +19,8 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.cel.budget import Budget
 from unisono.api.cel.program import compile_expression
 from unisono.api.core import Namespace, PodSpec
+from unisono.api.groups.scheduling import Queue, QueueStatus
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, QUEUES
-from unisono.api.scheduling import Queue, QueueStatus
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import WriteOptions

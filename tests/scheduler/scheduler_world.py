@@ -10,9 +10,9 @@ from typing import Any
 from support.memory import MemoryClient
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, count
 from unisono.engine.config.model import SchedulerConfig

@@ -11,8 +11,8 @@ import pytest
 from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.base import Object, ObjectMeta
+from unisono.api.groups.topology import HyperNode, HyperNodeSpec
 from unisono.api.kinds import HYPER_NODES
-from unisono.api.topology import HyperNode, HyperNodeSpec
 from unisono.errors import NotFound
 from unisono.kube.pace import Backoff
 from unisono.kube.reflector import Reflector

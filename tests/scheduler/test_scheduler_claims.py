@@ -23,6 +23,7 @@ from unisono.api.core import (
     StorageClass,
     Volume,
 )
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.kinds import (
     DEVICE_CLASSES,
     NODES,
@@ -35,7 +36,6 @@ from unisono.api.kinds import (
     RESOURCE_SLICES,
     STORAGE_CLASSES,
 )
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.engine import run
 from unisono.errors import Conflict, Invalid, NotFound
 from unisono.scheduler.settings import FixedConfig

@@ -13,7 +13,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, LEASES
 from unisono.errors import ApiError
-from unisono.scheduler.config_advice import advice
+from unisono.scheduler.config_map import advice
 from unisono.scheduler.settings import FixedConfig
 
 LEASE = "kube-system/unisono-scheduler-cycles"

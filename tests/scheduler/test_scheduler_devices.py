@@ -8,8 +8,8 @@ from scheduler_world import Fixed, group, node, pod, queue, world
 from support.memory import MemoryClient
 from unisono import engine
 from unisono.api.core import Pod
+from unisono.api.groups.topology import Numatopology
 from unisono.api.kinds import NODES, NUMATOPOLOGIES, POD_GROUPS, PODS, QUEUES
-from unisono.api.nodeinfo import Numatopology
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 

@@ -12,8 +12,8 @@ from scheduler_world import World, node, queue, world
 from scheduler_world import fill as put_gangs
 
 from support.memory import MemoryClient
-from unisono.api.batch import Job
 from unisono.api.core import Pod
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import EVENTS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import parse_time
 from unisono.cluster.state import ClusterState

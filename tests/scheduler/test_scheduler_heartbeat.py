@@ -12,8 +12,8 @@ from support.memory import MemoryClient
 from unisono.api.annotations import CONFIGURATION_ERROR, ENFORCED_QUEUE_FIELDS
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec
+from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.kinds import EVENTS, LEASES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec
 from unisono.api.times import parse_time, rfc3339, rfc3339_micro
 from unisono.errors import ApiError
 from unisono.sdk.scheduler_health import judge

@@ -16,7 +16,7 @@ from scheduler_world import world as scheduler_world
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.api.core.node import NodeAddress
+from unisono.api.core.cluster import NodeAddress
 from unisono.api.kinds import NODES
 from unisono.api.node_usage import NodeUsage
 from unisono.cluster.state import ClusterState

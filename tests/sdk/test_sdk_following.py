@@ -10,11 +10,18 @@ import pytest
 
 from support.memory import MemoryClient
 from unisono.api.decode import decode
-from unisono.api.flow_kinds import JOB_FLOWS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import (
+    BATCH_JOBS,
+    DEPLOYMENTS,
+    JOB_FLOWS,
+    JOB_SETS,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    REPLICA_SETS,
+)
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.training_kinds import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS
-from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS
 from unisono.errors import ApiError, NotFound
 from unisono.sdk import following, log_copies
 from unisono.sdk.events import LogFailed, LogText, Observed, Target

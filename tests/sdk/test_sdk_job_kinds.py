@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from unisono.api.decode import decode
-from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, PODS, find
-from unisono.api.training_kinds import (
+from unisono.api.kind_families import (
+    BATCH_JOBS,
+    HYPER_JOBS,
+    JOB_FLOWS,
     JOB_SETS,
     MPI_JOBS,
     PYTORCH_JOBS,
@@ -20,7 +21,7 @@ from unisono.api.training_kinds import (
     RUN_KINDS,
     TRAIN_JOBS,
 )
-from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.api.kinds import JOBS, PODS, find
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import JOB_KINDS, PARTS
 from unisono.sdk.aio import AsyncClient

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from support.plane import wait_until
-from unisono.api.training_kinds import PYTORCH_JOBS
-from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.api.kind_families import BATCH_JOBS, PYTORCH_JOBS
 from unisono.sdk import AsyncClient, BadWork, Client, JobHandle, NotFound
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sdk")]

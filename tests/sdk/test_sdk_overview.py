@@ -8,7 +8,7 @@ import pytest
 
 from unisono.api.annotations import CLUSTER, ORIGIN_GROUP
 from unisono.api.decode import decode
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode

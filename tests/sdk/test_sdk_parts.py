@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.annotations import VERDICT, WORKING_DIRECTORY
-from unisono.api.batch import Job as ApiJob
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.groups.batch import Job as ApiJob
 from unisono.api.kinds import JOBS, POD_GROUPS, QUEUES
 from unisono.api.validation import validate
 from unisono.api.verdict import verdict_in, waiting_text

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from simulator.worlds import FIFO
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import (
     Container,
     ContainerState,
@@ -26,9 +25,10 @@ from unisono.api.core import (
     PodTemplateSpec,
     ResourceRequirements,
 )
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.times import rfc3339
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli

@@ -16,10 +16,10 @@ from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
 from unisono.api.core import Container, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
+from unisono.api.groups.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
+from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.kinds import JOBS, PRIORITY_CLASSES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec
 from unisono.apiserver.backend import Backend
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.registry import COMPONENT, all_controllers

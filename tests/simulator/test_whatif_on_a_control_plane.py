@@ -16,11 +16,11 @@ from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, PODS, PRIORITY_CLASSES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec
 from unisono.api.times import parse_time
 from unisono.api.yaml import load_all
 from unisono.apiserver.backend import Backend

@@ -9,8 +9,8 @@ import pytest
 
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, Pod, PodSpec, PodTemplateSpec
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 from unisono.api.kinds import JOBS, LEASES, PODS
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient

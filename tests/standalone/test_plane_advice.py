@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.backends import OPTIONS
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, DATA_SOURCES
+from unisono.api.kind_families import ATTACHED_CLUSTERS, DATA_SOURCES
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.backend import Backend
 from unisono.standalone.plane import NO_HUB, advisers

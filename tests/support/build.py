@@ -32,8 +32,7 @@ from unisono.api.core import (
     Taint,
     Toleration,
 )
-from unisono.api.kind import Kind
-from unisono.api.scheduling import (
+from unisono.api.groups.scheduling import (
     Guarantee,
     PodGroup,
     PodGroupSpec,
@@ -42,8 +41,9 @@ from unisono.api.scheduling import (
     QueueSpec,
     QueueStatus,
 )
+from unisono.api.groups.topology import HyperNode
+from unisono.api.kind import Kind
 from unisono.api.times import rfc3339
-from unisono.api.topology import HyperNode
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.flags import FLAG_KEYS

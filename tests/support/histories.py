@@ -9,7 +9,6 @@ from typing import Any
 from support.build import START, amounts, group, node, queue
 from unisono.api.annotations import USER
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.api.batch import Job, JobSpec, JobState, JobStatus
 from unisono.api.core import (
     Container,
     ContainerState,
@@ -22,8 +21,9 @@ from unisono.api.core import (
     PodStatus,
     ResourceRequirements,
 )
-from unisono.api.flow_kinds import JOB_FLOWS
+from unisono.api.groups.batch import Job, JobSpec, JobState, JobStatus
 from unisono.api.kind import Kind
+from unisono.api.kind_families import JOB_FLOWS
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import rfc3339
 from unisono.history.ledger import KINDS, Ledger

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import WriteOptions
 

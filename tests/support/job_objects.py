@@ -5,28 +5,29 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
-from unisono.api.inference_kinds import KNATIVE_SERVICES
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.training_kinds import (
+from unisono.api.kind_families import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
     CLUSTER_TRAINING_RUNTIMES,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    HYPER_JOBS,
+    JOB_FLOWS,
     JOB_SETS,
+    JOB_TEMPLATES,
+    KNATIVE_SERVICES,
     KUBEFLOW_KINDS,
     RAY_CLUSTERS,
     RAY_JOBS,
     RAY_SERVICES,
-    TRAIN_JOBS,
-    TRAINING_RUNTIMES,
-)
-from unisono.api.workload_kinds import (
-    BATCH_CRON_JOBS,
-    BATCH_JOBS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    WORKLOAD_POD_GROUPS,
 )
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.jobkinds.foreign import LEADER_WORKER_SETS, SCHEDULED_SPARK_APPLICATIONS, SPARK_APPLICATIONS
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps

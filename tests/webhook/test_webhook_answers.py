@@ -13,8 +13,8 @@ from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.groups.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.api.kinds import NAMESPACES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.apiserver.admission import Settings
 from unisono.webhook.review import BadReview, Question, check, completed, patching, read
 from unisono.webhook.server import Objects

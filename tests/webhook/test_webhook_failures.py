@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
+from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import QUEUES
-from unisono.api.scheduling import Queue
 from unisono.webhook import server as module
 from unisono.webhook.review import BadReview, read
 from unisono.webhook.server import WebhookServer

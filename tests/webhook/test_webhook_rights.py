@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
+from unisono.api.groups.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.api.kinds import NAMESPACES, QUEUES
-from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.webhook.review import read, refused
 from unisono.webhook.server import Objects, WebhookServer
 

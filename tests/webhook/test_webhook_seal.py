@@ -19,9 +19,9 @@ from unisono.api.annotations import CHECKED, USER
 from unisono.api.base import ObjectMeta
 from unisono.api.decode import decode
 from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.groups.scheduling import Queue
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kinds import JOBS, QUEUES
-from unisono.api.scheduling import Queue
 from unisono.api.seal import seal_of
 from unisono.apiserver.custom import rules
 from unisono.install.admission import webhooks

@@ -12,7 +12,7 @@ from unisono.agent.colocation.machine import machine_memory, machine_seconds
 from unisono.agent.layout import Layout
 from unisono.agent.limits.memory_watch import Process, descendants, processes, share
 from unisono.agent.machine.procfs import PROC
-from unisono.api.resource_metrics import Amounts, Metered
+from unisono.api.groups.resource_metrics import Amounts, Metered
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 _FRESH = 5.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.batch import DependsOn
-from unisono.api.scheduling import Guarantee, QueueSpec
+from unisono.api.groups.batch import DependsOn
+from unisono.api.groups.scheduling import Guarantee, QueueSpec
 from unisono.api.shape import FieldShape, shape_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api.bus import Command
+from unisono.api.groups.batch import Command
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, QUEUES
 

@@ -2,16 +2,183 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from unisono.api.columns import columns
+from unisono.api import kind_families, kinds
+from unisono.api.base import Object
 from unisono.api.keys import HELM_RESOURCE_POLICY
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_KINDS
 from unisono.api.schema import schema_of
 from unisono.api.shape import prepare
+
+# Columns that ``kubectl get`` shows for custom kinds, as Volcano's CRDs define them.
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column.
+
+    Attributes:
+        name: heading.
+        type: ``string``, ``integer`` or ``date`` (shown as an age).
+        json_path: where the value stands, such as ``.status.state.phase``.
+        priority: 0 is always shown, 1 only with ``-o wide``.
+        description: what the value says.
+        format: ``int32``, ``date-time`` or empty.
+
+    """
+
+    name: str
+    type: str
+    json_path: str
+    priority: int = 0
+    description: str = ""
+    format: str = ""
+
+    def manifest(self) -> dict[str, Any]:
+        """The entry of ``additionalPrinterColumns``."""
+        entry: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.json_path}
+        if self.priority:
+            entry["priority"] = self.priority
+        if self.description:
+            entry["description"] = self.description
+        if self.format:
+            entry["format"] = self.format
+        return entry
+
+
+_AGE = Column("AGE", "date", ".metadata.creationTimestamp")
+_STATE = Column("State", "string", ".status.conditions[-1:].type")
+_SINCE = Column("Age", "date", ".metadata.creationTimestamp")
+
+_COLUMNS: dict[type[Object], tuple[Column, ...]] = {
+    kinds.JOBS.struct: (
+        Column("STATUS", "string", ".status.state.phase"),
+        Column("minAvailable", "integer", ".status.minAvailable"),
+        Column("RUNNINGS", "integer", ".status.running"),
+        _AGE,
+        Column("QUEUE", "string", ".spec.queue", priority=1),
+    ),
+    kinds.POD_GROUPS.struct: (
+        Column("STATUS", "string", ".status.phase"),
+        Column("minMember", "integer", ".spec.minMember"),
+        Column("RUNNINGS", "integer", ".status.running"),
+        _AGE,
+        Column("QUEUE", "string", ".spec.queue", priority=1),
+    ),
+    kind_families.CRON_JOBS.struct: (
+        Column("SCHEDULE", "string", ".spec.schedule"),
+        Column("TIMEZONE", "string", ".spec.timeZone"),
+        Column("SUSPEND", "boolean", ".spec.suspend"),
+        Column("LAST SCHEDULE", "date", ".status.lastScheduleTime"),
+        _AGE,
+    ),
+    kind_families.JOB_FLOWS.struct: (Column("Status", "string", ".status.state.phase"), _SINCE),
+    kind_families.HYPER_JOBS.struct: (
+        Column("STATUS", "string", ".status.conditions[-1:].type"),
+        Column("JOBS", "integer", ".status.splitCount"),
+        _AGE,
+    ),
+    kinds.QUEUES.struct: (
+        Column("PARENT", "string", ".spec.parent"),
+        Column("STATE", "string", ".status.state"),
+        Column("WEIGHT", "integer", ".spec.weight"),
+        Column("CPU", "string", ".status.allocated.cpu", description="Cores that pods of the queue use."),
+        Column("MEMORY", "string", ".status.allocated.memory", description="Memory that pods of the queue use."),
+        Column("GPU", "string", ".status.allocated.nvidia\\.com/gpu", description="Cards that pods of the queue use."),
+        Column("DESERVED", "string", ".spec.deserved", priority=1),
+        Column("CAPABILITY", "string", ".spec.capability", priority=1),
+        _AGE,
+    ),
+    kind_families.SCALED_OBJECTS.struct: (
+        Column("ScaleTargetKind", "string", ".status.scaleTargetKind"),
+        Column("ScaleTargetName", "string", ".spec.scaleTargetRef.name"),
+        Column("Min", "integer", ".spec.minReplicaCount"),
+        Column("Max", "integer", ".spec.maxReplicaCount"),
+        Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Active", "string", '.status.conditions[?(@.type=="Active")].status'),
+        Column("Fallback", "string", '.status.conditions[?(@.type=="Fallback")].status'),
+        Column("Triggers", "string", ".status.triggersTypes"),
+        _SINCE,
+    ),
+    kind_families.KNATIVE_SERVICES.struct: (
+        Column("URL", "string", ".status.url"),
+        Column("LatestCreated", "string", ".status.latestCreatedRevisionName"),
+        Column("LatestReady", "string", ".status.latestReadyRevisionName"),
+        Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason'),
+    ),
+    kind_families.ATTACHED_CLUSTERS.struct: (
+        Column("READY", "boolean", ".status.ready"),
+        Column("VERSION", "string", ".status.kubernetesVersion"),
+        Column("NODES", "integer", ".status.nodeSummary.readyNum"),
+        _AGE,
+    ),
+    kind_families.FLEETS.struct: (
+        Column("PHASE", "string", ".status.phase"),
+        Column("READY", "integer", ".status.readyClusters"),
+        _AGE,
+    ),
+    kind_families.APPLICATIONS.struct: (
+        Column("READY", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        _AGE,
+    ),
+    kinds.HYPER_NODES.struct: (
+        Column("Tier", "string", ".spec.tier"),
+        Column("TierName", "string", ".spec.tierName"),
+        Column("NodeCount", "integer", ".status.nodeCount"),
+        _AGE,
+    ),
+    kind_families.PYTORCH_JOBS.struct: (_STATE, _SINCE),
+    kind_families.TF_JOBS.struct: (_STATE, _SINCE),
+    kind_families.MPI_JOBS.struct: (_SINCE, _STATE),
+    kind_families.XGBOOST_JOBS.struct: (_STATE, _SINCE),
+    kind_families.PADDLE_JOBS.struct: (_STATE, _SINCE),
+    kind_families.JAX_JOBS.struct: (_STATE, _SINCE),
+    kind_families.TRAIN_JOBS.struct: (_STATE, _SINCE),
+    kind_families.JOB_SETS.struct: (
+        Column("TerminalState", "string", ".status.terminalState"),
+        Column("Restarts", "string", ".status.restarts"),
+        Column("Completed", "string", '.status.conditions[?(@.type=="Completed")].status'),
+        Column("Suspended", "string", ".spec.suspend"),
+        _SINCE,
+    ),
+    kind_families.RAY_CLUSTERS.struct: (
+        Column("desired workers", "integer", ".status.desiredWorkerReplicas"),
+        Column("available workers", "integer", ".status.availableWorkerReplicas"),
+        Column("cpus", "string", ".status.desiredCPU"),
+        Column("memory", "string", ".status.desiredMemory"),
+        Column("gpus", "string", ".status.desiredGPU"),
+        Column("tpus", "string", ".status.desiredTPU", priority=1),
+        Column("status", "string", ".status.state"),
+        Column("age", "date", ".metadata.creationTimestamp"),
+        Column("head pod IP", "string", ".status.head.podIP", priority=1),
+        Column("head service IP", "string", ".status.head.serviceIP", priority=1),
+    ),
+    kind_families.RAY_JOBS.struct: (
+        Column("job status", "string", ".status.jobStatus"),
+        Column("deployment status", "string", ".status.jobDeploymentStatus"),
+        Column("ray cluster name", "string", ".status.rayClusterName"),
+        Column("start time", "string", ".status.startTime"),
+        Column("end time", "string", ".status.endTime"),
+        Column("age", "date", ".metadata.creationTimestamp"),
+    ),
+    kind_families.RAY_SERVICES.struct: (
+        Column("service status", "string", ".status.serviceStatus"),
+        Column("num serve endpoints", "string", ".status.numServeEndpoints"),
+        Column("age", "date", ".metadata.creationTimestamp"),
+    ),
+}
+
+
+def columns(kind: Kind[Any]) -> tuple[Column, ...]:
+    """The columns of a custom kind after its name; empty when name and age are all there is to show."""
+    return _COLUMNS.get(kind.struct, ())
+
 
 # Strategic merge is for built-in kinds; an API server refuses these extensions in a CRD.
 _PATCH_EXTENSIONS = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")

@@ -100,3 +100,15 @@ def limit_claim(pod: Pod) -> str | None:
     """Name of the claim that stands for extended resources of the pod."""
     backed = pod.status.extended_resource_claim_status
     return backed.resource_claim_name if backed is not None else None
+
+
+# What a ResourceClaim asks for.
+
+
+def device_classes(claim: ResourceClaim) -> tuple[str, ...]:
+    """The device classes that its requests name, in order, also those of ``firstAvailable``."""
+    found: dict[str, None] = {}
+    for request in claim.spec.devices.requests or ():
+        given = [request.exactly] if request.exactly is not None else list(request.first_available or ())
+        found.update((one.device_class_name, None) for one in given)
+    return tuple(found)

@@ -139,3 +139,9 @@ def summarize(errors: Iterable[FieldError]) -> str:
     """One error's message alone, several as ``[a, b]``."""
     messages = list(dict.fromkeys(error.message() for error in errors))
     return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+
+
+# Errors of reading untrusted JSON.
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Its form, its bytes, and its depth: msgspec has an error of its own for the first alone."""

@@ -6,10 +6,8 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.autoscaling import HorizontalPodAutoscalerBehavior
-from unisono.api.base import Base, Object
-from unisono.api.fields import FreeObject, Int32, Natural, Required, Time
-from unisono.api.meta import Condition
+from unisono.api.base import Base, Condition, FreeObject, Int32, Natural, Object, Required, Time
+from unisono.api.groups.autoscaling import HorizontalPodAutoscalerBehavior
 
 MOST_TRIGGERS = 32
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
-from unisono.api.admission_registration import WEBHOOK_KINDS
-from unisono.api.fleet_kinds import FLEET_KINDS, PLACEMENT_KINDS
-from unisono.api.flow_kinds import FLOW_KINDS
-from unisono.api.group_kinds import GROUP_KINDS
-from unisono.api.inference_kinds import INFERENCE_KINDS
+from unisono.api import core
+from unisono.api.groups import access, batch, scheduling, topology
+from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.kind import Kind, Scale
-from unisono.api.serving_kinds import SERVING_KINDS
-from unisono.api.training_kinds import TRAINING_KINDS
-from unisono.api.workload_kinds import WORKLOAD_KINDS
+from unisono.api.kind_families import (
+    FLEET_KINDS,
+    FLOW_KINDS,
+    GROUP_KINDS,
+    INFERENCE_KINDS,
+    PLACEMENT_KINDS,
+    SERVING_KINDS,
+    TRAINING_KINDS,
+    WORKLOAD_KINDS,
+)
 
 NAMESPACES: Kind[core.Namespace] = Kind(
     "", "v1", "Namespace", "namespaces", core.Namespace, False, short_names=("ns",), status_subresource=True
@@ -53,11 +57,13 @@ RESOURCE_QUOTAS: Kind[core.ResourceQuota] = Kind(
 LIMIT_RANGES: Kind[core.LimitRange] = Kind(
     "", "v1", "LimitRange", "limitranges", core.LimitRange, short_names=("limits",)
 )
-ROLES: Kind[rbac.Role] = Kind(rbac.GROUP, "v1", "Role", "roles", rbac.Role)
-ROLE_BINDINGS: Kind[rbac.RoleBinding] = Kind(rbac.GROUP, "v1", "RoleBinding", "rolebindings", rbac.RoleBinding)
-CLUSTER_ROLES: Kind[rbac.ClusterRole] = Kind(rbac.GROUP, "v1", "ClusterRole", "clusterroles", rbac.ClusterRole, False)
-CLUSTER_ROLE_BINDINGS: Kind[rbac.ClusterRoleBinding] = Kind(
-    rbac.GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", rbac.ClusterRoleBinding, False
+ROLES: Kind[access.Role] = Kind(access.GROUP, "v1", "Role", "roles", access.Role)
+ROLE_BINDINGS: Kind[access.RoleBinding] = Kind(access.GROUP, "v1", "RoleBinding", "rolebindings", access.RoleBinding)
+CLUSTER_ROLES: Kind[access.ClusterRole] = Kind(
+    access.GROUP, "v1", "ClusterRole", "clusterroles", access.ClusterRole, False
+)
+CLUSTER_ROLE_BINDINGS: Kind[access.ClusterRoleBinding] = Kind(
+    access.GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", access.ClusterRoleBinding, False
 )
 POD_DISRUPTION_BUDGETS: Kind[core.PodDisruptionBudget] = Kind(
     "policy",
@@ -164,7 +170,7 @@ QUEUES: Kind[scheduling.Queue] = Kind(
     short_names=("q", "queue-v1beta1"),
     status_subresource=True,
 )
-COMMANDS: Kind[bus.Command] = Kind("bus.volcano.sh", "v1alpha1", "Command", "commands", bus.Command)
+COMMANDS: Kind[batch.Command] = Kind("bus.volcano.sh", "v1alpha1", "Command", "commands", batch.Command)
 HYPER_NODES: Kind[topology.HyperNode] = Kind(
     "topology.volcano.sh",
     "v1alpha1",
@@ -175,12 +181,12 @@ HYPER_NODES: Kind[topology.HyperNode] = Kind(
     short_names=("hn",),
     status_subresource=True,
 )
-NUMATOPOLOGIES: Kind[nodeinfo.Numatopology] = Kind(
+NUMATOPOLOGIES: Kind[topology.Numatopology] = Kind(
     "nodeinfo.volcano.sh",
     "v1alpha1",
     "Numatopology",
     "numatopologies",
-    nodeinfo.Numatopology,
+    topology.Numatopology,
     False,
     short_names=("numatopo",),
 )

@@ -7,10 +7,8 @@ from typing import Final
 
 import msgspec
 
-from unisono.api.base import Base, Object, ObjectMeta
+from unisono.api.base import Base, Condition, Int32, Object, ObjectMeta
 from unisono.api.core import PodSpec
-from unisono.api.fields import Int32
-from unisono.api.meta import Condition
 from unisono.api.triggers import number
 
 HPA_CLASS: Final = "hpa.autoscaling.knative.dev"

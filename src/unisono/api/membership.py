@@ -11,8 +11,8 @@ from typing import Final
 from unisono.api.annotations import USER
 from unisono.api.base import Object, OwnerReference
 from unisono.api.core import Pod, PodSpec
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
-from unisono.api.scheduling import PodGroup
 from unisono.api.users import tenant
 
 DEFAULT_QUEUE = "default"

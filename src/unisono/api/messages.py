@@ -5,6 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+# Numbers of things in sentences.
+
+
+def counted(number: int, word: str) -> str:
+    """``1 pod``, ``2 pods``."""
+    return f"{number} {plural(number, word)}"
+
+
+def plural(number: int, word: str) -> str:
+    """The word as it stands behind the number."""
+    return word if number == 1 else f"{word}s"
+
+
 UPDATE_SCOPE = (
     "job updates may not change fields other than "
     "`minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"

@@ -1,11 +1,20 @@
-"""What a pod's status says: when the pod got its node, whether and how it has ended, and its containers."""
+"""What pods say of themselves: how they stand and have ended, and their quality of service."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from unisono.api.core import ContainerStatus, Pod
+from unisono.api.base import Quantity
+from unisono.api.core import Container, ContainerStatus, Pod
+from unisono.api.core.container import ResourceRequirements
+from unisono.api.core.pod import PodSpec
+from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, QOS_LEVEL, QUOTA_BURST
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.resources import pod_requests, resource_list
+
+# What a pod's status says: when the pod got its node, whether and how it has ended, and its containers.
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that is over for good: it holds nothing of its node any more."""
@@ -52,3 +61,91 @@ def pod_end(pod: Pod) -> PodEnd:
         pod.status.reason or (worst.reason if worst else None) or "",
         pod.status.message or (worst.message if worst else None) or "",
     )
+
+
+# Quality-of-service class of a pod.
+
+_COUNTED = ("cpu", "memory")
+
+
+def qos_class(spec: PodSpec) -> str:
+    """``Guaranteed``, ``Burstable`` or ``BestEffort`` by CPU and memory (Kubernetes ``ComputePodQOS``).
+
+    Pod-level resources decide where they are given, else all containers and init containers together.
+    """
+    if spec.resources is not None and (spec.resources.requests or spec.resources.limits):
+        requirements = [spec.resources]
+    else:
+        requirements = [each.resources for each in (*(spec.containers or ()), *(spec.init_containers or ()))]
+    pairs = [_pair(each) for each in requirements]
+    if not any(requests or limits for requests, limits in pairs):
+        return "BestEffort"
+    guaranteed = all(set(limits) == set(_COUNTED) and requests == limits for requests, limits in pairs)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _pair(resources: ResourceRequirements) -> tuple[dict[str, object], dict[str, object]]:
+    limits = _positive(resources.limits)
+    return limits | _positive(resources.requests), limits
+
+
+def _positive(resources: Mapping[str, Quantity] | None) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in _COUNTED:
+        try:
+            amount = parse_quantity((resources or {}).get(name, 0))
+        except QuantityError:
+            continue
+        if amount > 0:
+            found[name] = amount
+    return found
+
+
+# Online and offline pods on one node: QoS levels, and the resources that a node lends to offline pods.
+
+LEVELS = {"LC": 2, "HLS": 2, "LS": 1, "BE": -1}
+"""Levels of annotation ``volcano.sh/qos-level``; any other value is 0."""
+
+CRITICAL = 2_000_000_000
+"""Priority of system-cluster-critical: such pods are never evicted for others."""
+
+
+def qos_level(pod: Pod) -> int:
+    """From -1, offline, to 2, sensitive to latency."""
+    return LEVELS.get((pod.metadata.annotations or {}).get(QOS_LEVEL, ""), 0)
+
+
+def is_offline(pod: Pod) -> bool:
+    """Whether the pod gives way to all others of its node."""
+    return qos_level(pod) < 0
+
+
+def may_burst(pod: Pod) -> bool:
+    """Whether its containers may save CPU time that they do not use, and spend it above their limit later."""
+    return (pod.metadata.annotations or {}).get(QUOTA_BURST) == "true" and not is_offline(pod)
+
+
+def limits_of(container: Container) -> tuple[int | None, int | None]:
+    """Most CPU (milli-cores) and memory (bytes) of a container, by its native limits, else by those of what is lent."""
+    found = resource_list(container.resources.limits)
+    cpu, memory = found.get("cpu"), found.get("memory")
+    if cpu is None and BATCH_CPU in found:
+        cpu = found[BATCH_CPU] // 1000
+    if memory is None and BATCH_MEMORY in found:
+        memory = found[BATCH_MEMORY] // 1000
+    return cpu, memory
+
+
+def requests_of(spec: PodSpec) -> tuple[int, int]:
+    """CPU (milli-cores) and memory (bytes) that a pod asks for, natively or of what is lent; the larger counts."""
+    wanted = pod_requests(spec)
+    return (
+        max(wanted.get("cpu", 0), wanted.get(BATCH_CPU, 0) // 1000),
+        max(wanted.get("memory", 0), wanted.get(BATCH_MEMORY, 0) // 1000),
+    )
+
+
+def borrows(pod: Pod) -> bool:
+    """Whether the pod asks for resources that nodes lend."""
+    wanted = pod_requests(pod.spec)
+    return wanted.get(BATCH_CPU, 0) > 0 or wanted.get(BATCH_MEMORY, 0) > 0

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from unisono.api.fields import Quantity
+from unisono.api.base import Quantity
 from unisono.errors import UnisonoError
 
 MAX: Final = 2**63 - 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from unisono.api.base import Quantity
 from unisono.api.core.container import Container, ResourceRequirements
 from unisono.api.core.pod import PodSpec
-from unisono.api.fields import Quantity
 from unisono.api.quantity import Rounding, format_bytes, format_milli, readable_bytes, readable_milli, to_int, to_milli
 
 LARGEST: Final = 2**56

@@ -11,7 +11,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.annotations import CHECKED, USER
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
 

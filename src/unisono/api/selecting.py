@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
+from unisono.api.base import LabelSelector, LabelSelectorRequirement
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.api.annotations import ADMITTED_QUEUES, USER
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, RUN_KINDS, WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS
-from unisono.api.training_kinds import RUN_KINDS
 
 SUBMITTED: Final[tuple[Kind[Any], ...]] = (
     JOBS,

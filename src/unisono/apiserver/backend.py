@@ -10,16 +10,15 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import Condition, Object, ObjectMeta
 from unisono.api.core import Namespace, PriorityClass
 from unisono.api.core.crd import CustomResourceDefinitionStatus
 from unisono.api.crds import crd_manifests
 from unisono.api.defaulting import apply_defaults
+from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.keys import CONFIG_MAP_NAMESPACE
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
-from unisono.api.meta import Condition
-from unisono.api.scheduling import Queue, QueueSpec
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.admission.pods import SYSTEM
 from unisono.apiserver.authorization.defaults import missing_or_outdated

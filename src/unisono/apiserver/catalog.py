@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.apiserver.custom.kinds import version_rank
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

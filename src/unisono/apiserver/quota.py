@@ -9,8 +9,7 @@ from unisono.api.base import Object
 from unisono.api.core import ResourceQuota
 from unisono.api.kind import Kind
 from unisono.api.kinds import RESOURCE_QUOTAS
-from unisono.api.quota.scopes import counts
-from unisono.api.quota.usage import Usage, resources_behind, usage_of
+from unisono.api.quota import Usage, counts, resources_behind, usage_of
 from unisono.api.resources import resource_list, to_wire
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.storage.objects import Entry, Event

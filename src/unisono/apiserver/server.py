@@ -17,9 +17,9 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from prometheus_client import CollectorRegistry
 
+from unisono.api.groups.resource_metrics import NODE_METRICS, POD_METRICS, Meter
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
-from unisono.api.resource_metrics import NODE_METRICS, POD_METRICS, Meter
 from unisono.apiserver.access.files import write_kubeconfig
 from unisono.apiserver.access.hosts import LOOPBACK_NAMES, bind, is_loopback, names_of_machine
 from unisono.apiserver.access.pki import Authority, utc_now

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.api.membership import controller_of
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.cli.printing import columns
 from unisono.cli.times import duration_text
 

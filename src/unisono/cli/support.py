@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from unisono import __version__
 from unisono.api import kinds as k
-from unisono.api.admission_registration import WEBHOOK_KINDS
+from unisono.api.groups.admission_registration import WEBHOOK_KINDS
 from unisono.api.keys import APP_PART_OF
-from unisono.api.workload_kinds import DEPLOYMENTS
+from unisono.api.kind_families import DEPLOYMENTS
 from unisono.errors import ApiError
 from unisono.kube.discovery import request_json
 

@@ -21,7 +21,7 @@ from unisono.api.core import (
     StorageClass,
     VolumeAttachment,
 )
-from unisono.api.nodeinfo import Numatopology
+from unisono.api.groups.topology import Numatopology
 
 T = TypeVar("T", bound=Object)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from unisono.api.meta import LabelSelector
-from unisono.api.scheduling import SubGroupPolicySpec
+from unisono.api.base import LabelSelector
+from unisono.api.groups.scheduling import SubGroupPolicySpec
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.selecting import selects
-from unisono.api.topology import NetworkTopologySpec
 
 
 class TopologyWish(NamedTuple):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from unisono.api.meta import LabelSelector
+from unisono.api.base import LabelSelector
+from unisono.api.groups.topology import HyperNode, MemberSpec
 from unisono.api.patterns import Pattern, PatternError, compile_pattern
 from unisono.api.selecting import selects
-from unisono.api.topology import HyperNode, MemberSpec
 from unisono.cluster.hypertree import Domain, HyperNodeTree
 from unisono.cluster.nodes import NodeTable
 

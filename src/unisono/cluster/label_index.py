@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from unisono.api.meta import LabelSelector
+from unisono.api.base import LabelSelector
 
 Labels = Mapping[str, str]
 Pair = tuple[str, str]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.base import Quantity
 from unisono.api.core import Node, Taint
-from unisono.api.fields import Quantity
 from unisono.api.resources import resource_list
 from unisono.cluster.devices import NO_DEVICES, DeviceCount
 from unisono.cluster.podclass import PodClass

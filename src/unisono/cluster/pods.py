@@ -8,9 +8,9 @@ from math import inf
 from sys import intern
 
 from unisono.api.annotations import RUN_SECONDS
+from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
-from unisono.api.fields import Quantity
 from unisono.api.keys import PREEMPTABLE, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import pod_group_name

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.api.scheduling import QueueAffinity
+from unisono.api.groups.scheduling import QueueAffinity
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector, WideSum

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from unisono.api.base import LabelSelector, LabelSelectorRequirement
 from unisono.api.core import PodAffinityTerm, PodSpec, TopologySpreadConstraint, WeightedPodAffinityTerm
 from unisono.api.keys import NAMESPACE_NAME
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.api.selecting import selects
 from unisono.cluster.label_index import WIDE, LabelIndex, Labels, Pair, rules_of
 

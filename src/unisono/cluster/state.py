@@ -12,11 +12,11 @@ from typing import Any
 
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import PODS
 from unisono.api.node_usage import NodeUsage
-from unisono.api.scheduling import PodGroup
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.controllers.job_making import has_ended
 from unisono.controllers.owners import controller_uids, keys_of

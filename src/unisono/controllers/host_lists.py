@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api.validation.config import LARGEST
+from unisono.api.validation.cluster import LARGEST
 from unisono.errors import UnisonoError
 
 LONGEST_VARIABLE = 128 * 1024

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.batch import Job, JobSpec
+from unisono.api.groups.batch import Job, JobSpec
 from unisono.api.kind import Kind
 from unisono.api.submitters import handed_down
 from unisono.controllers.job.phases import FINISHED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from unisono.api.batch_v1 import PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy
 from unisono.api.core import Pod
+from unisono.api.groups.batch_v1 import PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy
 from unisono.api.index_lists import parse_indexes
 from unisono.api.pod_states import container_statuses
 from unisono.controllers.pod_facts import condition

@@ -12,8 +12,8 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from unisono.api.base import Object
-from unisono.api.batch import Job
 from unisono.api.documents.merge import Json
+from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.times import rfc3339

@@ -11,8 +11,8 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.documents.merge import Json
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.notices import Notice
 
 __all__ = ["BasePlan", "Notice", "Resource"]

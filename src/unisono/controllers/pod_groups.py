@@ -8,10 +8,10 @@ from typing import Any, Final
 from unisono.api.annotations import CHECKED, LATER_PARTS
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import PodSpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.resources import add, pod_limits, pod_requests, to_wire
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import field_diff, to_json
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry
 
+from unisono.api.kind_families import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.api.topology_sources import Fetch
-from unisono.api.workload_kinds import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.claims.limits import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.elastic.controller import ElasticController

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS
 from unisono.api.times import parse_time
 from unisono.controllers.job.phases import FINISHED

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from unisono.api.messages import counted, plural
 from unisono.api.quantity import Rounding
+from unisono.api.queues import JOBS
 from unisono.api.resources import by_importance, readable
-from unisono.api.user_limits import JOBS
-from unisono.api.words import counted, plural
 
 _MOST_NAMES = 3
 _CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}

@@ -22,8 +22,8 @@ from prometheus_client import CollectorRegistry
 from unisono.api.core import Event
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
-from unisono.fleet.applications.builtin import BuiltIn, Manifests
 from unisono.fleet.applications.controller import ApplicationsController
+from unisono.fleet.applications.programs import BuiltIn, Manifests
 from unisono.fleet.applications.target import HttpTarget, Targets
 from unisono.fleet.config import HubConfig
 from unisono.fleet.dispatch.controller import DispatchController
@@ -38,7 +38,7 @@ from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
-from unisono.fleet.members.news import beginnings, told
+from unisono.fleet.members.member import beginnings, told
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter

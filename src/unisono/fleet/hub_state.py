@@ -12,9 +12,9 @@ import msgspec
 from unisono.api.annotations import CLUSTER
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
+from unisono.api.groups.topology import HyperNode
 from unisono.api.kind import Kind
 from unisono.api.kinds import HYPER_NODES, NODES, PODS
-from unisono.api.topology import HyperNode
 from unisono.cluster.interning import PodClasses
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Copy, Placement, copy_of

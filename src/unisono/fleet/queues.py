@@ -13,9 +13,9 @@ import structlog
 from unisono.api.annotations import HUB
 from unisono.api.base import ObjectMeta
 from unisono.api.documents.merge import merge_diff
+from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.scheduling import Queue
 from unisono.controllers.patching import to_json
 from unisono.controllers.queue.decide import ROOT
 from unisono.errors import AlreadyExists, ApiError, NotFound

@@ -17,7 +17,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.controllers.workloads.node_fit import allows, tolerates
-from unisono.fleet.jobs.naming import cluster_of
+from unisono.fleet.jobs.translation import cluster_of
 
 MOST_CLASSES = 32
 """Kinds of pods of one gang that are looked at."""

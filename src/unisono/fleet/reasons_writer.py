@@ -9,9 +9,9 @@ from itertools import islice
 import msgspec
 
 from unisono.api.annotations import MEMBER_REASONS
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import controller_of
-from unisono.api.scheduling import PodGroup
 from unisono.cluster.status import READY_STATES, count
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import WaitingParts

@@ -11,7 +11,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Secret
 from unisono.api.kinds import SECRETS
 from unisono.errors import AlreadyExists, ConfigError, NotFound
-from unisono.fleet.jobs.seals import KEY_BYTES
+from unisono.fleet.jobs.copies import KEY_BYTES
 from unisono.kube.client import Client
 
 NAME: Final = "unisono-hub-seal"

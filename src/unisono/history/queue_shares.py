@@ -8,9 +8,9 @@ from itertools import pairwise
 import msgspec
 
 from unisono.api.core import Node
+from unisono.api.groups.scheduling import Queue
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
-from unisono.api.scheduling import Queue
 from unisono.history.records import CLUSTER, Share
 from unisono.history.report import Window
 

@@ -6,23 +6,21 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from unisono.api import kinds
-from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.annotations import ADMITTED_QUEUES
-from unisono.api.fleet_kinds import FLEET_KINDS
-from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.keys import CONFIG_MAP_NAME, POD_QUEUE, QUEUE_NAME
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS, FLEET_KINDS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, KUBEFLOW_KINDS
 from unisono.api.kinds import JOBS, PODS
 from unisono.api.policies import POLICIES, RIGHTS, Policy
 from unisono.api.policies.rule import Rule
 from unisono.api.seal import sealed
-from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.install.options import InstallOptions, labels
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps
 from unisono.jobkinds.registry import FAMILIES
 from unisono.jobkinds.workloads import PODS_ALONE
-from unisono.scheduler.config_advice import INSTALLED_NAME
+from unisono.scheduler.config_map import INSTALLED_NAME
 
 # Match conditions: requests that neither a webhook nor a policy needs to see, in CEL.
 

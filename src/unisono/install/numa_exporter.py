@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from unisono.api.admission_registration import VALIDATING_WEBHOOKS
+from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.keys import APP_PART_OF, OS
 from unisono.api.kinds import NODES, NUMATOPOLOGIES
 from unisono.install.options import InstallOptions, labels, selector

@@ -10,24 +10,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api import kinds as k
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES, POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.held_room import NAME as HELD_ROOM_NAME
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
-from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
-from unisono.api.policies.rights import ACT_FOR
-from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, RUN_KINDS, TRAINING_KINDS
-from unisono.api.workload_kinds import (
+from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
+    CLUSTER_TRAINING_RUNTIMES,
+    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    HYPER_JOBS,
+    JOB_FLOWS,
+    JOB_SETS,
+    JOB_TEMPLATES,
+    RAY_CLUSTERS,
     REPLICA_SETS,
+    RUN_KINDS,
     STATEFUL_SETS,
+    TRAINING_KINDS,
+    WORKLOAD_POD_GROUPS,
 )
+from unisono.api.policies.rule import ACT_FOR
 from unisono.install.options import InstallOptions, labels
 from unisono.jobkinds.registry import FOREIGN_KINDS
 

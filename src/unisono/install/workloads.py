@@ -9,7 +9,7 @@ from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.keys import HOSTNAME
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.options import InstallOptions, labels, selector
-from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
+from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME
 
 _CONFIG_DIR = "/etc/unisono"
 HISTORY_DIR = "/etc/unisono-history"

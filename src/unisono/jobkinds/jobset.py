@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.groups.trainer import TrainJob
 from unisono.api.keys import JOBSET_NAME
-from unisono.api.trainer import TrainJob
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
-from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.api.kind_families import BATCH_JOBS, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
 from unisono.jobkinds.kind import NOTE, JobKind, PodSet, given, noted
 from unisono.jobkinds.workloads import at_once
 

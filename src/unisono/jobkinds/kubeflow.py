@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from unisono.api.defaulting.kubeflow import TRAINING, elastic_limits, replica_specs, run_policy
+from unisono.api.groups.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJobSpec
 from unisono.api.keys import KUBEFLOW_JOB_NAME
-from unisono.api.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJobSpec
-from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.api.kind_families import KUBEFLOW_KINDS
 from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
 
 LAUNCHER, WORKER = "Launcher", "Worker"

@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from unisono.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
+from unisono.api.groups.ray import RayClusterSpec, RayJob, RayWorkerGroupSpec
 from unisono.api.keys import RAY_CLUSTER
-from unisono.api.ray import RayClusterSpec, RayJob, RayWorkerGroupSpec
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.api.kind_families import BATCH_JOBS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.jobkinds.kind import LABEL, NOTE, JobKind, PodSet, noted
 
 HEAD_GROUP: Final = "headgroup"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from unisono.api.batch import JobSpec
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
-from unisono.api.hyper_job import HyperJob
+from unisono.api.groups.batch import HyperJob, JobSpec
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_NAME
+from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES, WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS
-from unisono.api.scheduling import PodGroup
 from unisono.jobkinds.kind import JobKind, PodSet, given
 
 _TASKS = "tasks[*].template"

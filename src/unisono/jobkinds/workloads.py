@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from unisono.api.batch_v1 import BatchJobSpec
 from unisono.api.core import Pod
-from unisono.api.inference_kinds import KNATIVE_SERVICES
-from unisono.api.job_set import JobTemplateJobSpec
-from unisono.api.kinds import PODS
-from unisono.api.workload_kinds import (
+from unisono.api.groups.batch_v1 import BatchJobSpec
+from unisono.api.groups.job_set import JobTemplateJobSpec
+from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    KNATIVE_SERVICES,
     REPLICA_SETS,
     STATEFUL_SETS,
 )
+from unisono.api.kinds import PODS
 from unisono.jobkinds.kind import NOTE, JobKind, PodSet, given, noted
 
 _TEMPLATE = "spec.template"

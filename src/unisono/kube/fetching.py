@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 import aiohttp
 import msgspec
 
+from unisono.api.field_error import UNREADABLE
 from unisono.api.topology_sources import MOST_BYTES, SourceFailed
-from unisono.api.unreadable import UNREADABLE
 
 # Asking servers that administrators name: one GET, bounded in time and size, with credentials.
 

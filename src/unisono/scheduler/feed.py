@@ -19,6 +19,7 @@ from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Node, Pod, PodCondition
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
     CSI_DRIVERS,
@@ -42,7 +43,6 @@ from unisono.api.kinds import (
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
 from unisono.gc_pauses import collector_paused
 from unisono.kube.client import EventType

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from unisono.api.queue_enforcement import NEEDS
+from unisono.api.queues import NEEDS
 from unisono.engine.decisions import Decisions
 from unisono.scheduler.volcano_metrics import Figures, VolcanoMetrics
 

@@ -10,9 +10,9 @@ from typing import Any
 from unisono import engine
 from unisono.api.base import Object
 from unisono.api.decode import decode
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import QUEUES, find
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.verdict import to_json
 from unisono.cluster.state import ClusterState
 from unisono.engine.closing.messages import NOT_ENFORCED

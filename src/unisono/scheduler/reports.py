@@ -15,8 +15,8 @@ import msgspec
 
 from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.core import ObjectReference
+from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.scheduling import PodGroup, PodGroupStatus
 from unisono.api.times import rfc3339
 from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.verdict import Cause

@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
-from unisono.api.queue_enforcement import unenforced
+from unisono.api.queues import unenforced
 from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
@@ -44,7 +44,7 @@ from unisono.scheduler.config_map import reflector as config_reflector
 from unisono.scheduler.config_notices import ConfigNotices
 from unisono.scheduler.cycle_pause import Pause
 from unisono.scheduler.evictor import GIVE_UP, Evictor
-from unisono.scheduler.explain import VerdictBook
+from unisono.scheduler.explain import Rejections, VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
@@ -53,7 +53,6 @@ from unisono.scheduler.kept_use import KeptUse
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.plugin_failures import PluginFailures
 from unisono.scheduler.recording import Recorder
-from unisono.scheduler.rejections import Rejections
 from unisono.scheduler.reports import Reports
 from unisono.scheduler.settings import ConfigSource, FixedConfig
 from unisono.scheduler.usage.collector import UsageCollector

@@ -87,7 +87,7 @@ class AsyncClient(Connection):
         """A handle of a job that exists, of any kind; asks the server nothing.
 
         Args:
-            kind: such as ``PYTORCH_JOBS`` of ``unisono.api.training_kinds``, or its name: ``"PyTorchJob"``,
+            kind: such as ``PYTORCH_JOBS`` of ``unisono.api.kind_families``, or its name: ``"PyTorchJob"``,
                 ``"job.batch"``.
             name: of the job.
             namespace: None for the client's.

@@ -10,7 +10,7 @@ from unisono.api.kinds import QUEUES
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
-    from unisono.api.scheduling import Queue
+    from unisono.api.groups.scheduling import Queue
     from unisono.kube.http import HttpClient
 
 _SHUT = ("Closed", "Closing")

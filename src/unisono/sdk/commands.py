@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from unisono.api.base import ObjectMeta, OwnerReference
-from unisono.api.batch import Job
-from unisono.api.bus import Command
+from unisono.api.groups.batch import Command, Job
+from unisono.api.groups.scheduling import Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, QUEUES
-from unisono.api.scheduling import Queue
 from unisono.sdk.errors import BadWork
 
 JobAction = Literal["AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import ENDED
+from unisono.api.kind_families import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.kinds import COMMANDS, JOBS
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.errors import Conflict
 from unisono.sdk import commands
 from unisono.sdk.dependents import dependents

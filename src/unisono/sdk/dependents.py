@@ -8,20 +8,22 @@ from typing import Any, Protocol
 
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.membership import pod_group_name
-from unisono.api.scheduling import PodGroup
-from unisono.api.training_kinds import RUN_KINDS
-from unisono.api.workload_kinds import (
+from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    HYPER_JOBS,
+    JOB_FLOWS,
     REPLICA_SETS,
+    RUN_KINDS,
     STATEFUL_SETS,
 )
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.membership import pod_group_name
 from unisono.errors import NotFound
 from unisono.jobkinds.registry import between, of_resource
 from unisono.kube.client import Client

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.groups.scheduling import QueueSpec
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name
-from unisono.api.queue_enforcement import warnings_of
-from unisono.api.scheduling import QueueSpec
+from unisono.api.queues import warnings_of
 from unisono.api.verdict import Cause, verdict_in
 from unisono.sdk.conditions import complaints, has_conditions
 from unisono.sdk.dependents import OWNERS, Dependents, dependents

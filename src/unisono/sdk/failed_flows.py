@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.flow_kinds import JOB_FLOWS
+from unisono.api.kind_families import JOB_FLOWS
 from unisono.api.kinds import JOBS
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.operations import command

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import job_state
 from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
+from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import JOBS
 from unisono.api.pod_states import has_ended, pod_end
-from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.jobkinds.ray import SUBMITTER
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.views import JobView, TaskView
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
-    from unisono.api.scheduling import PodGroup
+    from unisono.api.groups.scheduling import PodGroup
 
 # The label of a pod that says which part of its job it is, in the order in which they count.
 TASK_LABELS = (

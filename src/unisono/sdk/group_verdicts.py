@@ -20,7 +20,7 @@ from unisono.sdk.waiting import gates_text
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
     from unisono.api.core import Pod
-    from unisono.api.scheduling import PodGroup
+    from unisono.api.groups.scheduling import PodGroup
     from unisono.kube.client import Client
     from unisono.sdk.refusals import Refusal
 

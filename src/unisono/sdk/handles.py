@@ -17,7 +17,7 @@ class JobHandle(Generic[T]):
     """One job by its names; every call of a client takes it as a job.
 
     Attributes:
-        kind: such as ``PYTORCH_JOBS`` of ``unisono.api.training_kinds``.
+        kind: such as ``PYTORCH_JOBS`` of ``unisono.api.kind_families``.
         namespace: of the job.
         name: of the job.
 

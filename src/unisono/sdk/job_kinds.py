@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.api.kind_families import BATCH_JOBS
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import first, patch_of
 from unisono.jobkinds.registry import JOB_KINDS, job_kind

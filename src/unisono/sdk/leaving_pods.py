@@ -7,10 +7,9 @@ from typing import Any
 
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
+from unisono.api.kind_families import KUBEFLOW_KINDS, STATEFUL_SETS
 from unisono.api.kinds import JOBS
 from unisono.api.times import parse_time
-from unisono.api.training_kinds import KUBEFLOW_KINDS
-from unisono.api.workload_kinds import STATEFUL_SETS
 
 _FIXED_NAMES: tuple[Kind[Any], ...] = (JOBS, STATEFUL_SETS, *KUBEFLOW_KINDS)
 

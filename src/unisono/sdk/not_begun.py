@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.cron import parse_schedule, parse_zone
-from unisono.api.flow_kinds import CRON_JOBS
 from unisono.api.keys import (
     JOB_CONTROLLER,
     JOBSET_CONTROLLER,
@@ -18,9 +17,9 @@ from unisono.api.keys import (
     TRAINING_OPERATOR,
     TRAINJOB_CONTROLLER,
 )
+from unisono.api.kind_families import BATCH_CRON_JOBS, CRON_JOBS
 from unisono.api.kinds import EVENTS
 from unisono.api.times import parse_time, rfc3339
-from unisono.api.workload_kinds import BATCH_CRON_JOBS
 from unisono.sdk.refusals import event_time
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.api.scheduling import PodGroup
 from unisono.api.verdict import waiting_text
 from unisono.jobkinds.registry import between
 from unisono.kube.client import Client

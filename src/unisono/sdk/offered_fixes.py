@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import POD_GROUPS, QUEUES
 from unisono.api.messages import closed_queue_in
-from unisono.api.queue_access import reserved_queue_in
+from unisono.api.queues import reserved_queue_in
 from unisono.api.verdict import Verdict
 from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.failed_flows import begun_again

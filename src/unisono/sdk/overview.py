@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from unisono.api import messages
 from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, USER
 from unisono.api.conditions import find_condition
-from unisono.api.fleet import READY
+from unisono.api.groups.fleet import READY
 from unisono.api.kinds import LEASES, POD_GROUPS, PODS
 from unisono.api.membership import controller_of, pod_group_of, queue_of
+from unisono.api.messages import counted
 from unisono.api.resources import resource_list
 from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text
-from unisono.api.words import counted
 from unisono.sdk.components import Component, components
 from unisono.sdk.node_capacity import (
     NodeLine,
@@ -32,8 +32,8 @@ from unisono.sdk.queues import QueueView, queue_views
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod
-    from unisono.api.fleet import AttachedCluster
-    from unisono.api.scheduling import PodGroup, Queue
+    from unisono.api.groups.fleet import AttachedCluster
+    from unisono.api.groups.scheduling import PodGroup, Queue
 
 _WAITING = frozenset({"", "Pending", "Inqueue"})
 # Containers that are on their way say so, too.

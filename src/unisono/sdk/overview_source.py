@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.annotations import ORIGIN_UID
 from unisono.api.decode import decode
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.overview import Found, Overview, overview

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import QUEUES
 from unisono.api.messages import pod_group_queue_not_found, queue_not_open
-from unisono.api.queue_access import refusal, rules_of
+from unisono.api.queues import refusal, rules_of
 from unisono.errors import ApiError
 from unisono.jobkinds.registry import queues_of
 from unisono.sdk.refusal_causes import with_meant

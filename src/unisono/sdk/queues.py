@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import queue_of
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:

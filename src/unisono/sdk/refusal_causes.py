@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.decode import decode
-from unisono.api.flow_kinds import JOB_TEMPLATES
+from unisono.api.kind_families import (
+    BATCH_JOBS,
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_TEMPLATES,
+    REPLICA_SETS,
+    TRAINING_RUNTIMES,
+)
 from unisono.api.kinds import (
     CONFIG_MAPS,
     LIMIT_RANGES,
@@ -22,13 +28,10 @@ from unisono.api.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
-from unisono.api.messages import MISSING_QUEUE, closed_queue_in
+from unisono.api.messages import MISSING_QUEUE, closed_queue_in, counted
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
-from unisono.api.words import counted
-from unisono.api.workload_kinds import BATCH_JOBS, REPLICA_SETS
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.closed_queues import closed_queues

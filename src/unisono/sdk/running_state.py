@@ -12,7 +12,7 @@ from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
-    from unisono.api.scheduling import PodGroup
+    from unisono.api.groups.scheduling import PodGroup
     from unisono.kube.http import HttpClient
 
 # Pods whose logs are asked for their last line, and that are told of.

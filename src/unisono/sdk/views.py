@@ -15,9 +15,9 @@ from unisono.api.pod_states import PodEnd, has_ended, pod_end
 from unisono.sdk.progress import Steps
 
 if TYPE_CHECKING:
-    from unisono.api.batch import Job
     from unisono.api.core import Pod
-    from unisono.api.scheduling import PodGroup
+    from unisono.api.groups.batch import Job
+    from unisono.api.groups.scheduling import PodGroup
 
 
 @dataclass(frozen=True, slots=True)

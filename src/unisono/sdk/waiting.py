@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.core import Pod
+from unisono.api.messages import counted, plural
 from unisono.api.pod_states import has_ended
-from unisono.api.words import counted, plural
 
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")

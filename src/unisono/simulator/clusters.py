@@ -11,16 +11,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import Object, ObjectMeta, Quantity
 from unisono.api.core import Node, NodeStatus
 from unisono.api.decode import decode
-from unisono.api.fields import Quantity
+from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
+from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
 from unisono.api.kinds import find
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
-from unisono.api.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
-from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.yaml import expand_lists, load_all
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.hypertree import NOWHERE

@@ -25,9 +25,9 @@ from unisono.agent.limits.disk import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.annotations import CYCLES_LEASE
-from unisono.api.fleet_kinds import FLEET_KINDS, PLACEMENT_KINDS
 from unisono.api.heartbeats import silence
 from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.kind_families import FLEET_KINDS, PLACEMENT_KINDS
 from unisono.api.kinds import CONFIG_MAPS, LEASES
 from unisono.api.pod_limit import MOST_PODS
 from unisono.apiserver.admission import Adviser, Request
@@ -79,7 +79,7 @@ async def _of_configuration(request: Request) -> list[str]:
 
     def advise() -> list[str]:
         # Large, and only for those who write such a thing.
-        from unisono.scheduler.config_advice import advice
+        from unisono.scheduler.config_map import advice
 
         return advice(request.object)
 

@@ -17,14 +17,14 @@ from unisono.api.decode import Decoded, decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.documents.json_patch import json_diff
 from unisono.api.documents.merge import carry_over
-from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
+from unisono.api.kind_families import FLOW_KINDS
 from unisono.api.kinds import find
 from unisono.api.membership import controller_of
 from unisono.api.seal import seal, seals
 from unisono.api.validation import validate
-from unisono.api.validation.warnings import object_warnings
+from unisono.api.validation.training import object_warnings
 from unisono.apiserver.admission import Operation, Request, Rule, Settings, View, jobs, pods, queues, tenants
 from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.admission.tenants import MayUse, note_queues, unheeded

@@ -17,7 +17,7 @@ from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.pod_limit import MOST_PODS
-from unisono.api.queue_access import USE
+from unisono.api.queues import USE
 from unisono.api.times import rfc3339
 from unisono.apiserver.admission import Request, Settings
 from unisono.apiserver.admission.request import Clocked
@@ -29,7 +29,7 @@ from unisono.kube.controller import Informers
 from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.scheduler.config_advice import advice
+from unisono.scheduler.config_map import advice
 from unisono.webhook.certificates import Bundle, Certificates
 from unisono.webhook.review import (
     BadReview,

@@ -17,11 +17,10 @@ from unisono.agent.network.names import AddressBook
 from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
-from unisono.api.inference_kinds import KNATIVE_SERVICES
 from unisono.api.keys import KNATIVE_CLASS, KNATIVE_SERVICE
+from unisono.api.kind_families import DEPLOYMENTS, KNATIVE_SERVICES
 from unisono.api.kinds import SERVICES
 from unisono.api.knative import HPA_CLASS, KnativeService, port_of, revision_of
-from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.errors import AgentError, NotFound, system_reason
 from unisono.kube.controller import Context, Controller
 from unisono.kube.events import EventRecorder

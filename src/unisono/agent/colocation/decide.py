@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from unisono.api.base import LabelSelector
 from unisono.api.core import Node
 from unisono.api.keys import (
     COLOCATION,
@@ -18,7 +19,6 @@ from unisono.api.keys import (
     EVICTING_MEMORY_LOW,
     OVERSUBSCRIPTION,
 )
-from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selects
 from unisono.errors import ConfigError
 

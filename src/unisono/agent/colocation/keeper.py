@@ -29,10 +29,10 @@ from unisono.agent.colocation.machine import UseMeter
 from unisono.agent.limits.disk import Occupant
 from unisono.agent.limits.memory_watch import WatchLoop
 from unisono.agent.machine.cgroups import LimitGroups
-from unisono.api.colocation import CRITICAL, borrows, is_offline, limits_of, requests_of
 from unisono.api.core import ConfigMap, Node, Taint
 from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, CONFIG_MAP_NAMESPACE, OFFLINE_EVICTING
 from unisono.api.kinds import NODES
+from unisono.api.pod_states import CRITICAL, borrows, is_offline, limits_of, requests_of
 from unisono.api.resources import effective_requests
 from unisono.errors import ConfigError
 from unisono.kube.client import Client

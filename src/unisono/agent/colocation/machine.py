@@ -11,8 +11,8 @@ from pathlib import Path
 from unisono.agent.colocation.decide import Use
 from unisono.agent.machine.cgroups import Cgroups, LimitGroups, write
 from unisono.agent.machine.procfs import PROC
-from unisono.api.colocation import limits_of, qos_level, requests_of
 from unisono.api.core import Pod
+from unisono.api.pod_states import limits_of, qos_level, requests_of
 
 # How much of the machine a pod gets beside others, by its QoS level: weights and memory of its cgroup.
 

@@ -8,9 +8,8 @@ from typing import Final
 
 from unisono.agent.cpus.sysfs import Place
 from unisono.api.core import Container, Pod
-from unisono.api.numa.cpus import CpuTopology, bits, parse_cpus, take, write_cpus
-from unisono.api.numa.manager import NONE, STATIC, assign
-from unisono.api.qos import qos_class
+from unisono.api.numa import NONE, STATIC, CpuTopology, assign, bits, parse_cpus, take, write_cpus
+from unisono.api.pod_states import qos_class
 from unisono.api.resources import effective_requests
 from unisono.errors import AgentError
 

@@ -19,9 +19,7 @@ from unisono.agent.cpus.sysfs import SYSTEM, Place, online_cpus, read_cpus
 from unisono.agent.limits.memory_watch import WatchLoop
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Node, Pod
-from unisono.api.keys import APP_PART_OF
-from unisono.api.kinds import NODES, NUMATOPOLOGIES
-from unisono.api.nodeinfo import (
+from unisono.api.groups.topology import (
     ContainerAllocation,
     CPUInfo,
     Numatopology,
@@ -29,8 +27,9 @@ from unisono.api.nodeinfo import (
     PodAllocation,
     ResourceInfo,
 )
-from unisono.api.numa.cpus import parse_cpus, write_cpus
-from unisono.api.numa.manager import NONE, POLICIES, STATIC
+from unisono.api.keys import APP_PART_OF
+from unisono.api.kinds import NODES, NUMATOPOLOGIES
+from unisono.api.numa import NONE, POLICIES, STATIC, parse_cpus, write_cpus
 from unisono.api.quantity import QuantityError, format_milli, to_milli
 from unisono.api.yaml import load_all
 from unisono.errors import AgentError, AlreadyExists, ApiError, ConfigError, NotFound

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from unisono.api.numa.cpus import bits, parse_cpus
+from unisono.api.numa import bits, parse_cpus
 
 SYSTEM = Path("/sys/devices/system")
 Place = tuple[int, int, int]

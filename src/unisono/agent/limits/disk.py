@@ -18,8 +18,8 @@ import structlog
 from unisono.agent.layout import PodDir
 from unisono.agent.lifecycle import Reason
 from unisono.agent.limits.memory_watch import WatchLoop
+from unisono.api.base import Quantity
 from unisono.api.core import Pod
-from unisono.api.fields import Quantity
 from unisono.api.quantity import readable_bytes, to_int
 from unisono.api.resources import pod_requests, resource_list
 from unisono.errors import ConfigError, UnisonoError

@@ -33,9 +33,9 @@ from unisono.agent.processes.users import HOME, NAME, PYTHON, own_places
 from unisono.agent.volumes.claims import claim_folders
 from unisono.agent.volumes.mounts import Mount, mounts_of, prepare_volumes
 from unisono.agent.volumes.written_files import PodFacts, is_written, write_files
-from unisono.api.colocation import limits_of
 from unisono.api.core import Container, Pod
 from unisono.api.names import dns_label
+from unisono.api.pod_states import limits_of
 from unisono.errors import AgentError, ApiError
 
 # Everything a container needs before its process starts: volumes, variables, command, mounts.

@@ -11,8 +11,8 @@ from unisono.agent.host import Host
 from unisono.agent.layout import PodDir, PodRecord, RunDir
 from unisono.agent.machine.cgroups import Limits
 from unisono.agent.network import pod_network
-from unisono.api.colocation import limits_of, may_burst
 from unisono.api.core import Container, Pod
+from unisono.api.pod_states import limits_of, may_burst
 
 # Memory of one shim and its init process.
 _SHIM_BYTES = 32 << 20

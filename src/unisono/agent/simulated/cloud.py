@@ -12,10 +12,7 @@ import structlog
 from unisono.agent.simulated.specs import NodeSpec
 from unisono.api.annotations import INTERRUPTED_AT, PRICE
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.keys import CAPACITY_TYPE
-from unisono.api.kind import Kind
-from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODES
-from unisono.api.machine import (
+from unisono.api.groups.autoscaling import (
     CAPACITY,
     DELETE_MACHINE,
     DEPLOYMENT_NAME,
@@ -30,6 +27,9 @@ from unisono.api.machine import (
     Machine,
     MachineDeployment,
 )
+from unisono.api.keys import CAPACITY_TYPE
+from unisono.api.kind import Kind
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from unisono.api.times import parse_time
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.client import Client

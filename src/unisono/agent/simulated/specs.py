@@ -28,9 +28,8 @@ import msgspec
 
 from unisono.agent.devices.slices import MOST_DEVICES, NVIDIA
 from unisono.api import core
-from unisono.api.base import ObjectMeta
+from unisono.api.base import NAME_PATTERN, ObjectMeta
 from unisono.api.core import Device, DeviceAttribute, DeviceCapacity, Node, Taint
-from unisono.api.fields import NAME_PATTERN
 from unisono.api.keys import HOSTNAME
 from unisono.api.kinds import NODES
 from unisono.api.quantity import QuantityError, parse_quantity

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unisono.api.cel import macros
+from unisono.api.cel import program
 from unisono.api.cel.syntax import Call, Expression, Ident, ListOf, Literal, MapOf, Select, children
 from unisono.api.structural.node import Node
 
@@ -116,7 +116,7 @@ def _plain(name: str) -> str:
 
 
 def _call(tree: Call, known: Mapping[str, Sized]) -> tuple[float, Sized]:
-    if macros.find(tree) is not None and tree.target is not None:
+    if program.find(tree) is not None and tree.target is not None:
         return _macro(tree, known)
     parts = [_cost(each, known) for each in children(tree)]
     total = 1 + sum(cost for cost, _ in parts)
@@ -149,7 +149,7 @@ def _macro(tree: Call, known: Mapping[str, Sized]) -> tuple[float, Sized]:
         cost, seen = _cost(value, known)
         inside, result = _cost(body, {**known, name.name: seen} if isinstance(name, Ident) else known)
         return cost + inside, result
-    names = macros.bound_names(tree)
+    names = program.bound_names(tree)
     cost, owner = _cost(tree.target, known)
     entry = owner.entries()
     if owner.node is not None and owner.node.type == "object" and len(names) == 1:

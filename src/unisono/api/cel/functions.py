@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from unisono.api.cel import authorization, conversions, lists, networks, operators, texts, timestamps
-from unisono.api.cel.errors import EvaluationError, no_overload
+from unisono.api.cel import operators, texts, values
+from unisono.api.cel import values as timestamps
+from unisono.api.cel.budget import EvaluationError, no_overload
 from unisono.api.cel.values import (
     Optional,
     Quantity,
     Semver,
     Type,
+    UInt,
     checked_int,
     equal,
     less,
@@ -21,6 +25,152 @@ from unisono.api.cel.values import (
     type_name,
     weight,
 )
+
+# Kubernetes' authorizer library: ``authorizer.group('').resource('pods').check('get').allowed()``.
+
+
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """A question about rights, as far as an expression has put it; the variable ``authorizer`` is an empty one.
+
+    Attributes:
+        decide: answers the whole question.
+
+    """
+
+    decide: Callable[[Authorizer], bool]
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    verb: str = ""
+
+
+def _step(part: str) -> Callable[[Any, Any], Authorizer]:
+    def call(asked: Any, value: Any) -> Authorizer:
+        if not isinstance(asked, Authorizer) or not isinstance(value, str):
+            raise no_overload(part)
+        step: dict[str, Any] = {part: value}
+        return replace(asked, **step)
+
+    return call
+
+
+def _allowed(asked: Any) -> bool:
+    if not isinstance(asked, Authorizer):
+        raise no_overload("allowed")
+    return asked.decide(asked)
+
+
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    **{part: _step(part) for part in ("group", "resource", "namespace", "name")},
+    "check": _step("verb"),
+}
+ANSWERS: dict[str, Callable[[Any], Any]] = {"allowed": _allowed}
+# What a question costs in cel-go's estimate for Kubernetes.
+COST = 350_000.0
+
+
+# Conversions between types: ``int('1')``, ``string(2.5)``, ``timestamp('2026-01-01T00:00:00Z')``.
+
+_LONGEST_NUMBER = 64
+
+
+def _text_number(value: str) -> str:
+    if len(value) > _LONGEST_NUMBER or not value.isascii() or value != value.strip() or "_" in value:
+        raise EvaluationError(f"type conversion error from 'string': {value[:_LONGEST_NUMBER]}")
+    return value
+
+
+def _int(value: Any) -> int:
+    match value:
+        case bool():
+            raise no_overload("int")
+        case int():
+            return checked_int(int(value))
+        case float():
+            if not math.isfinite(value):
+                raise EvaluationError("integer overflow")
+            return checked_int(int(value))
+        case str():
+            return checked_int(int(_text_number(value)))
+        case datetime():
+            return int(value.timestamp())
+        case timedelta():
+            return int(value / timedelta(microseconds=1)) * 1000
+    raise no_overload("int")
+
+
+def _uint(value: Any) -> UInt:
+    found = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str):
+        found = int(_text_number(value))
+    elif isinstance(value, float) and math.isfinite(value):
+        found = int(value)
+    if found is None:
+        raise no_overload("uint")
+    if not 0 <= found < 2**64:
+        raise EvaluationError("unsigned integer overflow")
+    return UInt(found)
+
+
+def _double(value: Any) -> float:
+    if isinstance(value, str):
+        return float(_text_number(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise no_overload("double")
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+    if isinstance(value, str):
+        if value in ("T", "F", "TRUE", "FALSE", "True", "False") or value in known:
+            return known[value.lower()]
+        raise EvaluationError(f"type conversion error from 'string' to 'bool': {value[:_LONGEST_NUMBER]}")
+    raise no_overload("bool")
+
+
+def _string(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(int(value))
+        case float():
+            return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+        case bytes():
+            return value.decode()
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return f"{value.total_seconds():g}s"
+    raise no_overload("string")
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise no_overload("bytes")
+
+
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "int": _int,
+    "uint": _uint,
+    "double": _double,
+    "bool": _bool,
+    "string": _string,
+    "bytes": _bytes,
+    "timestamp": values.timestamp,
+    "duration": values.duration,
+}
+
 
 Cost = Callable[..., float]
 
@@ -189,8 +339,8 @@ GLOBAL: dict[str, Function] = {
     "type": Function(_type),
     "dyn": Function(lambda value: value),
     "matches": Function(texts.matches, 2, 2, matching),
-    **{name: Function(call, cost=by_size) for name, call in conversions.CONVERSIONS.items()},
-    **{name: Function(call, cost=by_size) for name, call in networks.MAKERS.items()},
+    **{name: Function(call, cost=by_size) for name, call in CONVERSIONS.items()},
+    **{name: Function(call, cost=by_size) for name, call in texts.MAKERS.items()},
     "quantity": Function(lambda value: Quantity.parse(texts.text(value, "quantity")), cost=by_size),
     "isQuantity": Function(_parses(Quantity.parse), cost=by_size),
     "semver": Function(lambda value: Semver.parse(texts.text(value, "semver")), cost=by_size),
@@ -214,15 +364,17 @@ METHODS: dict[str, Function] = {
     "substring": Function(texts.substring, 2, 3, lambda text, *_: by_size(text)),
     "charAt": Function(texts.char_at, 2, 2),
     "format": Function(texts.form, 2, 2, lambda text, values: by_size(text) + by_entries(values)),
-    "indexOf": Function(lists.index_of, 2, 3, lambda value, *more: searching(value, *more) + size_of(value)),
-    "lastIndexOf": Function(lists.last_index_of, 2, 3, lambda value, *more: searching(value, *more) + size_of(value)),
-    "isSorted": Function(lists.is_sorted, cost=by_entries),
-    "sum": Function(lists.total, cost=by_entries),
-    "min": Function(partial(lists.extreme, "min", largest=False), cost=by_entries),
-    "max": Function(partial(lists.extreme, "max", largest=True), cost=by_entries),
-    "flatten": Function(lists.flatten, cost=by_entries),
-    "distinct": Function(lists.distinct, cost=lambda values: 1 + size_of(values) * weight(values)),
-    "slice": Function(lists.part, 3, 3, lambda values, *_: 1 + size_of(values)),
+    "indexOf": Function(operators.index_of, 2, 3, lambda value, *more: searching(value, *more) + size_of(value)),
+    "lastIndexOf": Function(
+        operators.last_index_of, 2, 3, lambda value, *more: searching(value, *more) + size_of(value)
+    ),
+    "isSorted": Function(operators.is_sorted, cost=by_entries),
+    "sum": Function(operators.total, cost=by_entries),
+    "min": Function(partial(operators.extreme, "min", largest=False), cost=by_entries),
+    "max": Function(partial(operators.extreme, "max", largest=True), cost=by_entries),
+    "flatten": Function(operators.flatten, cost=by_entries),
+    "distinct": Function(operators.distinct, cost=lambda values: 1 + size_of(values) * weight(values)),
+    "slice": Function(operators.part, 3, 3, lambda values, *_: 1 + size_of(values)),
     "compareTo": Function(partial(_ordered, "compareTo"), 2, 2),
     "isGreaterThan": Function(lambda left, right: _ordered("isGreaterThan", left, right) > 0, 2, 2),
     "isLessThan": Function(lambda left, right: _ordered("isLessThan", left, right) < 0, 2, 2),
@@ -240,24 +392,24 @@ METHODS: dict[str, Function] = {
     "orValue": Function(lambda value, other: _value(value) if _some(value, "orValue").present else other, 2, 2),
     "or": Function(lambda value, other: value if _some(value, "or").present else _some(other, "or"), 2, 2),
     **{name: Function(call, 1, 2) for name, call in timestamps.METHODS.items()},
-    **{name: Function(call, cost=by_size) for name, call in networks.METHODS.items()},
-    **{name: Function(call, 2, 2, by_size) for name, call in networks.TWO.items()},
-    **{name: Function(call, 2, 2) for name, call in authorization.STEPS.items()},
-    **{name: Function(call, cost=lambda _: authorization.COST) for name, call in authorization.ANSWERS.items()},
+    **{name: Function(call, cost=by_size) for name, call in texts.METHODS.items()},
+    **{name: Function(call, 2, 2, by_size) for name, call in texts.TWO.items()},
+    **{name: Function(call, 2, 2) for name, call in STEPS.items()},
+    **{name: Function(call, cost=lambda _: COST) for name, call in ANSWERS.items()},
 }
 QUALIFIED: dict[str, Function] = {
     "optional.of": Function(lambda value: Optional(value, present=True)),
     "optional.none": Function(Optional, 0, 0),
     "optional.ofNonZeroValue": Function(_non_zero),
-    "sets.contains": Function(lists.contains_all, 2, 2, crossed),
+    "sets.contains": Function(operators.contains_all, 2, 2, crossed),
     "sets.equivalent": Function(
-        lambda left, right: lists.contains_all(left, right) and lists.contains_all(right, left), 2, 2, crossed
+        lambda left, right: operators.contains_all(left, right) and operators.contains_all(right, left), 2, 2, crossed
     ),
-    "sets.intersects": Function(lists.intersects, 2, 2, crossed),
+    "sets.intersects": Function(operators.intersects, 2, 2, crossed),
     "math.greatest": Function(
-        lambda *values: lists.extreme("math.greatest", lists.numbers(values), largest=True), 1, 8, by_entries
+        lambda *values: operators.extreme("math.greatest", operators.numbers(values), largest=True), 1, 8, by_entries
     ),
     "math.least": Function(
-        lambda *values: lists.extreme("math.least", lists.numbers(values), largest=False), 1, 8, by_entries
+        lambda *values: operators.extreme("math.least", operators.numbers(values), largest=False), 1, 8, by_entries
     ),
 }

@@ -1,19 +1,23 @@
-"""Operators of CEL on numbers, texts, times and lists, with its overflow rules."""
+"""Operators of CEL with its overflow rules, and functions on lists."""
 
 from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
-from unisono.api.cel import timestamps
-from unisono.api.cel.errors import EvaluationError, no_overload
+from unisono.api.cel import texts, values
+from unisono.api.cel.budget import EvaluationError, no_overload
 from unisono.api.cel.values import (
     UInt,
     checked_int,
     equal,
+    less,
     type_name,
 )
+
+# Operators of CEL on numbers, texts, times and lists, with its overflow rules.
 
 
 def _number(name: str, left: Any, right: Any) -> None:
@@ -36,7 +40,7 @@ def add(left: Any, right: Any) -> Any:
     if both in ((str, str), (bytes, bytes), (list, list)):
         return left + right
     if isinstance(left, datetime | timedelta) or isinstance(right, datetime | timedelta):
-        return timestamps.added(left, right)
+        return values.added(left, right)
     _number("_+_", left, right)
     return _bounded(left + right, left)
 
@@ -44,7 +48,7 @@ def add(left: Any, right: Any) -> Any:
 def subtract(left: Any, right: Any) -> Any:
     """``_-_``."""
     if isinstance(left, datetime | timedelta):
-        return timestamps.subtracted(left, right)
+        return values.subtracted(left, right)
     _number("_-_", left, right)
     return _bounded(left - right, left)
 
@@ -100,3 +104,99 @@ def is_in(wanted: Any, owner: Any) -> bool:
     if not isinstance(owner, list):
         raise no_overload("@in")
     return any(equal(wanted, each) for each in owner)
+
+
+# CEL functions on lists, and those that take a list or a text.
+
+
+def checked_list(value: Any, name: str) -> list[Any]:
+    """The value, which must be a list.
+
+    Raises:
+        EvaluationError: it is none; ``name`` is the function that was called.
+
+    """
+    if not isinstance(value, list):
+        raise no_overload(name)
+    return value
+
+
+def is_sorted(values: Any) -> bool:
+    """Whether no entry is less than the one before."""
+    return not any(less(right, left, "isSorted") for left, right in pairwise(checked_list(values, "isSorted")))
+
+
+def total(values: Any) -> Any:
+    """The sum of numbers or durations; 0 of none."""
+    found: Any = None
+    for each in checked_list(values, "sum"):
+        found = each if found is None else add(found, each)
+    return 0 if found is None else found
+
+
+def extreme(name: str, values: Any, *, largest: bool) -> Any:
+    """The largest or the smallest entry.
+
+    Raises:
+        EvaluationError: the list is empty, or its entries cannot be compared.
+
+    """
+    found = checked_list(values, name)
+    if not found:
+        raise EvaluationError(f"{name} called on empty list")
+    best = found[0]
+    for each in found[1:]:
+        if less(best, each, name) if largest else less(each, best, name):
+            best = each
+    return best
+
+
+def index_of(value: Any, wanted: Any, start: int = 0) -> int:
+    """Position of the first such entry, or of the first such part of a text; -1 without one."""
+    if isinstance(value, str):
+        return texts.index_of(value, wanted, start)
+    return next((at for at, each in enumerate(checked_list(value, "indexOf")) if equal(each, wanted)), -1)
+
+
+def last_index_of(value: Any, wanted: Any, *start: int) -> int:
+    """Position of the last such entry, or of the last such part of a text; -1 without one."""
+    if isinstance(value, str):
+        return texts.last_index_of(value, wanted, *start)
+    values = checked_list(value, "lastIndexOf")
+    return next((at for at in range(len(values) - 1, -1, -1) if equal(values[at], wanted)), -1)
+
+
+def flatten(values: Any) -> list[Any]:
+    """Entries of lists in place of the lists, one level deep."""
+    return [inner for each in checked_list(values, "flatten") for inner in (each if isinstance(each, list) else [each])]
+
+
+def distinct(values: Any) -> list[Any]:
+    """Entries without those that equal an earlier one."""
+    found: list[Any] = []
+    for each in checked_list(values, "distinct"):
+        if not any(equal(each, other) for other in found):
+            found.append(each)
+    return found
+
+
+def part(values: Any, start: int, end: int) -> list[Any]:
+    """Entries from ``start`` to before ``end``."""
+    if not 0 <= start <= end <= len(checked_list(values, "slice")):
+        raise EvaluationError(f"cannot slice({start}, {end}), list is length {len(values)}")
+    return list(values[start:end])
+
+
+def contains_all(left: Any, right: Any) -> bool:
+    """Whether the left list has all entries of the right one."""
+    return all(any(equal(each, other) for other in checked_list(left, "sets")) for each in checked_list(right, "sets"))
+
+
+def intersects(left: Any, right: Any) -> bool:
+    """Whether the lists have an entry in common."""
+    return any(equal(one, other) for one in checked_list(left, "sets") for other in checked_list(right, "sets"))
+
+
+def numbers(values: tuple[Any, ...]) -> list[Any]:
+    """Values of ``math.greatest(1, 2)``, or of the one list in ``math.greatest([1, 2])``."""
+    return values[0] if len(values) == 1 and isinstance(values[0], list) else list(values)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.cel.errors import CompileError
+from unisono.api.cel.budget import CompileError
 from unisono.api.cel.values import UInt
 
 LONGEST = 10 * 1024

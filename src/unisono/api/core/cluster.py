@@ -1,12 +1,14 @@
-"""What a cluster has beside nodes: Namespace, PriorityClass, RuntimeClass (node.k8s.io/v1) and Lease."""
+"""Nodes, and what a cluster has beside them: Namespace, classes, Lease, ConfigMap, Secret, ServiceAccount, Event."""
 
 from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
-from unisono.api.core.affinity import Toleration
-from unisono.api.fields import Int32, MicroTime, Required, ResourceList, Time
+from unisono.api.base import Base, Base64, Int32, MicroTime, Object, Required, ResourceList, Time
+from unisono.api.core.pod import Taint, Toleration
+from unisono.api.core.refs import LocalObjectReference, ObjectReference
+
+# What a cluster has beside nodes: Namespace, PriorityClass, RuntimeClass (node.k8s.io/v1) and Lease.
 
 
 class PriorityClass(Object):
@@ -85,3 +87,225 @@ class RuntimeClass(Object):
     handler: Required = ""
     overhead: RuntimeClassOverhead | None = None
     scheduling: RuntimeClassScheduling | None = None
+
+
+# ConfigMap, Secret and ServiceAccount.
+
+
+class ConfigMap(Object):
+    """Configuration as key-value pairs."""
+
+    immutable: bool | None = None
+    data: dict[str, str] | None = None
+    binary_data: dict[str, Base64] | None = None
+
+
+class Secret(Object):
+    """Confidential key-value pairs; ``data`` is base64, ``string_data`` is write-only plain text."""
+
+    immutable: bool | None = None
+    data: dict[str, Base64] | None = None
+    string_data: dict[str, str] | None = None
+    type: str | None = None
+
+
+class ServiceAccount(Object):
+    """An identity of pods."""
+
+    secrets: list[ObjectReference] | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
+    automount_service_account_token: bool | None = None
+
+
+# Event, core v1.
+
+
+class EventSource(Base):
+    """Who reports."""
+
+    component: str | None = None
+    host: str | None = None
+
+
+class EventSeries(Base):
+    """How often an event was seen since the first one."""
+
+    count: Int32 | None = None
+    last_observed_time: MicroTime | None = None
+
+
+class Event(Object):
+    """Something that happened to an object; types are Normal and Warning."""
+
+    involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
+    reason: str | None = None
+    message: str | None = None
+    source: EventSource = msgspec.field(default_factory=EventSource)
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
+    count: Int32 | None = None
+    type: str | None = None
+    event_time: MicroTime | None = None
+    series: EventSeries | None = None
+    action: str | None = None
+    related: ObjectReference | None = None
+    reporting_component: str | None = None
+    reporting_instance: str | None = None
+
+
+# Node.
+
+
+class ConfigMapNodeConfigSource(Base):
+    """The ConfigMap that a node's agent reads (deprecated in Kubernetes)."""
+
+    namespace: Required = ""
+    name: Required = ""
+    uid: str | None = None
+    resource_version: str | None = None
+    kubelet_config_key: Required = ""
+
+
+class NodeConfigSource(Base):
+    """Where a node's agent reads its configuration (deprecated in Kubernetes)."""
+
+    config_map: ConfigMapNodeConfigSource | None = None
+
+
+class NodeSpec(Base):
+    """Whether and for whom a node takes pods."""
+
+    pod_cidr: str | None = msgspec.field(default=None, name="podCIDR")
+    pod_cidrs: list[str] | None = msgspec.field(default=None, name="podCIDRs")
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+    config_source: NodeConfigSource | None = None
+    external_id: str | None = msgspec.field(default=None, name="externalID")
+
+
+class NodeCondition(Base):
+    """Types are Ready, MemoryPressure, DiskPressure, PIDPressure, NetworkUnavailable, ..."""
+
+    type: Required = ""
+    status: Required = ""
+    last_heartbeat_time: Time | None = None
+    last_transition_time: Time | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class NodeAddress(Base):
+    """Types are Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS."""
+
+    type: Required = ""
+    address: Required = ""
+
+
+class DaemonEndpoint(Base):
+    """A port of the node's agent."""
+
+    port: Int32 | None = msgspec.field(default=None, name="Port")
+
+
+class NodeDaemonEndpoints(Base):
+    """Ports of the node's daemons."""
+
+    kubelet_endpoint: DaemonEndpoint | None = None
+
+
+class NodeSwapStatus(Base):
+    """Swap of the node in bytes."""
+
+    capacity: int | None = None
+
+
+class NodeSystemInfo(Base):
+    """Versions and identifiers of a node."""
+
+    machine_id: str | None = msgspec.field(default=None, name="machineID")
+    system_uuid: str | None = msgspec.field(default=None, name="systemUUID")
+    boot_id: str | None = msgspec.field(default=None, name="bootID")
+    kernel_version: str | None = None
+    os_image: str | None = None
+    container_runtime_version: str | None = None
+    kubelet_version: str | None = None
+    kube_proxy_version: str | None = None
+    operating_system: str | None = None
+    architecture: str | None = None
+    swap: NodeSwapStatus | None = None
+
+
+class ContainerImage(Base):
+    """An image on a node."""
+
+    names: list[str] | None = None
+    size_bytes: int | None = None
+
+
+class AttachedVolume(Base):
+    """A volume attached to a node."""
+
+    name: Required = ""
+    device_path: str = ""
+
+
+class NodeConfigStatus(Base):
+    """State of the agent's configuration (deprecated in Kubernetes)."""
+
+    assigned: NodeConfigSource | None = None
+    active: NodeConfigSource | None = None
+    last_known_good: NodeConfigSource | None = None
+    error: str | None = None
+
+
+class NodeRuntimeHandlerFeatures(Base):
+    """What a runtime handler can do."""
+
+    recursive_read_only_mounts: bool | None = None
+    user_namespaces: bool | None = None
+
+
+class NodeRuntimeHandler(Base):
+    """A runtime handler of a node."""
+
+    name: str | None = None
+    features: NodeRuntimeHandlerFeatures | None = None
+
+
+class NodeFeatures(Base):
+    """What the node's runtime can do."""
+
+    supplemental_groups_policy: bool | None = None
+
+
+class NodeStatus(Base):
+    """What a node has (``capacity``), what pods may use of it (``allocatable``), how it is."""
+
+    capacity: ResourceList | None = None
+    allocatable: ResourceList | None = None
+    phase: str | None = None
+    conditions: list[NodeCondition] | None = None
+    addresses: list[NodeAddress] | None = None
+    daemon_endpoints: NodeDaemonEndpoints = msgspec.field(default_factory=NodeDaemonEndpoints)
+    node_info: NodeSystemInfo = msgspec.field(default_factory=NodeSystemInfo)
+    images: list[ContainerImage] | None = None
+    volumes_in_use: list[str] | None = None
+    volumes_attached: list[AttachedVolume] | None = None
+    config: NodeConfigStatus | None = None
+    runtime_handlers: list[NodeRuntimeHandler] | None = None
+    features: NodeFeatures | None = None
+    declared_features: list[str] | None = None
+
+
+class Node(Object):
+    """A machine that runs pods."""
+
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class Binding(Object):
+    """Puts a pod on a node; ``metadata.name`` is the pod."""
+
+    target: ObjectReference = msgspec.field(default_factory=ObjectReference)

@@ -1,11 +1,10 @@
-"""Containers of a pod."""
+"""Containers of a pod: their probes, hooks and security settings."""
 
 from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base
-from unisono.api.core.probe import Lifecycle, Probe
+from unisono.api.base import Base, Int32, IntOrString, Required, RequiredPort, ResourceList
 from unisono.api.core.refs import (
     ConfigMapKeySelector,
     FileKeySelector,
@@ -13,8 +12,170 @@ from unisono.api.core.refs import (
     ResourceFieldSelector,
     SecretKeySelector,
 )
-from unisono.api.core.security import SecurityContext
-from unisono.api.fields import Int32, Required, RequiredPort, ResourceList
+
+# Probes and lifecycle hooks of a container.
+
+
+class ExecAction(Base):
+    """A command; exit code 0 means success."""
+
+    command: list[str] | None = None
+
+
+class HTTPHeader(Base):
+    """A header of a probe's request."""
+
+    name: Required = ""
+    value: str = ""
+
+
+class HTTPGetAction(Base):
+    """An HTTP GET; 200 to 399 means success."""
+
+    path: str | None = None
+    port: IntOrString | None = None
+    host: str | None = None
+    scheme: str | None = None
+    http_headers: list[HTTPHeader] | None = None
+
+
+class TCPSocketAction(Base):
+    """A TCP connection; success when it opens."""
+
+    port: IntOrString | None = None
+    host: str | None = None
+
+
+class GRPCAction(Base):
+    """A gRPC health check."""
+
+    port: Int32 | None = None
+    service: str | None = None
+
+
+class SleepAction(Base):
+    """A pause."""
+
+    seconds: int | None = None
+
+
+class Probe(Base):
+    """A health check, exactly one of the four actions."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
+    initial_delay_seconds: Int32 | None = None
+    timeout_seconds: Int32 | None = None
+    period_seconds: Int32 | None = None
+    success_threshold: Int32 | None = None
+    failure_threshold: Int32 | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class LifecycleHandler(Base):
+    """What runs at a point of a container's life."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(Base):
+    """Hooks after the start and before the end, and the signal that ends the container."""
+
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
+    stop_signal: str | None = None
+
+
+# Security settings of pods and containers.
+
+
+class SELinuxOptions(Base):
+    """SELinux label."""
+
+    user: str | None = None
+    role: str | None = None
+    type: str | None = None
+    level: str | None = None
+
+
+class WindowsSecurityContextOptions(Base):
+    """Windows settings."""
+
+    gmsa_credential_spec_name: str | None = None
+    gmsa_credential_spec: str | None = None
+    run_as_user_name: str | None = None
+    host_process: bool | None = None
+
+
+class SeccompProfile(Base):
+    """Seccomp profile; types are Localhost, RuntimeDefault, Unconfined."""
+
+    type: Required = ""
+    localhost_profile: str | None = None
+
+
+class AppArmorProfile(Base):
+    """AppArmor profile; types are Localhost, RuntimeDefault, Unconfined."""
+
+    type: Required = ""
+    localhost_profile: str | None = None
+
+
+class Capabilities(Base):
+    """POSIX capabilities to add and drop."""
+
+    add: list[str] | None = None
+    drop: list[str] | None = None
+
+
+class Sysctl(Base):
+    """A kernel parameter."""
+
+    name: Required = ""
+    value: str = ""
+
+
+class SecurityContext(Base):
+    """Security settings of a container."""
+
+    capabilities: Capabilities | None = None
+    privileged: bool | None = None
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsSecurityContextOptions | None = None
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    proc_mount: str | None = None
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+
+
+class PodSecurityContext(Base):
+    """Security settings of all containers of a pod."""
+
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsSecurityContextOptions | None = None
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    supplemental_groups: list[int] | None = None
+    supplemental_groups_policy: str | None = None
+    fs_group: int | None = None
+    sysctls: list[Sysctl] | None = None
+    fs_group_change_policy: str | None = None
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")
+
+
+# Containers of a pod.
 
 
 class ContainerPort(Base):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
-from unisono.api.fields import FreeObject, Int32, Required
-from unisono.api.meta import Condition
+from unisono.api.base import Base, Condition, FreeObject, Int32, Object, Required
 
 
 class CustomResourceDefinitionNames(Base):

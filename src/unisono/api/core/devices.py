@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object, ObjectMeta
-from unisono.api.core.affinity import NodeSelector
-from unisono.api.fields import FreeObject, Quantity, Required, ResourceList, Time
-from unisono.api.meta import Condition
+from unisono.api.base import Base, Condition, FreeObject, Object, ObjectMeta, Quantity, Required, ResourceList, Time
+from unisono.api.core.pod import NodeSelector
 
 
 class CELDeviceSelector(Base):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
-from unisono.api.core.affinity import NodeSelector
+from unisono.api.base import Base, FreeObject, Int32, LabelSelector, Object, Quantity, Required, ResourceList, Time
+from unisono.api.core.pod import NodeSelector
 from unisono.api.core.refs import ObjectReference, SecretReference
 from unisono.api.core.volume import HostPathVolumeSource
 from unisono.api.core.volume_drivers import NFSVolumeSource
-from unisono.api.fields import FreeObject, Int32, Quantity, Required, ResourceList, Time
-from unisono.api.meta import LabelSelector
 
 
 class VolumeNodeAffinity(Base):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
-from unisono.api.fields import Int32, IntOrString, Required, ResourceList, Time
-from unisono.api.meta import Condition, LabelSelector
+from unisono.api.base import Base, Condition, Int32, IntOrString, LabelSelector, Object, Required, ResourceList, Time
 
 
 class ScopedResourceSelectorRequirement(Base):

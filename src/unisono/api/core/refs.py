@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base
-from unisono.api.fields import Required
+from unisono.api.base import Base, Required
 
 
 class LocalObjectReference(Base):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
+from unisono.api.base import Base, Condition, Int32, IntOrString, LabelSelector, Object, Required, RequiredPort
 from unisono.api.core.refs import SessionAffinityConfig, TypedLocalObjectReference
-from unisono.api.fields import Int32, IntOrString, Required, RequiredPort
-from unisono.api.meta import Condition, LabelSelector
 
 
 class ServicePort(Base):

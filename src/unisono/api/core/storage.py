@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
+from unisono.api.base import Base, LabelSelector, Object, Required, ResourceList, Time
 from unisono.api.core.refs import TypedLocalObjectReference, TypedObjectReference
-from unisono.api.fields import Required, ResourceList, Time
-from unisono.api.meta import LabelSelector
 
 
 class VolumeResourceRequirements(Base):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, ObjectMeta
+from unisono.api.base import Base, Int32, LabelSelector, ObjectMeta, Quantity, Required
 from unisono.api.core import volume_drivers as drivers
 from unisono.api.core.refs import LocalObjectReference, ObjectFieldSelector, ResourceFieldSelector
 from unisono.api.core.storage import PersistentVolumeClaimSpec
-from unisono.api.fields import Int32, Quantity, Required
-from unisono.api.meta import LabelSelector
 
 
 class HostPathVolumeSource(Base):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base
+from unisono.api.base import Base, Int32, Required
 from unisono.api.core.refs import LocalObjectReference
-from unisono.api.fields import Int32, Required
 
 
 class NFSVolumeSource(Base):

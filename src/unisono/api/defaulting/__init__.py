@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, inference_kinds, kinds, serving_kinds, workload_kinds
-from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api import kind_families, kinds
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, flow, job, pod, scheduling, serving, workloads
+from unisono.api.defaulting import builtin, job, pod, workloads
+from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -33,24 +33,24 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
     kinds.RUNTIME_CLASSES.struct: builtin.default_runtime_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
-    workload_kinds.DEPLOYMENTS.struct: workloads.default_deployment,
-    workload_kinds.REPLICA_SETS.struct: workloads.default_replica_set,
-    workload_kinds.STATEFUL_SETS.struct: workloads.default_stateful_set,
-    workload_kinds.DAEMON_SETS.struct: workloads.default_daemon_set,
-    workload_kinds.BATCH_JOBS.struct: workloads.default_batch_job,
-    workload_kinds.BATCH_CRON_JOBS.struct: workloads.default_batch_cron_job,
-    serving_kinds.REPLICATION_CONTROLLERS.struct: serving.default_replication_controller,
-    serving_kinds.HORIZONTAL_POD_AUTOSCALERS.struct: serving.default_autoscaler,
-    serving_kinds.INGRESS_CLASSES.struct: serving.default_ingress_class,
+    kind_families.DEPLOYMENTS.struct: workloads.default_deployment,
+    kind_families.REPLICA_SETS.struct: workloads.default_replica_set,
+    kind_families.STATEFUL_SETS.struct: workloads.default_stateful_set,
+    kind_families.DAEMON_SETS.struct: workloads.default_daemon_set,
+    kind_families.BATCH_JOBS.struct: workloads.default_batch_job,
+    kind_families.BATCH_CRON_JOBS.struct: workloads.default_batch_cron_job,
+    kind_families.REPLICATION_CONTROLLERS.struct: workloads.default_replication_controller,
+    kind_families.HORIZONTAL_POD_AUTOSCALERS.struct: workloads.default_autoscaler,
+    kind_families.INGRESS_CLASSES.struct: workloads.default_ingress_class,
     MUTATING_WEBHOOKS.struct: builtin.default_webhooks,
     VALIDATING_WEBHOOKS.struct: builtin.default_webhooks,
     kinds.JOBS.struct: job.default_job,
-    flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
-    flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,
-    flow_kinds.HYPER_JOBS.struct: flow.default_hyper_job,
-    inference_kinds.KNATIVE_SERVICES.struct: serving.default_knative_service,
-    kinds.POD_GROUPS.struct: scheduling.default_pod_group,
-    kinds.QUEUES.struct: scheduling.default_queue,
+    kind_families.CRON_JOBS.struct: job.default_cron_job,
+    kind_families.JOB_FLOWS.struct: job.default_job_flow,
+    kind_families.HYPER_JOBS.struct: job.default_hyper_job,
+    kind_families.KNATIVE_SERVICES.struct: workloads.default_knative_service,
+    kinds.POD_GROUPS.struct: job.default_pod_group,
+    kinds.QUEUES.struct: job.default_queue,
 }
 
 

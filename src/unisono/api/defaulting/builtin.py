@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import base64
 
-from unisono.api.admission_registration import (
-    MutatingWebhook,
-    MutatingWebhookConfiguration,
-    ValidatingWebhookConfiguration,
-)
-from unisono.api.core.cluster import Namespace, PriorityClass, RuntimeClass
-from unisono.api.core.config import Secret
+from unisono.api.base import LabelSelector
+from unisono.api.core.cluster import Namespace, Node, PriorityClass, RuntimeClass, Secret
 from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
 from unisono.api.core.devices import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
-from unisono.api.core.node import Node
 from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
 from unisono.api.core.policy import LimitRange, ResourceQuota
 from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
 from unisono.api.core.service import NetworkPolicy, Service, ServicePort
 from unisono.api.core.storage import PersistentVolumeClaim
-from unisono.api.defaulting.quantities import canonical_map
+from unisono.api.defaulting.pod import canonical_map
+from unisono.api.groups.access import GROUP, ClusterRoleBinding, RoleBinding
+from unisono.api.groups.admission_registration import (
+    MutatingWebhook,
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from unisono.api.keys import NAMESPACE_NAME
-from unisono.api.meta import LabelSelector
-from unisono.api.rbac import GROUP, ClusterRoleBinding, RoleBinding
 
 _AFFINITY_SECONDS = 10800
 _TIMEOUT_SECONDS = 10

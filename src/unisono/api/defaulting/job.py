@@ -1,10 +1,15 @@
-"""Defaults of jobs, as Volcano's mutating webhook sets them."""
+"""Defaults of Volcano's kinds, as its mutating webhooks set them."""
 
 from __future__ import annotations
 
-from unisono.api.batch import Job, JobSpec, TaskSpec
+from unisono.api.groups.batch import CronJob, HyperJob, Job, JobSpec, TaskSpec
+from unisono.api.groups.flow import RETAIN, JobFlow
+from unisono.api.groups.scheduling import PodGroup, Queue
+from unisono.api.groups.topology import NetworkTopologySpec
+from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.topology import NetworkTopologySpec
+
+# Defaults of jobs, as Volcano's mutating webhook sets them.
 
 DEFAULT_SCHEDULER = "volcano"
 DEFAULT_MAX_RETRY = 3
@@ -114,3 +119,64 @@ def default_topology(topology: NetworkTopologySpec | None) -> None:
     """Topology constraints are hard unless they say otherwise."""
     if topology is not None:
         topology.mode = topology.mode or "hard"
+
+
+# Defaults of cron jobs, job flows and hyper jobs; the jobs that they make get theirs when they are made.
+
+SUCCESSFUL_KEPT = 3
+FAILED_KEPT = 1
+
+
+def default_cron_job(cron_job: CronJob) -> None:
+    """Jobs side by side, three completed and one failed are kept."""
+    spec = cron_job.spec
+    spec.concurrency_policy = spec.concurrency_policy or "Allow"
+    spec.suspend = bool(spec.suspend)
+    if spec.successful_jobs_history_limit is None:
+        spec.successful_jobs_history_limit = SUCCESSFUL_KEPT
+    if spec.failed_jobs_history_limit is None:
+        spec.failed_jobs_history_limit = FAILED_KEPT
+
+
+def default_job_flow(job_flow: JobFlow) -> None:
+    """Jobs are kept."""
+    job_flow.spec.job_retain_policy = job_flow.spec.job_retain_policy or RETAIN
+
+
+def default_hyper_job(hyper_job: HyperJob) -> None:
+    """One job per replicated job."""
+    for replicated in hyper_job.spec.replicated_jobs or ():
+        if replicated.replicas is None:
+            replicated.replicas = 1
+
+
+# Defaults of pod groups and queues.
+
+ROOT_QUEUE = "root"
+
+
+def default_pod_group(group: PodGroup) -> None:
+    """Queue ``default``; subgroups of one pod."""
+    group.spec.queue = group.spec.queue or DEFAULT_QUEUE
+    default_topology(group.spec.network_topology)
+    for policy in group.spec.sub_group_policy or ():
+        if policy.sub_group_size is None:
+            policy.sub_group_size = 1
+        default_topology(policy.network_topology)
+
+
+def default_queue(queue: Queue) -> None:
+    """Weight 1, reclaimable, a child of root; hierarchy annotations start at root."""
+    spec = queue.spec
+    # Zero means absent, as in Volcano.
+    spec.weight = spec.weight or 1
+    if spec.reclaimable is None:
+        spec.reclaimable = queue.metadata.name != ROOT_QUEUE
+    if queue.metadata.name != ROOT_QUEUE:
+        spec.parent = spec.parent or ROOT_QUEUE
+    spec.dequeue_strategy = spec.dequeue_strategy or "traverse"
+    annotations = queue.metadata.annotations or {}
+    path, weights = annotations.get(HIERARCHY), annotations.get(HIERARCHY_WEIGHTS)
+    if path and weights and path.split("/")[0] != ROOT_QUEUE:
+        annotations[HIERARCHY] = f"{ROOT_QUEUE}/{path}"
+        annotations[HIERARCHY_WEIGHTS] = f"1/{weights}"

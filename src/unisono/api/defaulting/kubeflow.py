@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.core.container import Container, ContainerPort
 from unisono.api.core.pod import PodSpec
-from unisono.api.kubeflow import (
+from unisono.api.groups.kubeflow import (
     AnyTrainingJob,
     ElasticPolicy,
     JAXJob,

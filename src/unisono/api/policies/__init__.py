@@ -6,13 +6,22 @@ They say what CEL can say of ``api.validation``, in the same words. Objects come
 from __future__ import annotations
 
 from unisono.api import kinds
-from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.keys import JOB_NAME
-from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
-from unisono.api.policies.job import HAS_BUDGET, budget_rules, job_change_rules, job_rules
-from unisono.api.policies.rights import FOR_ANOTHER, OF_THE_SYSTEM, command_rules, priority_rules, user_rules
-from unisono.api.policies.rule import Policy
-from unisono.api.policies.scheduling import QUEUE_VARIABLES, pod_group_rules, queue_removal_rules, queue_rules
+from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.policies.jobs import (
+    HAS_BUDGET,
+    QUEUE_VARIABLES,
+    budget_rules,
+    cron_job_rules,
+    hyper_job_rules,
+    job_change_rules,
+    job_flow_rules,
+    job_rules,
+    pod_group_rules,
+    queue_removal_rules,
+    queue_rules,
+)
+from unisono.api.policies.rule import FOR_ANOTHER, OF_THE_SYSTEM, Policy, command_rules, priority_rules, user_rules
 from unisono.api.submitters import SUBMITTED
 
 POLICIES: tuple[Policy, ...] = (

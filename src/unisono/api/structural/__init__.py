@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from unisono.api.structural.lists import check_lists
 from unisono.api.structural.node import Node, compile_schema
 from unisono.api.structural.pruning import add_defaults, drop_nulls, prune
-from unisono.api.structural.values import check_value
+from unisono.api.structural.values import check_lists, check_value
 
 __all__ = ["Node", "add_defaults", "check_lists", "check_value", "compile_schema", "drop_nulls", "prune"]

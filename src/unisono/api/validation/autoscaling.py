@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unisono.api import names
-from unisono.api.autoscaling import (
+from unisono.api.base import Quantity
+from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups.autoscaling import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     HPAScalingPolicy,
@@ -14,15 +16,12 @@ from unisono.api.autoscaling import (
     MetricSpec,
     MetricTarget,
 )
-from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
-from unisono.api.fields import Quantity
 from unisono.api.keda import MOST_TRIGGERS, ScaledObject
 from unisono.api.knative import KnativeService, TrafficTarget
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.triggers import mistakes
-from unisono.api.validation.meta import at_least, by, one_of, validate_selector, validate_template_meta
+from unisono.api.validation.meta import at_least, by, one_of, validate_amount, validate_selector, validate_template_meta
 from unisono.api.validation.pod import validate_pod_spec
-from unisono.api.validation.quantities import validate_amount
 
 _LONGEST_WINDOW = 3600
 _LONGEST_PERIOD = 1800

@@ -10,7 +10,11 @@ from typing import Any
 import msgspec
 
 from unisono.api import names
-from unisono.api.batch_v1 import (
+from unisono.api.core.pod import PodTemplateSpec
+from unisono.api.cron import parse_schedule, parse_zone
+from unisono.api.defaulting.workloads import JOB_NAME_LABELS, JOB_UID_LABELS
+from unisono.api.field_error import FieldError, invalid, not_supported, required
+from unisono.api.groups.batch_v1 import (
     BatchCronJob,
     BatchJob,
     BatchJobSpec,
@@ -18,10 +22,6 @@ from unisono.api.batch_v1 import (
     PodFailurePolicyRule,
     SuccessPolicyRule,
 )
-from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.cron import parse_schedule, parse_zone
-from unisono.api.defaulting.workloads import JOB_NAME_LABELS, JOB_UID_LABELS
-from unisono.api.field_error import FieldError, invalid, not_supported, required
 from unisono.api.index_lists import Indexes, parse_indexes
 from unisono.api.selecting import selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_selector

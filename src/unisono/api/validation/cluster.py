@@ -1,24 +1,46 @@
-"""Rules of nodes, events, priority and runtime classes, leases and claims."""
+"""Rules of nodes, events, classes, leases, claims, configuration and devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from unisono.api import names
-from unisono.api.core.cluster import Lease, PriorityClass, RuntimeClass
-from unisono.api.core.config import ServiceAccount
+from unisono.api.cel import CompileError, compile_expression
+from unisono.api.cel.syntax import LONGEST
+from unisono.api.core.cluster import ConfigMap, Event, Lease, Node, PriorityClass, RuntimeClass, Secret, ServiceAccount
 from unisono.api.core.container import ResourceRequirements
-from unisono.api.core.event import Event
-from unisono.api.core.node import Node
+from unisono.api.core.devices import (
+    DeviceClass,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
-from unisono.api.field_error import FieldError, forbidden, invalid, required
+from unisono.api.field_error import FieldError, forbidden, invalid, required, too_long
+from unisono.api.keys import SSH_AUTH
 from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.api.validation.affinity import validate_taints, validate_tolerations
-from unisono.api.validation.meta import by, named, one_of, validate_labels, validate_selector
-from unisono.api.validation.quantities import validate_requirements, validate_resource_map
+from unisono.api.validation.meta import (
+    at_least,
+    by,
+    named,
+    one_of,
+    validate_labels,
+    validate_requirements,
+    validate_resource_map,
+    validate_selector,
+)
+from unisono.api.validation.pod import validate_taints, validate_tolerations
 from unisono.api.volumes import stored_bytes
+
+# Rules of nodes, events, priority and runtime classes, leases and claims.
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -138,3 +160,165 @@ def validate_claim_spec(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[
             yield invalid(f"{path}.resources[storage]", storage, "must be greater than zero")
     except QuantityError as error:
         yield invalid(f"{path}.resources[storage]", storage, str(error))
+
+
+# Rules of ConfigMaps and Secrets.
+
+LARGEST = 1024 * 1024
+# Keys that a Secret of a known type must have.
+_REQUIRED_KEYS: dict[str, tuple[str, ...]] = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    SSH_AUTH: ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def validate_config_map(config: ConfigMap, old: ConfigMap | None) -> Iterator[FieldError]:
+    """Keys, size, base64, and nothing changes once it is immutable."""
+    size = 0
+    for key, text in (config.data or {}).items():
+        yield from by(names.config_key, f"data[{key}]", key)
+        if key in (config.binary_data or {}):
+            yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+        size += len(text.encode())
+    for key in config.binary_data or {}:
+        yield from by(names.config_key, f"binaryData[{key}]", key)
+    yield from _sized(size, config.binary_data, "binaryData", "")
+    if old is not None and old.immutable:
+        if not config.immutable:
+            yield forbidden("immutable", "field is immutable when `immutable` is set")
+        if (config.data or {}) != (old.data or {}):
+            yield forbidden("data", "field is immutable when `immutable` is set")
+        if (config.binary_data or {}) != (old.binary_data or {}):
+            yield forbidden("binaryData", "field is immutable when `immutable` is set")
+
+
+def validate_secret(secret: Secret, old: Secret | None) -> Iterator[FieldError]:
+    """Keys, size, base64, keys of known types, and what must not change."""
+    for key in secret.data or {}:
+        yield from by(names.config_key, f"data[{key}]", key)
+    yield from _sized(0, secret.data, "data", "data")
+    for key in _REQUIRED_KEYS.get(secret.type or "", ()):
+        if key not in (secret.data or {}):
+            yield required(f"data[{key}]")
+    if secret.type == "kubernetes.io/basic-auth" and not {"username", "password"} & set(secret.data or ()):
+        yield required("data[username]")
+        yield required("data[password]")
+    if old is not None:
+        if secret.type != old.type:
+            yield invalid("type", secret.type, "field is immutable")
+        if old.immutable:
+            if not secret.immutable:
+                yield forbidden("immutable", "field is immutable when `immutable` is set")
+            if (secret.data or {}) != (old.data or {}):
+                yield forbidden("data", "field is immutable when `immutable` is set")
+
+
+def _sized(size: int, encoded: Mapping[str, str] | None, path: str, whole: str) -> Iterator[FieldError]:
+    for key, text in (encoded or {}).items():
+        try:
+            size += len(base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError):
+            yield invalid(f"{path}[{key}]", text[:64], "illegal base64 data")
+    if size > LARGEST:
+        yield FieldError(whole, "FieldValueTooLong", "", f"may not be more than {LARGEST} bytes")
+
+
+# Rules of resource claims and resource slices.
+
+_MOST_SELECTORS = 32
+_VARIABLES = frozenset(("device",))
+
+
+def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> Iterator[FieldError]:
+    """Named requests, each for one thing or for one of several; the spec stays as it is."""
+    yield from _requests(claim.spec, "spec")
+    if old is not None and claim.spec != old.spec:
+        yield invalid("spec", claim.spec, "field is immutable")
+
+
+def validate_resource_claim_template(
+    template: ResourceClaimTemplate, old: ResourceClaimTemplate | None
+) -> Iterator[FieldError]:
+    """The rules of the claims that are made from it; it stays as it is."""
+    yield from _requests(template.spec.spec, "spec.spec")
+    if old is not None and template.spec != old.spec:
+        yield invalid("spec", template.spec, "field is immutable")
+
+
+def _requests(spec: ResourceClaimSpec, where: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, request in enumerate(spec.devices.requests or ()):
+        path = f"{where}.devices.requests[{index}]"
+        if not request.name:
+            yield required(f"{path}.name")
+        elif request.name in seen:
+            yield FieldError(f"{path}.name", "FieldValueDuplicate", request.name)
+        seen.add(request.name)
+        if (request.exactly is None) == (not request.first_available):
+            yield invalid(path, request, "exactly one of `exactly` or `firstAvailable` is required")
+        if request.exactly is not None:
+            yield from _request(request.exactly, f"{path}.exactly")
+        for at, alternative in enumerate(request.first_available or ()):
+            yield from _request(alternative, f"{path}.firstAvailable[{at}]")
+
+
+def _request(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[FieldError]:
+    if not request.device_class_name:
+        yield required(f"{path}.deviceClassName")
+    yield from _selectors(request.selectors, f"{path}.selectors")
+    yield from one_of(f"{path}.allocationMode", request.allocation_mode, ("All", "ExactCount"))
+    if request.allocation_mode == "ExactCount":
+        yield from at_least(f"{path}.count", request.count, 1)
+    elif request.count:
+        yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")
+
+
+def validate_device_class(device_class: DeviceClass, old: DeviceClass | None) -> Iterator[FieldError]:
+    """Its selectors can be compiled."""
+    del old
+    yield from _selectors(device_class.spec.selectors, "spec.selectors")
+
+
+def _selectors(selectors: Sequence[DeviceSelector] | None, path: str) -> Iterator[FieldError]:
+    given = selectors or ()
+    if len(given) > _MOST_SELECTORS:
+        yield FieldError(path, "FieldValueTooMany", len(given), f"must have at most {_MOST_SELECTORS} items")
+        return
+    for index, selector in enumerate(given):
+        at = f"{path}[{index}].cel"
+        if selector.cel is None:
+            yield required(at)
+            continue
+        text = selector.cel.expression
+        if not text:
+            yield required(f"{at}.expression")
+        elif len(text) > LONGEST:
+            yield too_long(f"{at}.expression", "", LONGEST)
+        else:
+            try:
+                compile_expression(text, _VARIABLES)
+            except CompileError as error:
+                yield invalid(f"{at}.expression", text, f"compilation failed: {error}")
+
+
+def validate_resource_slice(resource_slice: ResourceSlice, old: ResourceSlice | None) -> Iterator[FieldError]:
+    """A driver, a pool, and one way to say which nodes."""
+    spec = resource_slice.spec
+    if not spec.driver:
+        yield required("spec.driver")
+    if not spec.pool.name:
+        yield required("spec.pool.name")
+    yield from at_least("spec.pool.resourceSliceCount", spec.pool.resource_slice_count or 0, 1)
+    ways = (spec.node_name, spec.node_selector, spec.all_nodes, spec.per_device_node_selection)
+    if sum(bool(way) for way in ways) != 1:
+        text = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+        yield invalid("spec", spec, text)
+    for path, before, after in (
+        ("spec.driver", old and old.spec.driver, spec.driver),
+        ("spec.pool.name", old and old.spec.pool.name, spec.pool.name),
+        ("spec.nodeName", old and old.spec.node_name, spec.node_name),
+    ):
+        if old is not None and before != after:
+            yield invalid(path, after, "field is immutable")

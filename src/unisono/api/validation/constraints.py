@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from unisono.api.base import Object
+from unisono.api.base import Object, Quantity
 from unisono.api.core import Node
 from unisono.api.field_error import FieldError, invalid, not_supported, required, too_long
-from unisono.api.fields import Quantity
 from unisono.api.quantity import QuantityError, canonical, format_bytes, to_int, to_milli
 from unisono.api.resources import LARGEST, is_bytes
 from unisono.api.shape import FieldShape, Shape, shape_of

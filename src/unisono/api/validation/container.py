@@ -6,12 +6,19 @@ import re
 from collections.abc import Iterator
 
 from unisono.api import names
-from unisono.api.core.container import Container, ContainerPort, EnvVar, EnvVarSource, VolumeMount
-from unisono.api.core.probe import Lifecycle, LifecycleHandler, Probe
+from unisono.api.base import IntOrString
+from unisono.api.core.container import (
+    Container,
+    ContainerPort,
+    EnvVar,
+    EnvVarSource,
+    Lifecycle,
+    LifecycleHandler,
+    Probe,
+    VolumeMount,
+)
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
-from unisono.api.fields import IntOrString
-from unisono.api.validation.meta import at_least, by, one_of
-from unisono.api.validation.quantities import is_standard, validate_requirements
+from unisono.api.validation.meta import at_least, by, is_standard, one_of, validate_requirements
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ENV_SOURCES = ("field_ref", "resource_field_ref", "config_map_key_ref", "secret_key_ref", "file_key_ref")

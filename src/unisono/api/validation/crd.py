@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import msgspec
 
 from unisono.api import names
-from unisono.api.admission_registration import WebhookClientConfig
 from unisono.api.conditions import is_true
 from unisono.api.core.crd import (
     CustomResourceColumnDefinition,
@@ -19,12 +18,12 @@ from unisono.api.core.crd import (
     SelectableField,
 )
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
+from unisono.api.groups.admission_registration import WebhookClientConfig
 from unisono.api.structural.dialect import read_schema
-from unisono.api.structural.node import Node, compile_schema
-from unisono.api.structural.paths import PathError, field_path
+from unisono.api.structural.node import Node, PathError, compile_schema, field_path
 from unisono.api.structural.rules import check_schema
+from unisono.api.validation.access import validate_client
 from unisono.api.validation.meta import one_of
-from unisono.api.validation.webhooks import validate_client
 
 APPROVAL = "api-approved.kubernetes.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unisono.api.annotations import GIGABYTES, PRICES
-from unisono.api.application import Application, ApplicationDestination, SyncPolicy
 from unisono.api.field_error import FieldError, duplicate, invalid, not_supported, required
-from unisono.api.fleet import AttachedCluster, Fleet
+from unisono.api.groups.fleet import Application, ApplicationDestination, AttachedCluster, Fleet, SyncPolicy
+from unisono.api.groups.propagation import (
+    ClusterAffinity,
+    ClusterPropagationPolicy,
+    DataSource,
+    Placement,
+    PropagationPolicy,
+)
 from unisono.api.prices import parse_prices
-from unisono.api.propagation import ClusterAffinity, ClusterPropagationPolicy, DataSource, Placement, PropagationPolicy
 from unisono.api.times import duration_or_none
 from unisono.api.validation.meta import validate_selector
 

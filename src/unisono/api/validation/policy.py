@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from unisono.api import names
+from unisono.api.base import IntOrString
 from unisono.api.core.policy import (
     LimitRange,
     LimitRangeItem,
@@ -16,10 +17,15 @@ from unisono.api.core.policy import (
     ScopeSelector,
 )
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
-from unisono.api.fields import IntOrString
 from unisono.api.quantity import canonical, parse_quantity, to_milli
-from unisono.api.validation.meta import by, one_of, validate_selector
-from unisono.api.validation.quantities import is_extended, validate_amount, validate_resource_map
+from unisono.api.validation.meta import (
+    by,
+    is_extended,
+    one_of,
+    validate_amount,
+    validate_resource_map,
+    validate_selector,
+)
 
 SCOPES = (
     "BestEffort",

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from unisono.api import names
 from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
 from unisono.api.core.volume import DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection
-from unisono.api.defaulting.volume import volume_sources
+from unisono.api.defaulting.pod import volume_sources
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
 from unisono.api.validation.container import validate_relative
-from unisono.api.validation.meta import by, one_of
-from unisono.api.validation.quantities import validate_amount, validate_resource_map
+from unisono.api.validation.meta import by, one_of, validate_amount, validate_resource_map
 
 _HOST_PATH_TYPES = (
     "",

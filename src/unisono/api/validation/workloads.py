@@ -9,21 +9,20 @@ from typing import Any
 import msgspec
 
 from unisono.api import names
-from unisono.api.apps import (
+from unisono.api.base import IntOrString, LabelSelector
+from unisono.api.core.pod import PodTemplateSpec
+from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
+from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
+from unisono.api.groups.apps import (
     ControllerRevision,
     DaemonSet,
     Deployment,
     DeploymentStrategy,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
     StatefulSetSpec,
 )
-from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.core.replication_controller import ReplicationController
-from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
-from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
-from unisono.api.fields import IntOrString
-from unisono.api.meta import LabelSelector
 from unisono.api.selecting import is_empty, selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_labels, validate_selector
 from unisono.api.validation.pod import validate_template

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import access_review as rights
-from unisono.api import authentication as identity
+from unisono.api.groups import access as identity
+from unisono.api.groups import access as rights
 from unisono.api.kind import Kind
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"

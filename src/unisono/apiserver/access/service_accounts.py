@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from unisono.api import field_error
-from unisono.api.authentication import TokenRequest, TokenRequestStatus
+from unisono.api.field_error import UNREADABLE
+from unisono.api.groups.access import TokenRequest, TokenRequestStatus
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from unisono.api.times import rfc3339
-from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver.access.files import private_directory, write_private
 from unisono.apiserver.access.review_kinds import TOKEN_REQUESTS
 from unisono.apiserver.access.user import AUTHENTICATED, User, service_account_groups, service_account_name

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from unisono.api.submitters import SUBMITTED
-from unisono.api.validation.warnings import object_warnings
+from unisono.api.validation.training import object_warnings
 from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 

@@ -7,15 +7,14 @@ from typing import Any, Final
 from unisono.api import field_error, messages
 from unisono.api.annotations import CLUSTER, DISPATCH, GANG, SPLIT
 from unisono.api.base import Object, OwnerReference
-from unisono.api.batch import Job
 from unisono.api.defaulting.job import settle_replicas
-from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
+from unisono.api.kind_families import HYPER_JOBS, JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.scheduling import PodGroup
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.failures import forbidden, invalid
 from unisono.jobkinds.registry import pods_of, too_many

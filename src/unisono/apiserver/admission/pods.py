@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unisono.api import field_error, messages
-from unisono.api.batch import Job
+from unisono.api.base import ResourceList
 from unisono.api.core import (
     Pod,
     PodSpec,
@@ -21,12 +21,12 @@ from unisono.api.core import (
 )
 from unisono.api.field_error import FieldError
 from unisono.api.field_error import forbidden as forbidden_field
-from unisono.api.fields import ResourceList
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 from unisono.api.kinds import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, RUNTIME_CLASSES, SERVICE_ACCOUNTS
-from unisono.api.quota.scopes import CROSS_NAMESPACE, covers_class, has_scope
+from unisono.api.quota import CROSS_NAMESPACE, covers_class, has_scope
 from unisono.api.resources import resource_list
-from unisono.api.scheduling import PodGroup
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import forbidden, invalid
 

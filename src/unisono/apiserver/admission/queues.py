@@ -8,11 +8,11 @@ from typing import Any
 from unisono.api import field_error, messages
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.field_error import FieldError
+from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import LEASES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.queue_enforcement import warnings_of
+from unisono.api.queues import warnings_of
 from unisono.api.resources import resource_list, to_wire
-from unisono.api.scheduling import Queue
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.failures import forbidden, invalid
 

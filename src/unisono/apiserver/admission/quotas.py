@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from unisono.api.base import Object
+from unisono.api.base import Object, Quantity, ResourceList
 from unisono.api.core import Container, LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod, ResourceQuota
-from unisono.api.fields import Quantity, ResourceList
 from unisono.api.keys import MASTERS, NODES_GROUP
 from unisono.api.kinds import EVENTS, LEASES, LIMIT_RANGES, RESOURCE_QUOTAS, STORAGE_CLASSES
-from unisono.api.qos import qos_class
+from unisono.api.pod_states import qos_class
 from unisono.api.quantity import canonical, parse_quantity
-from unisono.api.quota.scopes import counts
-from unisono.api.quota.usage import Usage, unspecified, usage_of
+from unisono.api.quota import Usage, counts, unspecified, usage_of
 from unisono.api.resources import pod_limits, pod_requests, resource_list, to_wire
 from unisono.api.volumes import class_of_claim, default_class, has_class, stored_bytes
 from unisono.apiserver.admission.request import Request, View

@@ -7,12 +7,11 @@ from typing import Any
 
 from unisono.api import field_error
 from unisono.api.annotations import ADMITTED_QUEUES, USER, USER_LIMITS
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kinds import NAMESPACES, PODS, QUEUES
 from unisono.api.membership import controller_of
-from unisono.api.queue_access import Rules, admitted_to, mistakes, names_users, refusal, rules_of
-from unisono.api.user_limits import limits_of
+from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.custom.kinds import CustomObject
 from unisono.apiserver.failures import forbidden, invalid

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from unisono.api.base import Object
+from unisono.api.groups.access import ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from unisono.api.rbac import ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject
 from unisono.api.users import SERVICE_ACCOUNT_PREFIX
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import View

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from unisono.api.base import Object, ObjectMeta
-from unisono.api.keys import MASTERS
-from unisono.api.kind import Kind
-from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from unisono.api.meta import LabelSelector
-from unisono.api.rbac import (
+from unisono.api.base import LabelSelector, Object, ObjectMeta
+from unisono.api.groups.access import (
     GROUP,
     AggregationRule,
     ClusterRole,
@@ -23,6 +19,9 @@ from unisono.api.rbac import (
     RoleRef,
     Subject,
 )
+from unisono.api.keys import MASTERS
+from unisono.api.kind import Kind
+from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from unisono.api.users import SERVICE_ACCOUNTS
 from unisono.apiserver.access.user import AUTHENTICATED, UNAUTHENTICATED
 from unisono.apiserver.admission.request import View

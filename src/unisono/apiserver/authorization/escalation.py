@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from unisono.api.base import Object, OwnerReference
-from unisono.api.bus import Command
 from unisono.api.commands import target_of
+from unisono.api.groups.access import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
+from unisono.api.groups.batch import Command
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, QUEUES, ROLE_BINDINGS, ROLES, SECRETS, find
-from unisono.api.policies.rights import VERBS
-from unisono.api.queue_access import USE
-from unisono.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
+from unisono.api.policies.rule import VERBS
+from unisono.api.queues import USE
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import Request, Rule, View
 from unisono.apiserver.authorization.authorizer import Authorizer

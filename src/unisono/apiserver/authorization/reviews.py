@@ -6,22 +6,25 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono.api import field_error
-from unisono.api.access_review import (
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.field_error import FieldError
+from unisono.api.groups.access import (
     LocalSubjectAccessReview,
     NonResourceAttributes,
     NonResourceRule,
     ResourceAttributes,
     ResourceRule,
     SelfSubjectAccessReview,
+    SelfSubjectReview,
+    SelfSubjectReviewStatus,
     SelfSubjectRulesReview,
     SelfSubjectRulesReviewSpec,
     SubjectAccessReview,
     SubjectAccessReviewStatus,
     SubjectRulesReviewStatus,
+    TokenReview,
+    UserInfo,
 )
-from unisono.api.authentication import SelfSubjectReview, SelfSubjectReviewStatus, TokenReview, UserInfo
-from unisono.api.base import Object, ObjectMeta
-from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.apiserver.access.user import User
 from unisono.apiserver.authorization.authorizer import Authorizer

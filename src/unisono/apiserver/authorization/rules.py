@@ -8,7 +8,7 @@ from itertools import product
 
 import msgspec
 
-from unisono.api.rbac import ClusterRole, PolicyRule
+from unisono.api.groups.access import ClusterRole, PolicyRule
 from unisono.api.selecting import selects
 
 ALL = "*"

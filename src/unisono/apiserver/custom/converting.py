@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from unisono.api import names
-from unisono.api.admission_registration import WebhookClientConfig
 from unisono.api.core.crd import CustomResourceConversion
+from unisono.api.groups.admission_registration import WebhookClientConfig
 from unisono.apiserver.flow_control.limits import DEEPEST, too_deep
 
 GROUP = "apiextensions.k8s.io"

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from unisono.api.base import Base, Object
+from unisono.api.base import Base, Condition, Object, Required
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core.crd import (
     CustomResourceDefinition,
@@ -22,10 +22,8 @@ from unisono.api.core.crd import (
     CustomResourceDefinitionVersion,
 )
 from unisono.api.decode import Decoded, decode
-from unisono.api.fields import Required
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
-from unisono.api.meta import Condition
 from unisono.api.structural import Node, compile_schema
 from unisono.api.structural.dialect import read_schema
 

@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.columns import Column as PrinterColumn
 from unisono.api.core.crd import CustomResourceDefinition, CustomResourceDefinitionVersion
+from unisono.api.crds import Column as PrinterColumn
 from unisono.api.decode import Decoded, decode
 from unisono.api.kind import Kind, Scale
 from unisono.api.schema import schema_of
 from unisono.api.structural import Node, add_defaults, drop_nulls, prune
-from unisono.api.structural.embedded import read_embedded
-from unisono.api.structural.pruning import META_FIELDS
+from unisono.api.structural.pruning import META_FIELDS, read_embedded
 from unisono.apiserver.custom.converting import webhook_of
 from unisono.apiserver.custom.definitions import Compiled, compiled
 

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from unisono.api.admission_registration import CONDITION_VARIABLES
 from unisono.api.cel import Budget, CompileError, CostError, EvaluationError, Optional, compile_expression
 from unisono.api.cel.estimate import DEFINITION_LIMIT, RULE_LIMIT, estimate, sized
 from unisono.api.cel.syntax import references
-from unisono.api.cel.timestamps import parse_duration
+from unisono.api.cel.values import parse_duration
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, json_type, required
+from unisono.api.groups.admission_registration import CONDITION_VARIABLES
 from unisono.api.structural import Node, check_lists, check_value, compile_schema
-from unisono.api.structural.embedded import check_embedded
-from unisono.api.structural.lists import identity, map_key
-from unisono.api.structural.node import ABSENT, Rule
-from unisono.api.structural.paths import PathError, field_path
-from unisono.api.structural.values import NOWHERE
+from unisono.api.structural.node import ABSENT, PathError, Rule, field_path
+from unisono.api.structural.pruning import check_embedded
+from unisono.api.structural.values import NOWHERE, identity, map_key
 from unisono.api.validation.meta import validate_meta, validate_meta_update
 from unisono.apiserver.custom.definitions import Compiled, compiled
 from unisono.apiserver.custom.kinds import CustomKind, CustomObject

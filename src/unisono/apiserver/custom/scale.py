@@ -11,11 +11,9 @@ from typing import Any
 import msgspec
 
 from unisono.api import field_error
-from unisono.api.base import Base, Object
-from unisono.api.fields import Int32
+from unisono.api.base import Base, Int32, LabelSelector, Object
 from unisono.api.kind import Kind
 from unisono.api.kind import Scale as Paths
-from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selector_text
 from unisono.apiserver import failures
 from unisono.errors import ApiError, NotFound

@@ -8,16 +8,15 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.base import Object
-from unisono.api.core.event import EventSeries, EventSource
+from unisono.api.base import Int32, MicroTime, Object, Time
+from unisono.api.core.cluster import EventSeries, EventSource
 from unisono.api.core.refs import ObjectReference
-from unisono.api.fields import Int32, MicroTime, Time
+from unisono.api.field_error import UNREADABLE
 from unisono.api.kind import Kind
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS as V2
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
 from unisono.api.kinds import EVENTS
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS as V2
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
-from unisono.api.unreadable import UNREADABLE
 
 # HorizontalPodAutoscalers in the words of ``autoscaling/v1``, which knows of one metric: the use of processors.
 #

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from unisono.api.resource_metrics import GROUP as RESOURCE_METRICS
+from unisono.api.groups.resource_metrics import GROUP as RESOURCE_METRICS
 from unisono.api.users import tenant
 from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Authorizer

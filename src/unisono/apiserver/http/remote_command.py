@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from unisono.api.unreadable import UNREADABLE
+from unisono.api.field_error import UNREADABLE
 from unisono.apiserver.http.spdy import SpdyStream
 from unisono.apiserver.http.wires import ERROR, RESIZE, Wire
 from unisono.apiserver.http.wires import ChannelProtocol as Channels

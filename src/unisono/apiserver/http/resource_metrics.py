@@ -10,10 +10,10 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.core import Node, Pod
+from unisono.api.groups.resource_metrics import NODE_METRICS, Amounts, Meter, Metered
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, PODS
 from unisono.api.node_usage import usage_in
-from unisono.api.resource_metrics import NODE_METRICS, Amounts, Meter, Metered
 from unisono.api.resources import resource_list
 from unisono.api.times import rfc3339
 from unisono.apiserver.failures import not_found

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.field_error import UNREADABLE
 from unisono.api.keys import LAST_APPLIED
-from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver.managed_fields import paths
 from unisono.apiserver.managed_fields.managers import Entry, Ignored, Writer, owned, record, without
 from unisono.apiserver.managed_fields.paths import (

@@ -14,9 +14,9 @@ from typing import Any, overload
 
 import msgspec
 
+from unisono.api.field_error import UNREADABLE
 from unisono.api.keys import META_API_VERSION
 from unisono.api.kind import Kind
-from unisono.api.unreadable import UNREADABLE
 from unisono.apiserver import failures
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.scale import find_value

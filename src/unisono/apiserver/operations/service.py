@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from unisono.api.fleet_kinds import APPLICATIONS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import APPLICATIONS
 from unisono.api.kinds import COMMANDS, SERVICES
 from unisono.apiserver import failures
 from unisono.apiserver.access.user import User

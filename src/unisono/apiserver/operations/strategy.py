@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono.api import field_error
-from unisono.api.apps import DaemonSet
 from unisono.api.base import Object
-from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import DaemonEndpoint, Namespace, Node, PersistentVolumeClaim, Pod
-from unisono.api.core.pod_status import PodCondition
+from unisono.api.core.pod import PodCondition
 from unisono.api.defaulting.workloads import generate_selector
+from unisono.api.groups.apps import DaemonSet
+from unisono.api.groups.batch_v1 import BatchJob
 from unisono.api.keys import NAMESPACE_NAME
 from unisono.api.kind import Kind
-from unisono.api.qos import qos_class
+from unisono.api.pod_states import qos_class
 from unisono.apiserver.custom.kinds import CustomObject, is_custom
 from unisono.apiserver.failures import MODIFIED, bad_request, conflict, invalid
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from unisono.api.columns import Column as PrinterColumn
-from unisono.api.columns import columns as printer_columns
+from unisono.api.crds import Column as PrinterColumn
+from unisono.api.crds import columns as printer_columns
 from unisono.api.kind import Kind
 from unisono.api.kinds import find_resource
 from unisono.apiserver.custom.kinds import CustomKind

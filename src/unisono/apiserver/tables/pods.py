@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.workload import SCHEDULED
+from unisono.api.groups.workload import SCHEDULED
 from unisono.apiserver.tables.values import (
     AGE,
     NAME,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from unisono.api.autoscaling import HorizontalPodAutoscalerV1
+from unisono.api.groups.autoscaling import HorizontalPodAutoscalerV1
 from unisono.api.kind import Kind
 from unisono.apiserver.tables import pods
 from unisono.apiserver.tables.core import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.base import LabelSelector
 from unisono.api.keys import DEFAULT_CLASS
-from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selector_text
 from unisono.apiserver.encoding.views import to_stored
 from unisono.apiserver.tables.values import (

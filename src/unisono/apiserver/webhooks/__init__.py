@@ -14,14 +14,14 @@ from typing import Any
 
 import structlog
 
-from unisono.api.admission_registration import (
+from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents.values import same
+from unisono.api.groups.admission_registration import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     ValidatingWebhook,
     WebhookClientConfig,
 )
-from unisono.api.documents.json_patch import apply_json_patch
-from unisono.api.documents.values import same
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver.admission import Request

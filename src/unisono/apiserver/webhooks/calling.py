@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
-from unisono.api.admission_registration import ServiceReference, WebhookClientConfig
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod, Service
+from unisono.api.groups.admission_registration import ServiceReference, WebhookClientConfig
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.admission_registration import (
+from unisono.api.cel import CompileError, CostError, EvaluationError
+from unisono.api.groups.admission_registration import (
     GROUP,
     MatchCondition,
     MutatingWebhook,
     RuleWithOperations,
     ValidatingWebhook,
 )
-from unisono.api.cel import CompileError, CostError, EvaluationError
 from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.selecting import is_empty, selects

@@ -10,9 +10,8 @@ import msgspec
 
 from unisono.api.annotations import CLUSTER, DRAINED, ORIGIN_UID
 from unisono.api.base import Object
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
-from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
 from unisono.api.kinds import JOBS, PODS, SECRETS
 from unisono.cli.connection import connect
 from unisono.cli.options import Where
@@ -20,13 +19,13 @@ from unisono.cli.printing import columns, print_json
 from unisono.errors import ConfigError, Conflict, NotFound, UnisonoError
 from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import KINDS, has_ended
-from unisono.fleet.members.credentials import member_config
+from unisono.fleet.members.joining import member_config
 from unisono.kube.client import Client
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import error_of
 
 if TYPE_CHECKING:
-    from unisono.api.hyper_job import HyperJob
+    from unisono.api.groups.batch import HyperJob
 
 
 # Which job of a hub is meant: ``NAME`` of a Volcano Job, or ``KIND/NAME``.

@@ -13,18 +13,17 @@ import click
 import msgspec
 
 from unisono.api import messages
-from unisono.api.fleet import Fleet
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, FLEETS
+from unisono.api.groups.fleet import Fleet
+from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS, find
 from unisono.cli.connection import connect
 from unisono.cli.options import Where
 from unisono.errors import ApiError, ConfigError, NotFound, UnisonoError
 from unisono.fleet.members import joining
-from unisono.fleet.members.contexts import merged
-from unisono.fleet.members.credentials import member_config
+from unisono.fleet.members.joining import member_config, merged
 
 if TYPE_CHECKING:
-    from unisono.api.fleet import AttachedCluster
+    from unisono.api.groups.fleet import AttachedCluster
     from unisono.kube.http import HttpClient
     from unisono.kube.kubeconfig import ClusterConfig
 

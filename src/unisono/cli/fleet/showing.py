@@ -12,10 +12,9 @@ import msgspec
 from unisono.api import messages
 from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.conditions import find_condition
-from unisono.api.fleet import READY, AttachedCluster
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
-from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.groups.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
+from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import controller_of
 from unisono.api.quantity import to_milli
@@ -29,8 +28,8 @@ from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import has_ended
 
 if TYPE_CHECKING:
-    from unisono.api.hyper_job import HyperJob
-    from unisono.api.scheduling import PodGroup
+    from unisono.api.groups.batch import HyperJob
+    from unisono.api.groups.scheduling import PodGroup
 
 _MAIN = ("cpu", "memory")
 

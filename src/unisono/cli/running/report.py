@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from unisono.api.job_state import SUCCEEDED
+from unisono.api.messages import counted
 from unisono.api.pod_states import PodEnd
-from unisono.api.words import counted
 from unisono.sdk.views import JobView, TaskView, end_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.cli.printing import columns
 
 if TYPE_CHECKING:

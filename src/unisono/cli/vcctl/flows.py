@@ -83,7 +83,7 @@ def flow_group(word: str) -> click.Group:
 
 
 def _kind(word: str) -> Kind[Any]:
-    from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
+    from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 
     return JOB_FLOWS if word == "jobflow" else JOB_TEMPLATES
 

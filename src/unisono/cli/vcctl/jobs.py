@@ -11,7 +11,7 @@ from unisono.cli.vcctl.serving import connected, item, items, say_nothing_found,
 from unisono.errors import ApiError, NotFound, UnisonoError
 
 if TYPE_CHECKING:
-    from unisono.api.batch import Job
+    from unisono.api.groups.batch import Job
     from unisono.api.kind import Kind
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.keys import JOB_TYPE
 from unisono.sdk.queues import PHASES, QueueView
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from unisono.api.autoscaling import (
+from unisono.api.groups.autoscaling import (
     ExternalMetricSource,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerCondition,
@@ -16,9 +16,8 @@ from unisono.api.autoscaling import (
     MetricStatus,
     MetricValueStatus,
 )
-from unisono.api.inference_kinds import SCALED_OBJECTS
 from unisono.api.keys import SCALED_OBJECT
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
 from unisono.api.times import rfc3339
 from unisono.controllers.autoscaling import targets
 from unisono.controllers.autoscaling.own_queries import identifier_of, measured, own_question, status_of

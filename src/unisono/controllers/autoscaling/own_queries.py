@@ -6,7 +6,7 @@ The form is that of kube-metrics-adapter, for the types external, object and pod
 
 from __future__ import annotations
 
-from unisono.api.autoscaling import (
+from unisono.api.groups.autoscaling import (
     ExternalMetricStatus,
     HorizontalPodAutoscaler,
     MetricIdentifier,

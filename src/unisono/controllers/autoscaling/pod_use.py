@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api.autoscaling import (
+from unisono.api.groups.autoscaling import (
     ContainerResourceMetricSource,
     ContainerResourceMetricStatus,
     MetricStatus,
@@ -10,8 +10,8 @@ from unisono.api.autoscaling import (
     ResourceMetricSource,
     ResourceMetricStatus,
 )
+from unisono.api.groups.resource_metrics import POD_METRICS
 from unisono.api.kinds import PODS
-from unisono.api.resource_metrics import POD_METRICS
 from unisono.api.resources import to_wire
 from unisono.controllers.autoscaling.targets import Target, selector_of
 from unisono.controllers.autoscaling.use import NoUse, Used, amount_of, used_of

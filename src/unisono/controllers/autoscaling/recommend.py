@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.autoscaling import HorizontalPodAutoscalerSpec, HPAScalingPolicy, HPAScalingRules
+from unisono.api.groups.autoscaling import HorizontalPodAutoscalerSpec, HPAScalingPolicy, HPAScalingRules
 from unisono.api.quantity import parse_quantity
 from unisono.controllers.autoscaling.use import Used, proposal_by_use
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from unisono.api.autoscaling import (
+from unisono.api.base import LabelSelector, ObjectMeta
+from unisono.api.groups.autoscaling import (
     CrossVersionObjectReference,
     ExternalMetricSource,
     HorizontalPodAutoscaler,
@@ -16,11 +17,9 @@ from unisono.api.autoscaling import (
     MetricTarget,
     ResourceMetricSource,
 )
-from unisono.api.base import ObjectMeta
-from unisono.api.inference_kinds import SCALED_OBJECTS
 from unisono.api.keda import ScaledObject, ScaleTrigger
 from unisono.api.keys import KEDA_PAUSED, KEDA_PAUSED_REPLICAS, SCALED_OBJECT
-from unisono.api.meta import LabelSelector
+from unisono.api.kind_families import SCALED_OBJECTS
 from unisono.api.times import parse_time
 from unisono.api.triggers import CRON, REDIS, number, of_metric
 from unisono.controllers.autoscaling.reading import by_resource, metric_name

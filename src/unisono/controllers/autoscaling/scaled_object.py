@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from unisono.api.inference_kinds import SCALED_OBJECTS
+from unisono.api.base import Condition
 from unisono.api.keda import ScaledObject, ScaledObjectStatus
-from unisono.api.meta import Condition
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
 from unisono.api.times import rfc3339
 from unisono.controllers.autoscaling import targets
 from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, by_resource, metric_name

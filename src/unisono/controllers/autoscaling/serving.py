@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.annotations import SERVICE_ADDRESS
-from unisono.api.inference_kinds import KNATIVE_SERVICES
+from unisono.api.base import Condition
 from unisono.api.keys import KNATIVE_CLASS
+from unisono.api.kind_families import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, KNATIVE_SERVICES
 from unisono.api.kinds import SERVICES
 from unisono.api.knative import HPA_CLASS, Addressable, KnativeService, ServingStatus, TrafficTarget, revision_of
-from unisono.api.meta import Condition
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.times import rfc3339
-from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.controllers.autoscaling.serving_objects import (
     autoscaler_of,
     deployment_of,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from unisono.api.apps import Deployment, DeploymentSpec
-from unisono.api.autoscaling import (
+from unisono.api.base import LabelSelector, ObjectMeta
+from unisono.api.core import EnvVar, PodSpec, Service
+from unisono.api.core.pod import PodTemplateSpec
+from unisono.api.core.service import ServicePort, ServiceSpec
+from unisono.api.groups.apps import Deployment, DeploymentSpec
+from unisono.api.groups.autoscaling import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerSpec,
@@ -13,11 +17,6 @@ from unisono.api.autoscaling import (
     MetricTarget,
     ResourceMetricSource,
 )
-from unisono.api.base import ObjectMeta
-from unisono.api.core import EnvVar, PodSpec, Service
-from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.core.service import ServicePort, ServiceSpec
-from unisono.api.inference_kinds import KNATIVE_SERVICES
 from unisono.api.keys import (
     KNATIVE_LEAST,
     KNATIVE_METRIC,
@@ -26,8 +25,8 @@ from unisono.api.keys import (
     KNATIVE_SERVICE,
     KNATIVE_TARGET,
 )
+from unisono.api.kind_families import KNATIVE_SERVICES
 from unisono.api.knative import MOST_REPLICAS, KnativeService, port_of, revision_of, stated
-from unisono.api.meta import LabelSelector
 from unisono.api.triggers import number
 from unisono.controllers.owners import owned_by
 

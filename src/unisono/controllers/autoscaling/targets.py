@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from unisono.api import kinds
-from unisono.api.base import Object
+from unisono.api.base import LabelSelector, Object
 from unisono.api.kind import Kind
-from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selector_text
 from unisono.controllers.patching import to_json
 from unisono.errors import NotFound

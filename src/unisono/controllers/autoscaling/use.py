@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from unisono.api.core import Pod
+from unisono.api.groups.resource_metrics import PodMetrics
 from unisono.api.pod_states import has_ended
 from unisono.api.quantity import parse_quantity
-from unisono.api.resource_metrics import PodMetrics
 from unisono.api.resources import effective_requests, to_units
 from unisono.controllers.pod_facts import phase_of
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unisono.api.batch_v1 import BatchCronJobStatus
-from unisono.api.cron_job import CronJobStatus
+from unisono.api.groups.batch import CronJobStatus
+from unisono.api.groups.batch_v1 import BatchCronJobStatus
 from unisono.controllers import owners
 from unisono.controllers.cronjob.decide import CronPlan, decide, reference_to
 from unisono.controllers.cronjob.family import VOLCANO, AnyCronJob, AnyJob, Family

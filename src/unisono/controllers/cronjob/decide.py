@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 
-from unisono.api.batch_v1 import BatchCronJobStatus
 from unisono.api.core import ObjectReference
 from unisono.api.cron import Schedule, parse_schedule, parse_zone
-from unisono.api.cron_job import CronJobStatus
-from unisono.api.defaulting.flow import FAILED_KEPT, SUCCESSFUL_KEPT
+from unisono.api.defaulting.job import FAILED_KEPT, SUCCESSFUL_KEPT
+from unisono.api.groups.batch import CronJobStatus
+from unisono.api.groups.batch_v1 import BatchCronJobStatus
 from unisono.api.times import rfc3339, time_or
 from unisono.controllers.cronjob.family import COMPLETED, FAILED, VOLCANO, AnyCronJob, AnyJob, Family
 from unisono.controllers.notices import Notice

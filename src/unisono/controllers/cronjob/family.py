@@ -9,14 +9,12 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
-from unisono.api.batch_v1 import BatchCronJob, BatchJob, BatchJobSpec
-from unisono.api.cron_job import CronJob
-from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.groups.batch import CronJob, Job
+from unisono.api.groups.batch_v1 import BatchCronJob, BatchJob, BatchJobSpec
 from unisono.api.kind import Kind
+from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS, CRON_JOBS
 from unisono.api.kinds import JOBS
 from unisono.api.submitters import handed_down
-from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import make_job, phase_of
 from unisono.controllers.owners import owned_by

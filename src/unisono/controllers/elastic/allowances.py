@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.core import Pod, ResourceQuota
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import PODS
 from unisono.api.membership import account_of, lineage, queue_of
 from unisono.api.pod_states import has_ended
-from unisono.api.quota.scopes import counts
-from unisono.api.quota.usage import usage_of
+from unisono.api.queues import JOBS, limits_of
+from unisono.api.quota import counts, usage_of
 from unisono.api.resources import pod_requests, resource_list
-from unisono.api.scheduling import PodGroup, Queue
-from unisono.api.user_limits import JOBS, limits_of
 
 Amounts = Mapping[str, int]
 _ADMITTED = ("Inqueue", "Running")

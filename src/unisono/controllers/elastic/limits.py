@@ -10,17 +10,17 @@ import msgspec
 
 from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, MOST_REPLICAS
 from unisono.api.base import Object
-from unisono.api.batch import Job
 from unisono.api.core import Pod, PodSpec
 from unisono.api.defaulting.job import fewest_replicas
 from unisono.api.defaulting.kubeflow import elastic_limits
+from unisono.api.groups.batch import Job
+from unisono.api.groups.kubeflow import PyTorchJob
+from unisono.api.groups.ray import RayCluster
 from unisono.api.keys import KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
 from unisono.api.kind import Kind
+from unisono.api.kind_families import PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import JOBS
-from unisono.api.kubeflow import PyTorchJob
-from unisono.api.ray import RayCluster
 from unisono.api.times import duration_or_none
-from unisono.api.training_kinds import PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.controllers.elastic.decide import COOL_DOWN
 from unisono.controllers.job.defaults import with_defaults
 from unisono.controllers.texts import whole_number

@@ -6,10 +6,8 @@ from collections.abc import Awaitable
 from contextlib import suppress
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
-from unisono.api.bus import Command
-from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.hyper_job import HyperJob
+from unisono.api.groups.batch import Command, HyperJob, Job
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers import owners
 from unisono.controllers.finished_jobs import Departed

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.batch import Job, JobSpec
-from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.hyper_job import HyperJob, HyperJobStatus, ReplicatedJob
+from unisono.api.groups.batch import HyperJob, HyperJobStatus, Job, JobSpec, ReplicatedJob
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.controllers.hyperjob.split import SplitError, WantedJob, wanted_jobs
 from unisono.controllers.hyperjob.status import LOST, ended_states, is_lost, next_status
 from unisono.controllers.job import phases

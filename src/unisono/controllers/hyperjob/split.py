@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from unisono.api.annotations import SPLIT
-from unisono.api.batch import JobSpec, TaskSpec
-from unisono.api.hyper_job import AUTO, HyperJob, ReplicatedJob, SplitPolicy
+from unisono.api.groups.batch import AUTO, HyperJob, JobSpec, ReplicatedJob, SplitPolicy, TaskSpec
 from unisono.api.resources import pod_requests
 from unisono.errors import UnisonoError
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.api.batch import Job, JobState
+from unisono.api.base import Condition
 from unisono.api.conditions import find_condition
-from unisono.api.hyper_job import HyperJob, HyperJobStatus, ReplicatedJob, ReplicatedJobStatus
-from unisono.api.meta import Condition
+from unisono.api.groups.batch import HyperJob, HyperJobStatus, Job, JobState, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from unisono.api.core import Node
+from unisono.api.groups.topology import HyperNode, HyperNodeStatus
 from unisono.api.kinds import HYPER_NODES, NODES
-from unisono.api.topology import HyperNode, HyperNodeStatus
 from unisono.controllers.hypernode.members import count_members
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.errors import NotFound

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
-from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
+from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.controllers.workloads.templates import short_hash
 
 SOURCE = "volcano.sh/network-topology-source"

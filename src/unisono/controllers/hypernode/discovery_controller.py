@@ -8,8 +8,8 @@ import structlog
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Node
+from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES
-from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode.discovery import find_domains, wanted_hyper_nodes
 from unisono.controllers.hypernode.discovery_config import KEY, LABEL_SOURCE, DiscoveryConfig, parse_config
 from unisono.controllers.hypernode.topology_file import FILE_SOURCE, hyper_nodes_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from unisono.api.core import Node
+from unisono.api.groups.topology import HyperNode, MemberSelector
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.selecting import is_empty, selects
-from unisono.api.topology import HyperNode, MemberSelector
 
 
 def count_members(hyper_node: HyperNode, nodes: Mapping[str, Node], hyper_nodes: Iterable[str]) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from unisono.api.base import ObjectMeta
-from unisono.api.topology import HyperNode, HyperNodeSpec
+from unisono.api.groups.topology import HyperNode, HyperNodeSpec
 from unisono.api.topology_sources import Switch
 from unisono.controllers.hypernode.discovery import SOURCE, member
 

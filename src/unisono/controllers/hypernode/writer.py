@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 
+from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import HYPER_NODES
-from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode.discovery import SOURCE
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.patching import to_json

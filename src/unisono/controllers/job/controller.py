@@ -8,10 +8,9 @@ from collections.abc import Iterable
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from unisono.api.batch import Job
-from unisono.api.bus import Command
 from unisono.api.commands import target_of
 from unisono.api.core import Pod
+from unisono.api.groups.batch import Command, Job
 from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS
 from unisono.controllers import owners
 from unisono.controllers.execution import Offload, expectation

@@ -11,9 +11,9 @@ import math
 
 import msgspec
 
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import keys
 from unisono.controllers.job import completion, phases

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.defaulting.job import apply_scale, default_job
+from unisono.api.groups.batch import Job, JobSpec, TaskSpec
 
 _DECODER = msgspec.json.Decoder(Job)
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.batch import Job
 from unisono.api.core import Pod
+from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, JOBS, PODS
 from unisono.controllers.execution import Executor, Wording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Histogram
 
 from unisono.api.base import Object
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers.phase_metrics import PhaseCounts

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.batch import Job, JobStatus, TaskState
-from unisono.api.bus import Command
 from unisono.api.core import Pod
+from unisono.api.groups.batch import Command, Job, JobStatus, TaskState
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC, JOB_VERSION, PARTITION_ID, TASK_SPEC
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import time_or
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases

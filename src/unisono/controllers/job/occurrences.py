@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.job_state import pod_failure
 from unisono.api.keys import JOB_VERSION
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
 from unisono.controllers.job import phases
 from unisono.controllers.job.observed import TaskPod, recorded_pods

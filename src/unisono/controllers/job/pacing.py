@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.batch import JobStatus
+from unisono.api.groups.batch import JobStatus
 from unisono.controllers.job import phases
 from unisono.kube.pace import LONGEST_COUNT_SECONDS, Resume, WritePace
 

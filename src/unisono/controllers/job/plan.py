@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from unisono.api.batch import JobStatus, VolumeSpec
-from unisono.api.bus import Command
+from unisono.api.groups.batch import Command, JobStatus, VolumeSpec
 from unisono.controllers.plan import BasePlan
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import msgspec
 
 from unisono.api.annotations import GANG_PARTS
-from unisono.api.batch import PartitionPolicySpec
 from unisono.api.core import LabelSelector
 from unisono.api.gang_parts import Part, encode_parts
+from unisono.api.groups.batch import PartitionPolicySpec
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, SubGroupPolicySpec
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import JOB_VERSION, PARTITION_ID, TASK_SPEC
 from unisono.api.kinds import JOBS
-from unisono.api.scheduling import PodGroup, PodGroupSpec, SubGroupPolicySpec
-from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.batch import LifecyclePolicy
+from unisono.api.groups.batch import LifecyclePolicy
 from unisono.api.times import parse_duration
 from unisono.controllers.job import phases
 from unisono.controllers.job.occurrences import POD_FAILED, POD_PENDING, Occurrence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unisono.api.batch import JobCondition, JobState, JobStatus, TaskState
+from unisono.api.groups.batch import JobCondition, JobState, JobStatus, TaskState
 from unisono.api.keys import JOB_NAME, TASK_SPEC
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers.job import phases

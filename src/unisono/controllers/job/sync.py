@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup
 from unisono.controllers import pod_groups
 from unisono.controllers.job.dependencies import may_start, present_tasks, ready_tasks
 from unisono.controllers.job.observed import Observed, TaskPod

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from unisono.api.batch import Job, LifecyclePolicy, TaskSpec
 from unisono.api.core import PodTemplateSpec
+from unisono.api.groups.batch import Job, LifecyclePolicy, TaskSpec
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers.job import phases
 from unisono.controllers.job.defaults import with_defaults

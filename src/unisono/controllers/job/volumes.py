@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import msgspec
 
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import VolumeSpec
 from unisono.api.core import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
@@ -18,6 +17,7 @@ from unisono.api.core import (
     Volume,
     VolumeMount,
 )
+from unisono.api.groups.batch import VolumeSpec
 from unisono.api.kinds import JOBS, PERSISTENT_VOLUME_CLAIMS
 from unisono.controllers.job.view import JobView
 from unisono.controllers.owners import owned_by

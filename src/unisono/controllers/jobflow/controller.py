@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from unisono.api.batch import Job
 from unisono.api.core import Pod
-from unisono.api.flow import JobFlow, JobTemplate
-from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.groups.batch import Job
+from unisono.api.groups.flow import JobFlow, JobTemplate
+from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
 from unisono.controllers import owners
 from unisono.controllers.finished_jobs import Departed

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from unisono.api.batch import Job, JobSpec
 from unisono.api.documents.merge import merge_named
-from unisono.api.flow import DELETE, Flow, FlowState, JobFlow, JobFlowStatus, JobTemplate
-from unisono.api.flow_kinds import JOB_FLOWS
+from unisono.api.groups.batch import Job, JobSpec
+from unisono.api.groups.flow import DELETE, Flow, FlowState, JobFlow, JobFlowStatus, JobTemplate
+from unisono.api.kind_families import JOB_FLOWS
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import make_job, phase_of
 from unisono.controllers.jobflow.history import ended_states, next_lists, next_status

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from unisono.api.batch import Job
-from unisono.api.flow import FlowCondition, FlowJobStatus, FlowState, JobFlowStatus, RunningHistory
+from unisono.api.groups.batch import Job
+from unisono.api.groups.flow import FlowCondition, FlowJobStatus, FlowState, JobFlowStatus, RunningHistory
 from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import has_ended, phase_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from unisono.api.batch import Job
 from unisono.api.core import Pod
-from unisono.api.flow import FlowProbe, HttpGet, TaskStatus, TcpSocket
+from unisono.api.groups.batch import Job
+from unisono.api.groups.flow import FlowProbe, HttpGet, TaskStatus, TcpSocket
 from unisono.api.keys import TASK_SPEC
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.pod_facts import is_deleting, is_running

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unisono.api.flow import JobTemplate, JobTemplateStatus
-from unisono.api.flow_kinds import JOB_TEMPLATES
+from unisono.api.groups.flow import JobTemplate, JobTemplateStatus
+from unisono.api.kind_families import JOB_TEMPLATES
 from unisono.api.kinds import JOBS
 from unisono.controllers.indexing import index
 from unisono.controllers.jobflow.keys import template_keys

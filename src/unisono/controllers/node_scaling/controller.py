@@ -9,10 +9,16 @@ from typing import Any
 import structlog
 
 from unisono.api.annotations import SCALED_AT
+from unisono.api.groups.autoscaling import (
+    CLASS_OF_GROUP,
+    DEPLOYMENT_NAME,
+    MACHINE_DEPLOYMENTS,
+    MACHINES,
+    Machine,
+    MachineDeployment,
+)
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
-from unisono.api.machine import DEPLOYMENT_NAME, MACHINE_DEPLOYMENTS, MACHINES, Machine, MachineDeployment
-from unisono.api.provisioning import CLASS_OF_GROUP
-from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.indexing import index
 from unisono.controllers.node_scaling.decide import Demand, Room, growth, remainders

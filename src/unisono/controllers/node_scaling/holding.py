@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from unisono.api.annotations import SCALE_DOWN
 from unisono.api.core import Node, Pod, PodDisruptionBudget
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import DO_NOT_DISRUPT, MIRROR_POD, SAFE_TO_EVICT, SCALE_DOWN_DISABLED
 from unisono.api.membership import controller_of, pod_group_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
-from unisono.api.scheduling import PodGroup
 from unisono.api.selecting import selects
 from unisono.controllers.node_scaling.decide import Pool
 from unisono.controllers.node_scaling.shrink import Held

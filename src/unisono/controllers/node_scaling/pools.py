@@ -8,8 +8,7 @@ from math import isfinite
 
 from unisono.api.annotations import BACKOFF_UNTIL, PRICE, PROVISION_FAILURES, PROVISION_RETRIES, SCALED_AT
 from unisono.api.core import Taint
-from unisono.api.keys import NVIDIA_GPU, SPOT_LABELS
-from unisono.api.machine import (
+from unisono.api.groups.autoscaling import (
     CAPACITY,
     GPU_COUNT,
     GPU_TYPE,
@@ -21,6 +20,7 @@ from unisono.api.machine import (
     UNNEEDED_TIME,
     MachineDeployment,
 )
+from unisono.api.keys import NVIDIA_GPU, SPOT_LABELS
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.api.times import duration_or_none, rfc3339, time_or

@@ -9,8 +9,8 @@ import msgspec
 
 from unisono.api.annotations import SCALE_DOWN
 from unisono.api.core import Node, Pod, Taint
+from unisono.api.groups.autoscaling import DELETE_MACHINE, MACHINES, Machine
 from unisono.api.kinds import NODES
-from unisono.api.machine import DELETE_MACHINE, MACHINES, Machine
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.holding import is_of_node

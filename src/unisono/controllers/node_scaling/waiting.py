@@ -5,9 +5,9 @@ from __future__ import annotations
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.core import Pod, PodSpec
 from unisono.api.gang_parts import decode_parts
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.membership import pod_group_of
 from unisono.api.resources import pod_requests, resource_list
-from unisono.api.scheduling import PodGroup
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.controllers.node_scaling.decide import Demand
 

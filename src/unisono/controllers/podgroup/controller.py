@@ -8,10 +8,10 @@ from collections.abc import Collection
 from unisono.api import submitters
 from unisono.api.base import Object
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME, POD_QUEUE
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
 from unisono.api.membership import controller_of
-from unisono.api.scheduling import PodGroup
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.podgroup.decide import (
     INHERITING,

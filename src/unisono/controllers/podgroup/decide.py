@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from unisono.api.apps import ReplicaSet
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Pod
+from unisono.api.groups.apps import ReplicaSet
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GROUP_MIN_MEMBER, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, POD_QUEUE
 from unisono.api.kinds import PODS
 from unisono.api.membership import DEFAULT_QUEUE, controller_of, pod_group_of
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.times import rfc3339
-from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json

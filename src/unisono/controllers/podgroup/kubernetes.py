@@ -10,13 +10,13 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from unisono.api.core import Pod
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.groups.scheduling import PodGroup
+from unisono.api.groups.topology import HyperNode
+from unisono.api.groups.workload import WorkloadPodGroup
 from unisono.api.keys import POD_QUEUE
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import HYPER_NODES, NAMESPACES, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_of
-from unisono.api.scheduling import PodGroup
-from unisono.api.topology import HyperNode
-from unisono.api.workload import WorkloadPodGroup
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen

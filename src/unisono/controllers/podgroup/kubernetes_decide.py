@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from unisono.api.base import ObjectMeta
+from unisono.api.base import Condition, ObjectMeta
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod, PodSpec
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.groups.topology import NetworkTopologySpec
+from unisono.api.groups.workload import SCHEDULED, WorkloadPodGroup
 from unisono.api.keys import LAST_APPLIED, POD_QUEUE
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.meta import Condition
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.submitters import handed_down
 from unisono.api.times import rfc3339
-from unisono.api.topology import NetworkTopologySpec
-from unisono.api.workload import SCHEDULED, WorkloadPodGroup
 from unisono.controllers import pod_facts
 from unisono.controllers.keys import inherited_annotations, inherited_labels
 from unisono.controllers.owners import owned_by

@@ -11,14 +11,14 @@ from collections.abc import Collection
 import msgspec
 
 from unisono.api import submitters
-from unisono.api.apps import ReplicaSet, StatefulSet
-from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Pod
+from unisono.api.groups.apps import ReplicaSet, StatefulSet
+from unisono.api.groups.batch_v1 import BatchJob
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_of
-from unisono.api.scheduling import PodGroup
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen

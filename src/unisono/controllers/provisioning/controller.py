@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.core import Pod
-from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.provisioning import (
+from unisono.api.groups.autoscaling import (
     CLASS,
     CLASS_OF_GROUP,
     CONSUMES,
@@ -12,7 +11,8 @@ from unisono.api.provisioning import (
     PROVISIONING_REQUESTS,
     ProvisioningRequest,
 )
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup
+from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.times import parse_time
 from unisono.controllers import owners
 from unisono.controllers.indexing import index

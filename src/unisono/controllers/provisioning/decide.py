@@ -8,15 +8,15 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodTemplateSpec
-from unisono.api.kinds import POD_GROUPS
-from unisono.api.provisioning import (
+from unisono.api.groups.autoscaling import (
     PodSet,
     PodTemplate,
     PodTemplateRef,
     ProvisioningRequest,
     ProvisioningRequestSpec,
 )
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup
+from unisono.api.kinds import POD_GROUPS
 from unisono.controllers.owners import owned_by
 
 _LONGEST_NAME = 253 - 16

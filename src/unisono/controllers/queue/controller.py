@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from unisono.api.base import ObjectMeta
-from unisono.api.bus import Command
 from unisono.api.commands import target_of
+from unisono.api.groups.batch import Command
+from unisono.api.groups.scheduling import PodGroup, Queue, QueueSpec
 from unisono.api.kinds import COMMANDS, POD_GROUPS, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE, queue_of
-from unisono.api.scheduling import PodGroup, Queue, QueueSpec
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.queue.decide import ROOT, QueuePlan, decide

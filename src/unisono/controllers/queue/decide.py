@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from unisono.api.bus import Command
+from unisono.api.groups.batch import Command
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.keys import CLOSED_BY_PARENT
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.controllers.patching import to_json
 from unisono.controllers.queue.states import (
     CLOSE_QUEUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from unisono.api.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup
 
 OPEN = "Open"
 CLOSING = "Closing"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from unisono.api.autoscaling import HorizontalPodAutoscaler
 from unisono.api.base import Object
 from unisono.api.core import Pod, Service
+from unisono.api.groups.autoscaling import HorizontalPodAutoscaler
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
-from unisono.api.scheduling import PodGroup
 from unisono.controllers import owners
 from unisono.controllers.execution import expectation
 from unisono.controllers.gang_controller import GangController

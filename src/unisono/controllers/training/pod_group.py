@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.annotations import GANG_PARTS
-from unisono.api.base import Object
-from unisono.api.fields import Quantity
+from unisono.api.base import Object, Quantity
 from unisono.api.gang_parts import Part, encode_parts
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.kind import Kind
-from unisono.api.scheduling import PodGroup, PodGroupSpec
-from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.pod_groups import foreign_group, is_admitted, most_requested, pod_group_of_job, spec_patch
 from unisono.controllers.training.plan import Plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from unisono.api.base import Condition
 from unisono.api.conditions import find_condition
-from unisono.api.meta import Condition
 
 
 def set_condition(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from unisono.api.fields import IntOrString
+from unisono.api.base import IntOrString
 from unisono.controllers.texts import whole_number
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from unisono.api.apps import DaemonSet, DaemonSetStatus
 from unisono.api.core import (
     Affinity,
     Node,
@@ -20,6 +19,7 @@ from unisono.api.core import (
     PodSpec,
     Toleration,
 )
+from unisono.api.groups.apps import DaemonSet, DaemonSetStatus
 from unisono.api.keys import (
     NODE_DISK_PRESSURE,
     NODE_MEMORY_PRESSURE,

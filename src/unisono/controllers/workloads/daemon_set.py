@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from unisono.api.apps import ControllerRevision, DaemonSet
 from unisono.api.core import Node, Pod
+from unisono.api.groups.apps import ControllerRevision, DaemonSet
+from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
-from unisono.api.workload_kinds import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status

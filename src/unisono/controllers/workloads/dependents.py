@@ -7,10 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from unisono.api.base import Object
+from unisono.api.base import LabelSelector, Object
 from unisono.api.kind import Kind
 from unisono.api.membership import controller_of
-from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selects
 from unisono.controllers import owners
 from unisono.controllers.expectations import Expectations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api.apps import Deployment, ReplicaSet
 from unisono.api.core import Pod
+from unisono.api.groups.apps import Deployment, ReplicaSet
+from unisono.api.kind_families import DEPLOYMENTS, REPLICA_SETS
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import has_ended
-from unisono.api.workload_kinds import DEPLOYMENTS, REPLICA_SETS
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
 from unisono.controllers.recorder import Recorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.apps import Deployment, ReplicaSet
+from unisono.api.groups.apps import Deployment, ReplicaSet
 from unisono.controllers.workloads.deployment_sets import (
     DESIRED,
     MAXIMUM,

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from unisono.api import keys
-from unisono.api.apps import Deployment, ReplicaSet, ReplicaSetSpec
-from unisono.api.base import ObjectMeta
+from unisono.api.base import LabelSelector, ObjectMeta
 from unisono.api.core import PodTemplateSpec
+from unisono.api.groups.apps import Deployment, ReplicaSet, ReplicaSetSpec
 from unisono.api.keys import LAST_APPLIED
-from unisono.api.meta import LabelSelector
-from unisono.api.workload_kinds import DEPLOYMENTS
+from unisono.api.kind_families import DEPLOYMENTS
 from unisono.controllers.owners import owned_by
 from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import amount

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from unisono.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
 from unisono.api.conditions import find_condition
+from unisono.api.groups.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.deployment_decide import DeploymentPlan, is_complete
 from unisono.controllers.workloads.deployment_sets import limits, wanted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from unisono.api.apps import ControllerRevision, DaemonSet, StatefulSet
-from unisono.api.workload_kinds import CONTROLLER_REVISIONS
+from unisono.api.groups.apps import ControllerRevision, DaemonSet, StatefulSet
+from unisono.api.kind_families import CONTROLLER_REVISIONS
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.revisions import Revisions
 from unisono.kube.client import Client

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod
+from unisono.api.groups.batch_v1 import BatchJob
 from unisono.api.keys import COMPLETION_INDEX, JOB_CONTROLLER
+from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import PODS
-from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.controllers import owners
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.finalizers import remove_finalizer

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from unisono.api.batch_v1 import BatchJob, BatchJobCondition, BatchJobStatus
 from unisono.api.core import Pod
+from unisono.api.groups.batch_v1 import BatchJob, BatchJobCondition, BatchJobStatus
 from unisono.api.index_lists import format_indexes
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.job_policies import fulfilled_rule

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.batch_v1 import BatchJob, UncountedTerminatedPods
 from unisono.api.core import Pod
 from unisono.api.finalizers import has_finalizer
+from unisono.api.groups.batch_v1 import BatchJob, UncountedTerminatedPods
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.pod_states import has_ended

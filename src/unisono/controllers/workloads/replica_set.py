@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.apps import ReplicaSet, ReplicaSetStatus, WorkloadCondition
 from unisono.api.core import Pod
+from unisono.api.groups.apps import ReplicaSet, ReplicaSetStatus, WorkloadCondition
+from unisono.api.kind_families import REPLICA_SETS
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
-from unisono.api.workload_kinds import REPLICA_SETS
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.notices import Notice
 from unisono.controllers.pod_facts import (

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from unisono.api import keys
-from unisono.api.apps import ControllerRevision, DaemonSet, StatefulSet
 from unisono.api.base import ObjectMeta
 from unisono.api.core import PodTemplateSpec
+from unisono.api.groups.apps import ControllerRevision, DaemonSet, StatefulSet
 from unisono.api.kind import Kind
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
+from unisono.api.groups.apps import StatefulSet, StatefulSetStatus
 from unisono.api.pod_states import has_ended
 from unisono.controllers.parallel import SLICE
 from unisono.controllers.pod_facts import (

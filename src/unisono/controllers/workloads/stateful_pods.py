@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import msgspec
 
 from unisono.api import keys
-from unisono.api.apps import StatefulSet
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
     PersistentVolumeClaim,
@@ -16,7 +15,8 @@ from unisono.api.core import (
     PodTemplateSpec,
     Volume,
 )
-from unisono.api.workload_kinds import STATEFUL_SETS
+from unisono.api.groups.apps import StatefulSet
+from unisono.api.kind_families import STATEFUL_SETS
 from unisono.controllers.owners import owned_by
 from unisono.controllers.workloads.revisions import REVISION_LABEL
 from unisono.controllers.workloads.templates import pod_from

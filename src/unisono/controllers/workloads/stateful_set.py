@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unisono.api.apps import ControllerRevision, StatefulSet
 from unisono.api.core import Pod
+from unisono.api.groups.apps import ControllerRevision, StatefulSet
+from unisono.api.kind_families import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
-from unisono.api.workload_kinds import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.controllers import owners
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.objects import delete_seen

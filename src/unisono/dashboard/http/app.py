@@ -11,7 +11,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from unisono.api.unreadable import UNREADABLE
+from unisono.api.field_error import UNREADABLE
 from unisono.dashboard.http import actions
 from unisono.dashboard.http.actions import JobRef, kind_of
 from unisono.dashboard.http.guard import (

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unisono.api.groups.resource_metrics import POD_METRICS
 from unisono.api.kinds import COMMANDS, EVENTS, POD_GROUPS, PODS
 from unisono.api.quantity import QuantityError
-from unisono.api.resource_metrics import POD_METRICS
 from unisono.api.resources import add, resource_list
 from unisono.dashboard.live.rights import may, may_carry_out
 from unisono.dashboard.views.explanation import event_rows, explanation_view, fix_id

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
 from unisono.api.times import time_or
 from unisono.dashboard.live.configuration import configuration_of
@@ -28,8 +28,8 @@ from unisono.fleet.jobs.work import has_ended
 from unisono.jobkinds.registry import JOB_KINDS
 
 if TYPE_CHECKING:
+    from unisono.api.groups.scheduling import PodGroup
     from unisono.api.kind import Kind
-    from unisono.api.scheduling import PodGroup
 
 # Pods of one job that its page gets; their number and phases are told of all.
 _MOST_PODS = 1000

@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.access_review import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
-from unisono.api.authentication import SelfSubjectReview, UserInfo
+from unisono.api.groups.access import (
+    ResourceAttributes,
+    SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec,
+    SelfSubjectReview,
+    UserInfo,
+)
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver.access.review_kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from unisono.errors import ApiError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
@@ -33,8 +33,8 @@ from unisono.lazy_logs import LazyLogger
 if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.api.core import Node, Pod
+    from unisono.api.groups.scheduling import Queue
     from unisono.api.kind import Kind
-    from unisono.api.scheduling import Queue
     from unisono.dashboard.live.rights import Scope
 
 

@@ -22,7 +22,7 @@ from unisono.simulator.clusters import paths_of
 
 if TYPE_CHECKING:
     from unisono.api.core import Node, Pod, PodSpec, ResourceRequirements
-    from unisono.api.topology import HyperNode
+    from unisono.api.groups.topology import HyperNode
 
 
 # What pods ask for, and what they hold of each node, kept as pods change: no view has to go through all pods.

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from unisono.api import messages
 from unisono.api.annotations import SCHEDULER_CYCLES
 from unisono.api.conditions import find_condition
-from unisono.api.fleet import READY, AttachedCluster
+from unisono.api.groups.fleet import READY, AttachedCluster
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units

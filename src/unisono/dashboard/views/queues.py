@@ -18,7 +18,7 @@ from unisono.sdk.queues import queue_views
 
 if TYPE_CHECKING:
     from unisono.api.core import Node
-    from unisono.api.scheduling import PodGroup, Queue
+    from unisono.api.groups.scheduling import PodGroup, Queue
 
 _ROOT = "root"
 _WAITING = frozenset({"", "Pending", "Inqueue"})

@@ -26,8 +26,8 @@ from unisono.sdk.waiting_containers import waiting_containers
 if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.api.core import Pod
+    from unisono.api.groups.scheduling import PodGroup
     from unisono.api.kind import Kind
-    from unisono.api.scheduling import PodGroup
 
 # Stopped by a user, and can be resumed.
 _STOPPED = (SUSPENDED, "Aborting", "Aborted")

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from unisono.api.membership import lineage
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import fitted

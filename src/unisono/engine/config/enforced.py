@@ -17,7 +17,7 @@ _BY_PLUGIN = {
 
 
 def enforced_queue_fields(config: SchedulerConfig) -> tuple[str, ...]:
-    """Names as in `unisono.api.queue_enforcement`, in order; ``capability`` always holds and is not named."""
+    """Names as in `unisono.api.queues`, in order; ``capability`` always holds and is not named."""
     found: set[str] = set()
     for plugin in config.plugins:
         found.update(_BY_PLUGIN.get(plugin.name, ()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from unisono.api.annotations import QUEUE_NAMESPACES, QUEUE_USERS, USER
-from unisono.api.queue_access import Rules, admitted_to, refusal
+from unisono.api.queues import Rules, admitted_to, refusal
 from unisono.engine.answers import Refusal
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.cluster.groups import SubGroupPolicy
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count

@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PREEMPTABLE, REVOCABLE_ZONE
+from unisono.api.messages import counted
 from unisono.api.times import parse_duration
-from unisono.api.words import counted
 from unisono.cluster.limits import scaled
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from unisono.api.annotations import USER_LIMITS
+from unisono.api.messages import plural
+from unisono.api.queues import JOBS, limits_of
 from unisono.api.resources import readable
-from unisono.api.user_limits import JOBS, limits_of
-from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.core import Taint
-from unisono.api.user_limits import JOBS
+from unisono.api.queues import JOBS
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, total

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from unisono.api import keys
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import RequestAtMost, listed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from unisono.api.messages import counted
 from unisono.api.near_names import did_you_mean, nearest
-from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.selectors import Selector, SelectorBook, Spread
 from unisono.engine.changes import listed

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.api.core import ResourceClaim
+from unisono.api.extended_devices import device_classes
+from unisono.api.messages import counted
 from unisono.api.near_names import nearest
-from unisono.api.resource_claims import device_classes
-from unisono.api.words import counted
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import UseDeviceClass, listed
 from unisono.engine.cycle.context import Cycle

@@ -9,7 +9,7 @@ from itertools import chain, islice
 import numpy as np
 
 from unisono.api.core import Taint
-from unisono.api.words import plural
+from unisono.api.messages import plural
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
 from unisono.cluster.taints import repels

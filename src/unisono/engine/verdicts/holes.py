@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from unisono.api.messages import counted
 from unisono.api.resources import readable
-from unisono.api.words import counted
 from unisono.cluster.resources import Matrix
 from unisono.engine.changes import amounts_text
 from unisono.engine.verdicts.demand import Kind

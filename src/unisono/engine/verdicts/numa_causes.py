@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from unisono.api import keys
-from unisono.api.numa.manager import RESTRICTED, SINGLE
+from unisono.api.numa import RESTRICTED, SINGLE
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import RequestAtMost, listed
 from unisono.engine.cycle.context import Cycle

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.annotations import USER_LIMITS
-from unisono.api.queue_affinity import with_group
-from unisono.api.user_limits import raised
+from unisono.api.queues import raised, with_group
 from unisono.engine import changes
 from unisono.engine.verdicts.edit import Edit
 

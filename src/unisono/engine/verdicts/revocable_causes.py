@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from unisono.api.keys import PREEMPTABLE, REVOCABLE_ZONE
-from unisono.api.words import plural
+from unisono.api.messages import plural
 from unisono.engine.changes import AddAnnotation, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.tdm import NO_RIGHT, TdmPlugin

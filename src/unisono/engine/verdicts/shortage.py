@@ -14,8 +14,8 @@ import numpy as np
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.gang_parts import decode_parts
+from unisono.api.messages import counted
 from unisono.api.resources import by_importance, pod_requests, readable
-from unisono.api.words import counted
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import amounts_text, listed

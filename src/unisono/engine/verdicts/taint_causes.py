@@ -23,8 +23,8 @@ from unisono.api.keys import (
     NODE_UNREACHABLE,
     NODE_UNSCHEDULABLE,
 )
+from unisono.api.messages import plural
 from unisono.api.near_names import nearest
-from unisono.api.words import plural
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import tolerated
 from unisono.engine.changes import listed

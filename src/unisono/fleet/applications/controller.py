@@ -9,20 +9,18 @@ from typing import Any, Final
 
 import structlog
 
-from unisono.api.application import Application
 from unisono.api.base import Object
 from unisono.api.finalizers import has_finalizer
-from unisono.api.fleet import AttachedCluster, Fleet
-from unisono.api.fleet_kinds import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
+from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
+from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.api.times import rfc3339
 from unisono.controllers.finalizers import add_finalizer, remove_finalizer
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import write_status
 from unisono.errors import ApiError, ConfigError
-from unisono.fleet.applications import destinations as where
-from unisono.fleet.applications.builtin import BuiltIn
-from unisono.fleet.applications.bundle import bundle
-from unisono.fleet.applications.destinations import Destinations, Place
+from unisono.fleet.applications import bundle as where
+from unisono.fleet.applications.bundle import Destinations, Place, bundle
+from unisono.fleet.applications.programs import BuiltIn
 from unisono.fleet.applications.rendering import render
 from unisono.fleet.applications.status import Result, brought, status_of
 from unisono.fleet.applications.sync import Owner, remove, sync

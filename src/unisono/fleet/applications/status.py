@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from unisono.api.application import Application, ApplicationStatus, ClusterSyncStatus
+from unisono.api.base import Condition
 from unisono.api.conditions import find_condition
-from unisono.api.meta import Condition
-from unisono.fleet.applications.destinations import Destinations, Place
+from unisono.api.groups.fleet import Application, ApplicationStatus, ClusterSyncStatus
+from unisono.fleet.applications.bundle import Destinations, Place
 
 READY: Final = "Ready"
 _LONGEST = 1024

@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from unisono.api.annotations import APPLICATION
+from unisono.api.annotations import APPLICATION, HUB
 from unisono.errors import ApiError, ConfigError, Invalid, NotFound
-from unisono.fleet.applications import inventory
-from unisono.fleet.applications.bundle import Ref, belongs_to
+from unisono.fleet.applications.bundle import Ref, belongs_to, rank
 from unisono.fleet.applications.target import Target
+from unisono.fleet.members.joining import ACCOUNT_NAMESPACE
 from unisono.kube.discovery import UnknownKind
+
+# What a policy has brought to a cluster: a record beside the objects, so that nothing is forgotten in a crash (pure).
+#
+# The record is a ConfigMap of the member. It is written with the old and the new objects before the first of them is
+# applied, and with the new ones alone after the old ones are gone.
+
+NAMESPACE: Final = ACCOUNT_NAMESPACE
+_OBJECTS = "objects"
+
+
+def record_ref(hub: str, application: str, policy: str) -> Ref:
+    """Where the record of a policy is kept in its clusters."""
+    digest = hashlib.sha256(json.dumps([hub, application, policy]).encode()).hexdigest()[:20]
+    return Ref("v1", "ConfigMap", NAMESPACE, f"application-{digest}")
+
+
+def record_brought(ref: Ref, refs: Iterable[Ref], *, hub: str, application: str, policy: str) -> dict[str, Any]:
+    """The ConfigMap that says what was brought."""
+    listed = [[each.api_version, each.kind, each.namespace, each.name] for each in sorted(refs)]
+    return {
+        "apiVersion": ref.api_version,
+        "kind": ref.kind,
+        "metadata": {
+            "name": ref.name,
+            "namespace": ref.namespace,
+            "labels": {HUB: hub},
+            "annotations": {APPLICATION: application, "unisono.io/policy": policy},
+        },
+        "data": {_OBJECTS: json.dumps(listed)},
+    }
+
+
+def recorded(value: Mapping[str, Any] | None) -> set[Ref]:
+    """The objects that a record names; none for one that is missing or cannot be read."""
+    try:
+        listed = json.loads(((value or {}).get("data") or {}).get(_OBJECTS, "[]"))
+        return {Ref(*map(str, each)) for each in listed if len(each) == 4}
+    except (ValueError, TypeError, AttributeError):
+        return set()
+
+
+def to_delete(before: Iterable[Ref], wanted: Iterable[Ref]) -> list[Ref]:
+    """Objects that are no longer wanted, what others need last.
+
+    An object whose API version alone has changed is the same object.
+    """
+    kept = {(_group(each), each.kind, each.namespace, each.name) for each in wanted}
+    gone = [each for each in before if (_group(each), each.kind, each.namespace, each.name) not in kept]
+    return sorted(gone, key=lambda each: (-rank(each.kind), each))
+
+
+def _group(ref: Ref) -> str:
+    return ref.api_version.rpartition("/")[0]
+
 
 _TOLD: Final = 3
 
@@ -34,7 +90,7 @@ class Owner:
     @property
     def record(self) -> Ref:
         """Where a cluster keeps the record of the policy's objects."""
-        return inventory.record_ref(self.hub, self.application, self.policy)
+        return record_ref(self.hub, self.application, self.policy)
 
 
 @dataclass(slots=True)
@@ -99,7 +155,7 @@ async def sync(
             outcome.objects += 1
     # A kind that is not served may be that of an object of before: nothing goes before all is known.
     if len(located) == len(objects):
-        kept = await _delete(target, inventory.to_delete(before, wanted), owner) if prune else set()
+        kept = await _delete(target, to_delete(before, wanted), owner) if prune else set()
         await _record(target, owner, before | wanted, wanted | kept)
     return outcome
 
@@ -112,7 +168,7 @@ async def remove(target: Target, owner: Owner, *, prune: bool = True) -> bool:
 
     """
     before = await _recorded(target, owner)
-    kept = await _delete(target, inventory.to_delete(before, ()), owner) if prune else set()
+    kept = await _delete(target, to_delete(before, ()), owner) if prune else set()
     if kept:
         return False
     record = await target.get(owner.record)
@@ -155,7 +211,7 @@ async def _delete(target: Target, refs: Iterable[Ref], owner: Owner) -> set[Ref]
 
 async def _recorded(target: Target, owner: Owner) -> set[Ref]:
     try:
-        return inventory.recorded(await target.get(owner.record))
+        return recorded(await target.get(owner.record))
     except NotFound:
         return set()
 
@@ -163,8 +219,8 @@ async def _recorded(target: Target, owner: Owner) -> set[Ref]:
 async def _record(target: Target, owner: Owner, before: set[Ref], refs: set[Ref]) -> None:
     if refs == before:
         return
-    await target.need_namespace(inventory.NAMESPACE)
-    record = inventory.record(owner.record, refs, hub=owner.hub, application=owner.application, policy=owner.policy)
+    await target.need_namespace(NAMESPACE)
+    record = record_brought(owner.record, refs, hub=owner.hub, application=owner.application, policy=owner.policy)
     await target.apply(owner.record, record)
 
 

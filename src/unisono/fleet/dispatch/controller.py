@@ -9,8 +9,8 @@ from typing import Any
 
 from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
-from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.kind import Kind
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
@@ -23,18 +23,15 @@ from unisono.fleet.dispatch.known_work import KnownWork
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.work import part_work
-from unisono.fleet.jobs.believable import disbelief
 from unisono.fleet.jobs.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.endings import expires_in
-from unisono.fleet.jobs.following import can_be_held, changes, is_held
-from unisono.fleet.jobs.pod_group import bring_group
+from unisono.fleet.jobs.following import can_be_held, changes, disbelief, is_held
 from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.jobs.work import Work, has_ended
-from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake
+from unisono.fleet.jobs.work import Work, bring_group, has_ended
+from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake, remove_copies
 from unisono.fleet.members.member import Busy, Member
-from unisono.fleet.members.removal import remove_copies
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
 from unisono.kube.client import Client

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono.api.annotations import CLUSTER, DISPATCH, LAST_CLUSTER
-from unisono.api.batch import Job
+from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.fleet.jobs.work import Work, work_of
 

@@ -6,9 +6,8 @@ from typing import Final
 
 from unisono.api.annotations import HUB
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job
-from unisono.api.bus import Command
 from unisono.api.commands import target_of
+from unisono.api.groups.batch import Command, Job
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers.job import phases
 from unisono.controllers.objects import delete_seen

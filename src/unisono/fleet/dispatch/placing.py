@@ -16,7 +16,7 @@ from unisono.engine.decisions import Bind
 from unisono.errors import UnisonoError
 from unisono.fleet.dispatch.targets import Target, TargetFinder
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.jobs.naming import cluster_of
+from unisono.fleet.jobs.translation import cluster_of
 from unisono.kube.clock import Clock
 from unisono.kube.pace import Backoff
 

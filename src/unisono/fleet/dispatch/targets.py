@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.hyper_job import HyperJob
+from unisono.api.groups.batch import HyperJob
 from unisono.api.keys import JOB_NAME
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.membership import controller_of
 from unisono.controllers.hyperjob.split import SplitError
 from unisono.controllers.job.view import JobView
@@ -16,7 +16,7 @@ from unisono.engine.decisions import Bind
 from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.hyper_jobs.controller import GangController
 from unisono.fleet.jobs.copies import placement_of
-from unisono.fleet.jobs.naming import cluster_of
+from unisono.fleet.jobs.translation import cluster_of
 from unisono.scheduler.feed import Feed
 
 

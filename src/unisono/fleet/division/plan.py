@@ -1,13 +1,177 @@
-"""What a policy and the members mean for one replicated workload: which clusters, by which strategy (pure)."""
+"""What a policy and the members mean for one replicated workload: which clusters, and how many replicas (pure)."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+from zlib import crc32
 
-from unisono.api.propagation import Placement
-from unisono.fleet.division.strategies import Demand, NotEnoughRoom, Strategy, divide
-from unisono.fleet.policies.clusters import Cluster, meant
+from unisono.api.groups.propagation import Placement
+from unisono.errors import UnisonoError
+from unisono.fleet.policies.rules import Cluster, meant
+
+# How replicas are divided over clusters (pure): Karmada's four strategies.
+#
+# Seats go one by one to the cluster with the largest ``weight / (2 * seats + 1)``, the divisor method of Webster and
+# Sainte-Lague. https://en.wikipedia.org/wiki/Sainte-Lagu%C3%AB_method
+
+MOST_SEATS: Final = 100_000
+"""Replicas that are divided one by one; of more, all but so many are divided in proportion first."""
+
+
+class Strategy(StrEnum):
+    """What a policy's ``replicaScheduling`` says."""
+
+    DUPLICATED = "Duplicated"
+    """Every cluster gets all replicas."""
+    STATIC = "StaticWeight"
+    """By weights that the policy gives."""
+    DYNAMIC = "DynamicWeight"
+    """By the replicas that each cluster has room for."""
+    AGGREGATED = "Aggregated"
+    """In as few clusters as have room for all."""
+
+
+class NotEnoughRoom(UnisonoError):
+    """The clusters have no room for all replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One workload.
+
+    Attributes:
+        replicas: wanted.
+        strategy: how they are divided.
+        clusters: those that may have some, in order of preference.
+        weights: by cluster, of `Strategy.STATIC`.
+        room: replicas for which each cluster has room, beside those that it has.
+        present: replicas by cluster, as they were divided last; none of clusters that may have none any more.
+        tie: of two clusters that are equal the same one is taken for the same text.
+
+    """
+
+    replicas: int
+    strategy: Strategy
+    clusters: Sequence[str]
+    weights: Mapping[str, int] = field(default_factory=dict)
+    room: Mapping[str, int] = field(default_factory=dict)
+    present: Mapping[str, int] = field(default_factory=dict)
+    tie: str = ""
+
+
+def divide(demand: Demand) -> dict[str, int]:
+    """Replicas by cluster; clusters that get none are absent.
+
+    What is divided stays where it is: of more replicas only the difference is divided, and fewer are taken away in
+    proportion. Static weights are applied from scratch each time.
+
+    Raises:
+        NotEnoughRoom: they do not all find room; nothing is to be changed then.
+
+    """
+    clusters = demand.clusters
+    match demand.strategy:
+        case Strategy.DUPLICATED:
+            found = dict.fromkeys(clusters, demand.replicas)
+        case Strategy.STATIC:
+            weights = {name: demand.weights.get(name, 0) for name in clusters}
+            if not any(weights.values()):
+                weights = dict.fromkeys(clusters, 1)
+            found = apportion(demand.replicas, weights, demand.tie)
+        case _:
+            found = _by_room(demand)
+    return {name: count for name, count in found.items() if count}
+
+
+def apportion(
+    seats: int, weights: Mapping[str, int], tie: str = "", first: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Seats by name, by the divisor method; names without weight get none.
+
+    Args:
+        seats: to give away.
+        weights: by name.
+        tie: which of equal names is first depends on it.
+        first: seats that names have already; the answer is about the new ones alone.
+
+    """
+    given = {name: weight for name, weight in weights.items() if weight > 0}
+    have = {name: (first or {}).get(name, 0) for name in given}
+    new = dict.fromkeys(given, 0)
+    if not given or seats <= 0:
+        return new
+    total = sum(given.values())
+    if seats > MOST_SEATS and not any(have.values()):
+        spare = seats - MOST_SEATS
+        new = {name: spare * weight // total for name, weight in given.items()}
+    backwards = bool(crc32(tie.encode()) & 1)
+    rank = {name: index for index, name in enumerate(sorted(given, reverse=backwards))}
+
+    def entry(name: str) -> tuple[Fraction, int, int, str]:
+        taken = have[name] + new[name]
+        return -Fraction(given[name], 2 * taken + 1), taken, rank[name], name
+
+    heap = [entry(name) for name in given]
+    heapq.heapify(heap)
+    for _ in range(seats - sum(new.values())):
+        name = heap[0][3]
+        new[name] += 1
+        heapq.heapreplace(heap, entry(name))
+    return new
+
+
+def _by_room(demand: Demand) -> dict[str, int]:
+    present = {name: demand.present.get(name, 0) for name in demand.clusters}
+    have = sum(present.values())
+    if demand.replicas < have:
+        return _shares(demand, demand.replicas, present, present)
+    missing = demand.replicas - have
+    room = {name: max(0, demand.room.get(name, 0)) for name in demand.clusters}
+    if missing > sum(room.values()):
+        raise NotEnoughRoom(
+            f"its clusters have room for {sum(room.values())} more replicas, and {missing} are missing: "
+            "free some room, let the policy name more clusters, or ask for fewer replicas"
+        )
+    more = _shares(demand, missing, room, present)
+    return {name: present[name] + more.get(name, 0) for name in demand.clusters}
+
+
+def _shares(demand: Demand, seats: int, weights: Mapping[str, int], present: Mapping[str, int]) -> dict[str, int]:
+    """Seats in proportion to room, none of them beyond it."""
+    names = list(weights)
+    if demand.strategy is Strategy.AGGREGATED:
+        names = _fewest(demand, seats, weights, present)
+    room = {name: weights[name] for name in names}
+    found = apportion(seats, room, demand.tie)
+    # The method may round a cluster up beyond its room; what is too much goes to the others.
+    while excess := sum(max(0, found[name] - room[name]) for name in found):
+        found = {name: min(count, room[name]) for name, count in found.items()}
+        open_ = {name: room[name] for name in found if found[name] < room[name]}
+        more = apportion(excess, open_, demand.tie, found)
+        found = {name: count + more.get(name, 0) for name, count in found.items()}
+    return found
+
+
+def _fewest(demand: Demand, seats: int, weights: Mapping[str, int], present: Mapping[str, int]) -> list[str]:
+    """The shortest list of clusters with enough room: those that have some already first, then the roomiest."""
+    order = {name: index for index, name in enumerate(demand.clusters)}
+    ranked = sorted(weights, key=lambda name: (not present.get(name), -weights[name], order[name]))
+    found: list[str] = []
+    left = seats
+    for name in ranked:
+        if left <= 0:
+            break
+        found.append(name)
+        left -= weights[name]
+    return found
+
+
+# What a policy and the members mean for one replicated workload: which clusters, by which strategy (pure).
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,9 @@ from unisono.api.annotations import (
     WORKER_LOST_TIMEOUT,
 )
 from unisono.api.base import Object
-from unisono.api.batch import Job
-from unisono.api.flow_kinds import HYPER_JOBS
-from unisono.api.hyper_job import HyperJob
+from unisono.api.groups.batch import HyperJob, Job
 from unisono.api.kind import Kind
+from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
 from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB
 from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
@@ -47,16 +46,14 @@ from unisono.fleet.hyper_jobs.decide import (
     decide_gang,
 )
 from unisono.fleet.hyper_jobs.record import GangRecord, Place, record_of
-from unisono.fleet.hyper_jobs.rendezvous import part_environment
 from unisono.fleet.hyper_jobs.spreading import Spreading
-from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name
+from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name, part_environment
 from unisono.fleet.jobs.copies import Copy, Placement, placement_of
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import is_trusted
 from unisono.fleet.jobs.following import can_be_held, is_held
-from unisono.fleet.jobs.pod_group import bring_group
 from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.jobs.work import has_ended
+from unisono.fleet.jobs.work import bring_group, has_ended
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller, sooner
 

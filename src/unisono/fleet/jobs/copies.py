@@ -2,26 +2,140 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
-from unisono.api.base import Object
-from unisono.api.batch import Job
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
 from unisono.api.documents.merge import merge_diff
+from unisono.api.groups.batch import Job
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
+from unisono.api.selecting import selects
 from unisono.controllers.job import phases
 from unisono.controllers.patching import to_json
 from unisono.fleet.jobs.endings import without_ttl
-from unisono.fleet.jobs.environment import with_environment
 from unisono.fleet.jobs.following import held_back
-from unisono.fleet.jobs.locality import without_labels
-from unisono.fleet.jobs.seals import is_sealed, seal
+
+# Variables in the containers of whatever makes pods (pure).
+
+_DEEPEST_TEMPLATE: Final = 40
+
+
+def with_environment(value: Any, variables: Mapping[str, str], depth: int = 0) -> Any:
+    """JSON with these variables in every container of every pod template; those that a container sets itself stay."""
+    if depth > _DEEPEST_TEMPLATE:
+        return value
+    if isinstance(value, list):
+        return [with_environment(each, variables, depth + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: with_environment(each, variables, depth + 1) for key, each in value.items()}
+    for key in ("containers", "initContainers"):
+        if isinstance(found.get(key), list):
+            found[key] = [_container(each, variables) for each in found[key]]
+    return found
+
+
+def _container(container: Any, variables: Mapping[str, str]) -> Any:
+    if not isinstance(container, dict):
+        return container
+    given = container.get("env") or []
+    names = {each.get("name") for each in given if isinstance(each, dict)}
+    # In front, so that the container's own may refer to them.
+    added = [{"name": name, "value": value} for name, value in variables.items() if name not in names]
+    return {**container, "env": [*added, *given]}
+
+
+# What a job asks of its cluster, taken out of its copy: in the chosen member it is met (pure).
+#
+# A hub gives the nodes of its state the labels of their AttachedCluster. The member's own nodes do not have them, and
+# its scheduler would find no node for a pod that asks for one.
+
+_DEEPEST_REQUEST: Final = 40
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def without_labels(value: Any, labels: Mapping[str, str], depth: int = 0) -> Any:
+    """JSON whose pod templates do not ask for these labels any more, where a node with them meets what is asked."""
+    if depth > _DEEPEST_REQUEST:
+        return value
+    if isinstance(value, list):
+        return [without_labels(each, labels, depth + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("containers"), list):
+        return _spec(value, labels)
+    return {key: without_labels(each, labels, depth + 1) for key, each in value.items()}
+
+
+def _spec(spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    found = dict(spec)
+    selector = found.get("nodeSelector")
+    if isinstance(selector, dict):
+        found["nodeSelector"] = {key: each for key, each in selector.items() if labels.get(key) != each}
+    nodes = (found.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    if terms:
+        left = [each for each in (_term(term, labels) for term in terms) if each is not None]
+        nodes = {key: each for key, each in nodes.items() if key != _REQUIRED}
+        # One term that is met is enough; where none can be, the terms stay as they are.
+        if all(_asks(each) for each in left):
+            nodes[_REQUIRED] = {"nodeSelectorTerms": left or terms}
+        found["affinity"] = {**found["affinity"], "nodeAffinity": nodes}
+    return found
+
+
+def _term(term: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any] | None:
+    """The rest of a term; None for one that no node of the member meets."""
+    if not _asks(term):
+        return None
+    expressions = term.get("matchExpressions") or []
+    about = [each for each in expressions if each.get("key") in labels and each.get("operator") in _OPERATORS]
+    asked = [LabelSelectorRequirement(each["key"], each["operator"], each.get("values")) for each in about]
+    if not selects(LabelSelector(match_expressions=asked), labels):
+        return None
+    return {**term, "matchExpressions": [each for each in expressions if each not in about]}
+
+
+def _asks(term: dict[str, Any]) -> bool:
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+# Seals of dispatches: only the hub can say that it sent a job to a member under a number (pure).
+#
+# A hub that was restored from an older backup learns from copies which dispatches it has forgotten. Without a seal, a
+# member could raise the number on its copy, or bring back an old one, and take a job from another member.
+
+KEY_BYTES: Final = 32
+_LENGTH: Final = 40
+
+
+def seal(key: bytes, origin: str, cluster: str, generation: int) -> str:
+    """The seal of one dispatch.
+
+    Args:
+        key: the hub's.
+        origin: uid of the hub's job.
+        cluster: the member.
+        generation: number of the dispatch.
+
+    """
+    text = f"{len(origin)}:{origin}/{len(cluster)}:{cluster}/{generation}"
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_LENGTH]
+
+
+def is_sealed(key: bytes, text: str, origin: str, cluster: str, generation: int) -> bool:
+    """Whether a text is the seal of this dispatch."""
+    return hmac.compare_digest(text.encode(), seal(key, origin, cluster, generation).encode())
+
 
 _DEEPEST = 40
 _POD_COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")

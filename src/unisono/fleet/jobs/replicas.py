@@ -13,11 +13,10 @@ from unisono.api.base import Object
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
-from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS, STATEFUL_SETS
+from unisono.api.kind_families import BATCH_JOBS, DEPLOYMENTS, STATEFUL_SETS
 from unisono.controllers.patching import to_json
-from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS
+from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS, without_labels
 from unisono.fleet.jobs.endings import without_ttl
-from unisono.fleet.jobs.locality import without_labels
 from unisono.jobkinds.kind import given
 from unisono.jobkinds.paths import first
 from unisono.jobkinds.registry import job_kind

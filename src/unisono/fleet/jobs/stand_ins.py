@@ -16,8 +16,7 @@ from unisono.api.core import Pod
 from unisono.api.keys import GROUP_NAME
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement
-from unisono.fleet.jobs.naming import cluster_of, within
-from unisono.fleet.jobs.translation import Origin
+from unisono.fleet.jobs.translation import Origin, cluster_of, within
 from unisono.kube.client import EventType
 
 Change = tuple[EventType, Pod]

@@ -12,17 +12,36 @@ from dataclasses import dataclass, field
 import msgspec
 
 from unisono.api.annotations import CLUSTER, HUB, ORIGIN_GROUP, ORIGIN_UID, PRICES
+from unisono.api.base import LabelSelector
 from unisono.api.core import Node, Pod
+from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GROUP_NAME, REGION_BETA, TOPOLOGY_REGION
-from unisono.api.meta import LabelSelector
-from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
-from unisono.fleet.jobs.naming import (
-    CLUSTER_TIER,
-    CLUSTER_TIER_NAME,
-    REGION_TIER,
-    REGION_TIER_NAME,
-    within,
-)
+
+# Names in the state of a hub: a member's nodes and namespaces carry its name in front (pure).
+#
+# ``:`` is in no Kubernetes name, so that no two members' names, and no name of the hub, are ever the same.
+
+SEPARATOR = ":"
+CLUSTER_TIER, REGION_TIER = 1000, 2000
+"""Tiers of clusters and regions: above all tiers of the members' own networks."""
+CLUSTER_TIER_NAME, REGION_TIER_NAME = "cluster", "region"
+
+
+def within(cluster: str, name: str) -> str:
+    """A member's node or namespace as the hub's state calls it."""
+    return f"{cluster}{SEPARATOR}{name}"
+
+
+def cluster_of(name: str) -> str:
+    """The member that a name belongs to; empty for a name of the hub."""
+    cluster, found, _ = name.partition(SEPARATOR)
+    return cluster if found else ""
+
+
+def own_name(name: str) -> str:
+    """The name within its member."""
+    return name.partition(SEPARATOR)[2] or name
+
 
 OTHER_SCHEDULER = "member"
 """``schedulerName`` in the hub's state of pods that the hub does not schedule."""

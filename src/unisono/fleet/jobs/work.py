@@ -5,25 +5,36 @@ The gang and its pods are what the job's own controller would make: the rules of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from unisono.api.annotations import CLUSTER, CLUSTER_POINTS
 from unisono.api.base import Object
-from unisono.api.batch import Job
-from unisono.api.core import Pod
+from unisono.api.core import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+)
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS
+from unisono.api.kind_families import JOB_SETS, RAY_CLUSTERS
+from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.pod_limit import MOST_PODS
-from unisono.api.scheduling import PodGroup
-from unisono.api.topology import NetworkTopologySpec
-from unisono.api.training_kinds import JOB_SETS, RAY_CLUSTERS
 from unisono.controllers.job.phases import STOPPED
 from unisono.controllers.job.pod_group import pod_group_for
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
+from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.decide import decide as decide_job_set
 from unisono.controllers.training.kubeflow.controller import FRAMEWORKS
@@ -31,7 +42,83 @@ from unisono.controllers.training.kubeflow.decide import decide as decide_traini
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray.cluster import decide as decide_ray
-from unisono.fleet.jobs.naming import CLUSTER_TIER_NAME
+from unisono.errors import AlreadyExists
+from unisono.fleet.jobs.translation import CLUSTER_TIER_NAME
+from unisono.kube.client import Client
+
+# The PodGroup that stands for a job or a HyperJob on the hub.
+
+
+async def bring_group(client: Client, found: PodGroup | None, wanted: PodGroup) -> None:
+    """Create the PodGroup, or bring its spec to what is wanted; one that is being deleted is left alone.
+
+    Args:
+        client: of the hub.
+        found: the PodGroup of that name, as it is known; one that has come since then is left for the next look.
+        wanted: as the job asks for it.
+
+    """
+    meta = wanted.metadata
+    if found is None:
+        with suppress(AlreadyExists):
+            await client.create(POD_GROUPS, wanted)
+    elif found.metadata.deletion_timestamp is None and (patch := spec_patch(found, wanted)):
+        await client.patch(POD_GROUPS, meta.name, {"spec": patch}, namespace=meta.namespace)
+
+
+# Pods that stand for a job of a hub, kept to some of its members, and with points for them (pure).
+
+
+def keeping_to(spec: PodSpec, clusters: Collection[str], operator: Literal["In", "NotIn"] = "In") -> PodSpec:
+    """The spec with one more required expression in every term of its node affinity."""
+    wanted = NodeSelectorRequirement(key=CLUSTER, operator=operator, values=sorted(set(clusters)))
+    affinity = spec.affinity or Affinity()
+    nodes = affinity.node_affinity or NodeAffinity()
+    required = nodes.required_during_scheduling_ignored_during_execution
+    given = (required.node_selector_terms if required is not None else None) or [NodeSelectorTerm(match_expressions=[])]
+    terms = [
+        msgspec.structs.replace(term, match_expressions=[*(term.match_expressions or ()), wanted])
+        for term in given
+        if required is None or term.match_expressions or term.match_fields
+    ]
+    bound = msgspec.structs.replace(
+        nodes, required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms)
+    )
+    return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(affinity, node_affinity=bound))
+
+
+def guided(
+    pods: Sequence[Pod],
+    clusters: Collection[str] | None,
+    outside: Collection[str],
+    points: Mapping[str, Mapping[str, float]],
+) -> tuple[Pod, ...]:
+    """The pods kept to some clusters, with points for them.
+
+    Args:
+        pods: of one job.
+        clusters: those that may have them; None for all.
+        outside: those that may not.
+        points: by reason and cluster.
+
+    """
+    text = msgspec.json.encode(points, order="deterministic").decode() if points else ""
+    return tuple(_guided(pod, clusters, outside, text) for pod in pods)
+
+
+def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str], text: str) -> Pod:
+    meta, spec = pod.metadata, pod.spec
+    given = meta.annotations or {}
+    if text or CLUSTER_POINTS in given:
+        # What a user writes there says nothing.
+        marks = {key: value for key, value in given.items() if key != CLUSTER_POINTS}
+        meta = msgspec.structs.replace(meta, annotations={**marks, CLUSTER_POINTS: text} if text else marks)
+    if clusters is not None:
+        spec = keeping_to(spec, clusters)
+    elif outside:
+        spec = keeping_to(spec, outside, "NotIn")
+    return pod if meta is pod.metadata and spec is pod.spec else msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
 
 Decide = Callable[[Seen[Any], float], Plan]
 Priorities = Callable[[str | None], int]

@@ -10,8 +10,9 @@ import msgspec
 import structlog
 
 from unisono.api.annotations import DRAINED, PRICES
+from unisono.api.base import Condition
 from unisono.api.core import Event, Secret
-from unisono.api.fleet import (
+from unisono.api.groups.fleet import (
     ALL_READY,
     PARTLY,
     PENDING,
@@ -23,9 +24,8 @@ from unisono.api.fleet import (
     FleetMemberStatus,
     FleetStatus,
 )
-from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, FLEETS
+from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS
-from unisono.api.meta import Condition
 from unisono.api.times import rfc3339
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import write_status
@@ -35,7 +35,7 @@ from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.decide import MemberView, may_take_work
 from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
-from unisono.fleet.members.credentials import member_config
+from unisono.fleet.members.joining import member_config
 from unisono.fleet.members.member import Member, Probe
 from unisono.fleet.members.sinks import MOST_OBJECTS
 from unisono.fleet.members.summary import MemberSummary, summaries

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unisono.api.fleet import AcceleratorSummary, NodeSummary, ResourceSummary
+from unisono.api.groups.fleet import AcceleratorSummary, NodeSummary, ResourceSummary
 from unisono.api.keys import GPU_PRODUCT
 from unisono.api.resources import to_wire
 from unisono.cluster.nodes import NodeTable
-from unisono.fleet.jobs.naming import cluster_of
+from unisono.fleet.jobs.translation import cluster_of
 
 _TYPE_LABELS = (GPU_PRODUCT, "accelerator", "gpu")
 # Resources of vendors' names that are no accelerators.

@@ -9,8 +9,10 @@ from typing import Any, Final
 from unisono.api.annotations import FLEET
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.fleet import Fleet
-from unisono.api.fleet_kinds import (
+from unisono.api.groups.fleet import Fleet
+from unisono.api.groups.propagation import DataSourceClaim, DataSourceClaimStatus, DataSourceStatus
+from unisono.api.kind import Kind
+from unisono.api.kind_families import (
     ATTACHED_CLUSTERS,
     CLUSTER_PROPAGATION_POLICIES,
     DATA_SOURCE_CLAIMS,
@@ -18,16 +20,22 @@ from unisono.api.fleet_kinds import (
     FLEETS,
     PROPAGATION_POLICIES,
 )
-from unisono.api.kind import Kind
-from unisono.api.propagation import DataSourceClaim, DataSourceClaimStatus, DataSourceStatus
 from unisono.controllers.indexing import index
 from unisono.controllers.statuses import write_status
 from unisono.fleet.jobs.decide import MemberView
-from unisono.fleet.policies.choosing import Policy, policy_of
-from unisono.fleet.policies.clusters import Cluster, cluster_of_object
-from unisono.fleet.policies.data import is_about, source_of, wish_of
-from unisono.fleet.policies.rules import Asked, Rules, rules_of
-from unisono.fleet.policies.subject import subject_of
+from unisono.fleet.policies.rules import (
+    Asked,
+    Cluster,
+    Policy,
+    Rules,
+    cluster_of_object,
+    is_about,
+    policy_of,
+    rules_of,
+    source_of,
+    subject_of,
+    wish_of,
+)
 from unisono.kube.controller import Context, Controller
 
 MOST: Final = 1000

@@ -1,20 +1,258 @@
-"""Where a job may go now, why nowhere else, and which of those clusters it had better go to (pure)."""
+"""Which policy is about a job, where it may go now, why nowhere else, and where it had better go (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from unisono.api.annotations import FLEET, LAST_CLUSTER
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
-from unisono.api.propagation import ClusterAffinityTerm
-from unisono.api.selecting import selects
+from unisono.api.annotations import BANDWIDTH, DRAINED, FLEET, GIGABYTES, LAST_CLUSTER
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
+from unisono.api.core import Pod, PreferredSchedulingTerm
+from unisono.api.groups.fleet import AttachedCluster
+from unisono.api.groups.propagation import (
+    ClusterAffinity,
+    ClusterAffinityTerm,
+    ClusterPropagationPolicy,
+    DataSource,
+    DataSourceClaim,
+    PropagationPolicy,
+    ResourceSelector,
+)
+from unisono.api.keys import TOPOLOGY_ZONE
+from unisono.api.kind import Kind
+from unisono.api.selecting import is_empty, selects
 from unisono.api.times import duration_or_none
-from unisono.fleet.policies.choosing import Policy
-from unisono.fleet.policies.clusters import Cluster, meant
-from unisono.fleet.policies.data import DataWish
-from unisono.fleet.policies.subject import Subject
+from unisono.api.validation.fleet import amount_or_none
+from unisono.fleet.jobs.translation import region_of
+
+# A job as the rules see it (pure).
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What decides where a job goes, beside its pods' requests.
+
+    Attributes:
+        kind, api_versions: of the job.
+        namespace, name, labels, annotations: of it.
+        preferred: preferred node affinity of its first pod.
+
+    """
+
+    kind: str
+    api_versions: tuple[str, ...]
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    preferred: Sequence[PreferredSchedulingTerm] = ()
+
+
+def subject_of(kind: Kind[Any], job: Object, pods: Sequence[Pod] = ()) -> Subject:
+    """The subject that a job is."""
+    meta = job.metadata
+    versions = tuple(f"{kind.group}/{each}" for each in (kind.version, *kind.alias_versions))
+    affinity = pods[0].spec.affinity if pods else None
+    nodes = affinity.node_affinity if affinity is not None else None
+    preferred = nodes.preferred_during_scheduling_ignored_during_execution if nodes is not None else None
+    return Subject(
+        kind.kind, versions, meta.namespace or "", meta.name, meta.labels or {}, meta.annotations or {}, preferred or ()
+    )
+
+
+# Which PropagationPolicy is about a job (pure), by Karmada's order.
+
+Policy = PropagationPolicy | ClusterPropagationPolicy
+
+
+def policy_of(
+    subject: Subject, own: Iterable[PropagationPolicy], all_: Iterable[ClusterPropagationPolicy]
+) -> Policy | None:
+    """The policy that counts: of the namespace before those of all, then by priority, closeness and name.
+
+    Args:
+        subject: the job.
+        own: policies of its namespace.
+        all_: policies of all namespaces.
+
+    """
+    return _best(subject, own) or _best(subject, all_)
+
+
+def _best(subject: Subject, policies: Iterable[Policy]) -> Policy | None:
+    found = []
+    for policy in policies:
+        close = max((_closeness(each, subject) for each in policy.spec.resource_selectors or ()), default=0)
+        if close and not policy.metadata.deletion_timestamp:
+            found.append((-(policy.spec.priority or 0), -close, policy.metadata.name, policy))
+    return min(found, key=lambda each: each[:3])[3] if found else None
+
+
+def _closeness(selector: ResourceSelector, subject: Subject) -> int:
+    """3 where it names the job, 2 where it selects its labels, 1 where it means the kind, else 0."""
+    if selector.kind != subject.kind or selector.api_version not in subject.api_versions:
+        return 0
+    if selector.namespace and selector.namespace != subject.namespace:
+        return 0
+    if selector.name:
+        return 3 if selector.name == subject.name else 0
+    wanted = selector.label_selector
+    if wanted is None or is_empty(wanted):
+        return 1
+    return 2 if selects(wanted, subject.labels) else 0
+
+
+# What rules know of a member, and which members an affinity of a policy means (pure).
+
+PROVIDER = "provider"
+"""Label of an AttachedCluster: whose machines they are."""
+_GIGABITS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A member.
+
+    Attributes:
+        name: of it.
+        labels: of its AttachedCluster.
+        gone: it is lost or drained.
+        gigabits: per second at which it gets data.
+
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    gone: bool = False
+    gigabits: float = _GIGABITS
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Provider, region and zone, as far as they are known."""
+        labels = self.labels
+        found = {
+            "provider": labels.get(PROVIDER, ""),
+            "region": region_of(labels),
+            "zone": labels.get(TOPOLOGY_ZONE, ""),
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+def cluster_of_object(attached: AttachedCluster, *, lost: bool) -> Cluster:
+    """A member as its AttachedCluster describes it."""
+    marks = attached.metadata.annotations or {}
+    return Cluster(
+        attached.metadata.name,
+        attached.metadata.labels or {},
+        lost or marks.get(DRAINED) == "true",
+        amount_or_none(marks.get(BANDWIDTH, "")) or _GIGABITS,
+    )
+
+
+def meant(affinity: ClusterAffinity | None, clusters: Iterable[Cluster]) -> list[str]:
+    """Names of the clusters that meet an affinity; all of them without one."""
+    return [each.name for each in clusters if affinity is None or _meets(affinity, each)]
+
+
+def _meets(affinity: ClusterAffinity, cluster: Cluster) -> bool:
+    if cluster.name in (affinity.exclude or ()):
+        return False
+    if affinity.cluster_names and cluster.name not in affinity.cluster_names:
+        return False
+    if affinity.label_selector is not None and not selects(affinity.label_selector, cluster.labels):
+        return False
+    wanted = affinity.field_selector.match_expressions if affinity.field_selector is not None else None
+    return not wanted or selects(LabelSelector(match_expressions=wanted), cluster.fields)
+
+
+# Data that jobs need: which clusters have them, and how long others take to get them (pure).
+
+_BITS = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class DataWish:
+    """Data that one job needs.
+
+    Attributes:
+        claim: name of its claim.
+        source: name of the DataSource; empty while there is none.
+        clusters: that have it.
+        gigabytes: to bring to another; None where it cannot be brought.
+
+    """
+
+    claim: str
+    source: str = ""
+    clusters: tuple[str, ...] = ()
+    gigabytes: float | None = None
+
+    @property
+    def can_move(self) -> bool:
+        """Whether a cluster without the data may have the job."""
+        return bool(self.source) and self.gigabytes is not None
+
+    def outside(self, clusters: Sequence[Cluster], known: Mapping[str, str]) -> dict[str, str]:
+        """Clusters that cannot have the job, and why, of those that could."""
+        if self.can_move:
+            return {}
+        why = (
+            f"does not have DataSource {self.source}"
+            if self.source
+            else f"no DataSource is bound to claim {self.claim}"
+        )
+        return {each.name: why for each in clusters if each.name not in known and each.name not in self.clusters}
+
+    def seconds(self, clusters: Iterable[Cluster]) -> dict[str, float]:
+        """How long each cluster takes to get the data."""
+        size = (self.gigabytes or 0.0) * _BITS
+        return {each.name: 0.0 if each.name in self.clusters else size / each.gigabits for each in clusters}
+
+
+def source_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataSource | None:
+    """The DataSource that a claim means: the first by name with all that it asks for."""
+    asked = claim.spec
+    found = [
+        source
+        for source in sources
+        if (source.spec.system, source.spec.type, source.spec.name)
+        == (asked.system, asked.data_source_type, asked.data_source_name)
+        and (source.spec.attributes or {}) == (asked.attributes or {})
+        and not source.metadata.deletion_timestamp
+    ]
+    return min(found, key=lambda source: source.metadata.name, default=None)
+
+
+def is_about(claim: DataSourceClaim, subject: Subject) -> bool:
+    """Whether a claim is a job's."""
+    workload = claim.spec.workload
+    return (
+        claim.metadata.namespace == subject.namespace
+        and workload.kind == subject.kind
+        and workload.name == subject.name
+        and workload.namespace in (None, "", subject.namespace)
+        and (not workload.api_version or workload.api_version in subject.api_versions)
+        and not claim.metadata.deletion_timestamp
+    )
+
+
+def wish_of(claim: DataSourceClaim, sources: Iterable[DataSource]) -> DataWish:
+    """What a claim means for its job."""
+    source = source_of(claim, sources)
+    if source is None:
+        return DataWish(claim.metadata.name)
+    locality = source.spec.locality
+    size = (source.metadata.annotations or {}).get(GIGABYTES, "")
+    return DataWish(
+        claim.metadata.name,
+        source.metadata.name,
+        tuple((locality.cluster_names if locality is not None else None) or ()),
+        amount_or_none(size) if size else None,
+    )
+
+
+# Where a job may go now, why nowhere else, and which of those clusters it had better go to (pure).
 
 FALLBACK_SECONDS: Final = 15.0
 """How long a job waits in the groups before one that does not say ``burstAfter``."""

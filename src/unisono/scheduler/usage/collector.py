@@ -36,10 +36,7 @@ Opener = Callable[[MetricsSource, Client], UsageSource]
 
 def open_source(settings: MetricsSource, client: Client) -> UsageSource:
     """The source that the configuration means; connections are made when it is asked."""
-    from unisono.scheduler.usage.adaptor import CustomMetrics
-    from unisono.scheduler.usage.elasticsearch import Elasticsearch
-    from unisono.scheduler.usage.prometheus import Prometheus
-    from unisono.scheduler.usage.source import Web
+    from unisono.scheduler.usage.source import CustomMetrics, Elasticsearch, Prometheus, Web
 
     if settings.type == "prometheus_adaptor":
         return CustomMetrics(client)

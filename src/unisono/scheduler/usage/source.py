@@ -1,4 +1,4 @@
-"""What a source of node load is, and HTTP to those outside of the cluster's API server."""
+"""Sources of node load: the custom metrics API, Elasticsearch and Prometheus."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
+from unisono.api.base import Base, Object, Quantity
+from unisono.api.core import ObjectReference
+from unisono.api.kind import Kind
 from unisono.api.node_usage import NodeUsage
-from unisono.errors import UnisonoError
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.times import parse_time
+from unisono.errors import NotFound, UnisonoError
+from unisono.kube.client import Client
+
+# What a source of node load is, and HTTP to those outside of the cluster's API server.
 
 _LONGEST = 64 << 20
 """Bytes of an answer at most: some 10,000 nodes take 2 MB."""
@@ -100,3 +109,214 @@ def percent(value: object) -> float | None:
     except (TypeError, ValueError):
         return None
     return max(number, 0.0) if math.isfinite(number) else None
+
+
+# Node load from the custom metrics API, which an adapter serves behind the cluster's API server.
+
+CPU, MEMORY = "node_cpu_usage_avg", "node_memory_usage_avg"
+
+
+class _MetricIdentifier(Base):
+    name: str = ""
+
+
+class MetricValue(Object):
+    """One measured value of one object (``custom.metrics.k8s.io``)."""
+
+    described_object: ObjectReference | None = None
+    metric_name: str | None = None
+    metric: _MetricIdentifier | None = None
+    timestamp: str | None = None
+    window_seconds: int | None = None
+    value: Quantity | None = None
+
+
+def _kind(metric: str) -> Kind[MetricValue]:
+    """What `Client.list` needs to read one metric of all nodes."""
+    return Kind("custom.metrics.k8s.io", "v1beta1", "MetricValue", f"nodes/*/{metric}", MetricValue, namespaced=False)
+
+
+class CustomMetrics:
+    """Asks for two node metrics, parts of 1."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def collect(self, names: Names, now: float) -> Mapping[str, NodeUsage]:
+        """Load of nodes for which both cpu and memory are known."""
+        cpu, memory = await self._values(CPU, names), await self._values(MEMORY, names)
+        return {
+            name: NodeUsage(cpu[name][0], memory[name][0], min(cpu[name][1], memory[name][1], now))
+            for name in cpu.keys() & memory.keys()
+        }
+
+    async def close(self) -> None:
+        """The client is the scheduler's."""
+
+    async def _values(self, metric: str, names: Names) -> dict[str, tuple[float, float]]:
+        """Percent and time by node."""
+        try:
+            listing = await self._client.list(_kind(metric))
+        except NotFound as error:
+            raise UsageError(f"the API server has no metric {metric} of nodes; install prometheus-adapter") from error
+        found: dict[str, tuple[float, float]] = {}
+        for item in listing.items:
+            name = item.described_object.name if item.described_object is not None else None
+            if name is None or name not in names or item.value is None or item.timestamp is None:
+                continue
+            try:
+                found[names[name]] = float(parse_quantity(item.value)) * 100.0, parse_time(item.timestamp)
+            except (QuantityError, ValueError):
+                continue
+        return found
+
+
+# Node load from Elasticsearch, by the documents of Metricbeat.
+
+_MOST = 20_000
+"""Nodes in one answer."""
+
+
+class Elasticsearch:
+    """Asks for averages over the last ten minutes, all nodes at once."""
+
+    def __init__(self, web: Web, index: str, host_field: str) -> None:
+        self._web = web
+        self._path = f"/{quote(index, safe='*,-')}/_search"
+        self._body = {
+            "size": 0,
+            "query": {"bool": {"filter": [{"range": {"@timestamp": {"gte": "now-10m", "lte": "now"}}}]}},
+            "aggs": {
+                "nodes": {
+                    "terms": {"field": host_field, "size": _MOST},
+                    "aggs": {
+                        "cpu": {"avg": {"field": "host.cpu.usage"}},
+                        "memory": {"avg": {"field": "system.memory.actual.used.pct"}},
+                        "latest": {"max": {"field": "@timestamp"}},
+                    },
+                }
+            },
+        }
+
+    async def collect(self, names: Names, now: float) -> Mapping[str, NodeUsage]:
+        """Load of nodes for which both cpu and memory are known; parts of 1 become percent."""
+        answer = await self._web.ask("POST", self._path, body=self._body)
+        try:
+            buckets = answer["aggregations"]["nodes"]["buckets"]
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"Elasticsearch at {self._web.address} answers no aggregation") from error
+        found: dict[str, NodeUsage] = {}
+        for bucket in buckets if isinstance(buckets, list) else ():
+            name = bucket.get("key") if isinstance(bucket, dict) else None
+            if not isinstance(name, str) or name not in names:
+                continue
+            cpu, memory = percent(_value(bucket, "cpu")), percent(_value(bucket, "memory"))
+            latest = percent(_value(bucket, "latest"))
+            if cpu is not None and memory is not None:
+                time = now if latest is None else min(latest / 1000.0, now)
+                found[names[name]] = NodeUsage(cpu * 100.0, memory * 100.0, time)
+        return found
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._web.close()
+
+
+def _value(bucket: Mapping[str, Any], name: str) -> object:
+    part = bucket.get(name)
+    return part.get("value") if isinstance(part, dict) else None
+
+
+# Node load from Prometheus, by the series of node_exporter, and of GPUs by those of DCGM's exporter.
+
+# Averages over ten minutes, as Volcano asks for them; one question for all nodes instead of one for each.
+CPU_QUERY = (
+    "clamp_min(avg_over_time((100 - 100 * avg by (instance, node) "
+    '(rate(node_cpu_seconds_total{mode="idle"}[5m])))[10m:30s]), 0)'
+)
+MEMORY_QUERY = (
+    "100 * avg_over_time((1 - max by (instance, node) (node_memory_MemAvailable_bytes)"
+    " / max by (instance, node) (node_memory_MemTotal_bytes))[10m:30s])"
+)
+# Of all cards of a node together. DCGM's exporter names the node in ``Hostname``.
+GPU_QUERY = "avg_over_time((avg by (instance, node, Hostname) (DCGM_FI_DEV_GPU_UTIL))[10m:30s])"
+GPU_MEMORY_QUERY = (
+    "100 * avg_over_time((sum by (instance, node, Hostname) (DCGM_FI_DEV_FB_USED)"
+    " / (sum by (instance, node, Hostname) (DCGM_FI_DEV_FB_USED)"
+    " + sum by (instance, node, Hostname) (DCGM_FI_DEV_FB_FREE)))[10m:30s])"
+)
+
+
+class Prometheus:
+    """Asks a Prometheus server. A series belongs to the node that its label ``node``, ``Hostname`` or ``instance``
+    names, or is an address of.
+    """
+
+    def __init__(self, web: Web) -> None:
+        self._web = web
+
+    async def collect(self, names: Names, now: float) -> Mapping[str, NodeUsage]:
+        """Load of nodes for which both cpu and memory are known, with that of their GPUs where it is measured."""
+        cpu = await self._query(CPU_QUERY, names)
+        memory = await self._query(MEMORY_QUERY, names)
+        gpu = await self._query(GPU_QUERY, names, optional=True)
+        held = await self._query(GPU_MEMORY_QUERY, names, optional=True)
+        return {
+            name: NodeUsage(
+                cpu[name][0],
+                memory[name][0],
+                min(cpu[name][1], memory[name][1], now),
+                gpu[name][0] if name in gpu else None,
+                held[name][0] if name in held else None,
+            )
+            for name in cpu.keys() & memory.keys()
+        }
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._web.close()
+
+    async def _query(self, query: str, names: Names, *, optional: bool = False) -> dict[str, tuple[float, float]]:
+        """Percent and time by node; with ``optional`` there may be none of our nodes."""
+        answer = await self._web.ask("GET", "/api/v1/query", params={"query": query})
+        if not isinstance(answer, dict) or answer.get("status") != "success":
+            why = answer.get("error") if isinstance(answer, dict) else None
+            raise UsageError(f"Prometheus at {self._web.address} refuses a query: {why or 'no reason given'}")
+        data = answer.get("data")
+        series = data.get("result") if isinstance(data, dict) else None
+        if not isinstance(series, list):
+            raise UsageError(f"Prometheus at {self._web.address} answers no vector")
+        found: dict[str, tuple[float, float]] = {}
+        strange = ""
+        for one in series:
+            labels, sample = _parts(one)
+            name = node_of(labels, names)
+            value = percent(sample[1]) if name else None
+            time = percent(sample[0])
+            if name and value is not None and time is not None:
+                found[name] = value, time
+            elif not name:
+                strange = labels.get("instance", "")
+        if not found and names and not optional:
+            seen = f"such as instance {strange!r}" if strange else "at all; is node_exporter scraped?"
+            hint = " (it must be a node's name or address)" if strange else ""
+            raise UsageError(f"Prometheus at {self._web.address} has no series of the nodes, {seen}{hint}")
+        return found
+
+
+def node_of(labels: Mapping[str, str], names: Names) -> str:
+    """The node that a series' labels name by its name or address, with or without a port; empty when it is none."""
+    for key in ("node", "Hostname", "instance"):
+        value = labels.get(key, "")
+        for known in (value, value.rpartition(":")[0].strip("[]")):
+            if known in names:
+                return names[known]
+    return ""
+
+
+def _parts(one: Any) -> tuple[Mapping[str, str], tuple[object, object]]:
+    labels = one.get("metric") if isinstance(one, dict) else None
+    sample = one.get("value") if isinstance(one, dict) else None
+    if not isinstance(labels, dict) or not isinstance(sample, list) or len(sample) != 2:
+        return {}, (None, None)
+    return labels, (sample[0], sample[1])

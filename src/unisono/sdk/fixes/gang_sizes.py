@@ -10,9 +10,8 @@ from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
 )
 from unisono.api.kind import Kind
+from unisono.api.kind_families import BATCH_JOBS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.api.kinds import JOBS, POD_GROUPS
-from unisono.api.training_kinds import KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
-from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.jobkinds.paths import first, put, walk
 from unisono.jobkinds.registry import JOB_KINDS, between, job_kind_of
 from unisono.sdk.fixes.pod_specs import Manifest, pod_specs

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.annotations import USER_LIMITS
+from unisono.api.extended_devices import device_classes
+from unisono.api.groups.scheduling import QueueAffinity
 from unisono.api.keys import CLOSED_BY_PARENT, POD_CLAIM_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
@@ -22,11 +24,8 @@ from unisono.api.kinds import (
     RUNTIME_CLASSES,
 )
 from unisono.api.membership import pod_group_name
-from unisono.api.queue_affinity import with_group
-from unisono.api.resource_claims import device_classes
+from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
-from unisono.api.scheduling import QueueAffinity
-from unisono.api.user_limits import raised
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation

@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.annotations import QUEUE_NAMESPACES
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import UnisonoError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api.resources import to_units, to_wire
-from unisono.api.validation.quantities import is_extended
+from unisono.api.validation.meta import is_extended
 
 Manifest = dict[str, Any]
 _RULES = ("podAffinity", "podAntiAffinity")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
-from unisono.api.workload import SCHEDULED
+from unisono.api.groups.workload import SCHEDULED
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.fixes.pod_specs import pod_specs
 

@@ -9,8 +9,8 @@ from math import ceil, floor, inf
 from typing import Any
 
 from unisono.api.core import Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
-from unisono.api.scheduling import PodGroup
 from unisono.cluster.recent import RunTimes
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters import Cluster, make_queue

@@ -13,6 +13,8 @@ from unisono.api.annotations import CONFIGURATION_SOURCE, CYCLES_LEASE
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Container, Node, Pod, PodSpec, PodStatus, ResourceRequirements
 from unisono.api.decode import decode
+from unisono.api.groups.scheduling import PodGroup, Queue
+from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import (
     CONFIG_MAP_KEY,
     CONFIG_MAP_NAME,
@@ -27,9 +29,7 @@ from unisono.api.kinds import CONFIG_MAPS, JOBS, LEASES, PODS, QUEUES, find
 from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list, to_wire
-from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.times import rfc3339
-from unisono.api.topology import HyperNode
 from unisono.cluster.recent import RunTimes, beginning
 from unisono.cluster.records import Task
 from unisono.cluster.resources import scheduled
@@ -42,8 +42,7 @@ from unisono.engine.session.session import Session
 from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
 from unisono.kube.client import Client
-from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
-from unisono.scheduler.config_map import text_of
+from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME, text_of
 from unisono.scheduler.feed import KINDS, OPTIONAL
 from unisono.simulator.clusters import Cluster, make_queue, paths_of
 from unisono.simulator.files import InputError

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.batch import Job
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
 from unisono.api.documents.merge import merge_named
+from unisono.api.groups.batch import Job
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, QUEUES, find
-from unisono.api.scheduling import PodGroup
 from unisono.cluster.recent import RunTimes
 from unisono.controllers.job.pod_group import pod_group_spec
 from unisono.controllers.job.view import JobView

@@ -12,10 +12,10 @@ import msgspec
 from unisono import engine
 from unisono.api.base import Object
 from unisono.api.core import Pod
+from unisono.api.field_error import UNREADABLE
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.node_usage import NodeUsage
-from unisono.api.unreadable import UNREADABLE
 from unisono.cluster.recent import Setback
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig

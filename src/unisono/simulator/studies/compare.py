@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.unreadable import UNREADABLE
+from unisono.api.field_error import UNREADABLE
 from unisono.simulator.files import InputError, open_text
 from unisono.simulator.metrics.summary import VERSION
 

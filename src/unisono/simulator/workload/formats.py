@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from unisono.api.unreadable import UNREADABLE
+from unisono.api.field_error import UNREADABLE
 from unisono.simulator.files import open_text
 from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, check
 from unisono.simulator.workload.traces import chronus, muri, openb, philly, shockwave, swf

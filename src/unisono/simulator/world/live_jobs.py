@@ -9,9 +9,9 @@ from math import inf
 import numpy as np
 
 from unisono.api.core import Node, Pod
+from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GPU_PRODUCT
 from unisono.api.resources import resource_list
-from unisono.api.scheduling import PodGroup
 from unisono.simulator.clusters import Cluster, gpus_of
 from unisono.simulator.workload.job import WHOLE_GPU, Job, Role
 from unisono.simulator.world.outcome import JobOutcome, Stretch

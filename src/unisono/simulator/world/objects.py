@@ -25,10 +25,10 @@ from unisono.api.core import (
     PriorityClass,
     ResourceRequirements,
 )
+from unisono.api.groups.scheduling import PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus
+from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, GROUP_NAME, NVIDIA_GPU, PREEMPTABLE, TASK_SPEC
-from unisono.api.scheduling import PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.api.topology import NetworkTopologySpec
 from unisono.engine.decisions import PodGroupUpdate
 from unisono.simulator.workload.job import Job, Role
 

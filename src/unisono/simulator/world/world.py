@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from unisono import engine
+from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import HYPER_NODES, NODES, PRIORITY_CLASSES, QUEUES
 from unisono.api.resources import resource_list
-from unisono.api.scheduling import Queue
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Plugin

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unisono.api.job_set import JobSet
-from unisono.api.training_kinds import JOB_SETS
+from unisono.api.groups.job_set import JobSet
+from unisono.api.kind_families import JOB_SETS
 from unisono.controllers.training.controller import Seen, TrainingController
 from unisono.controllers.training.jobset.decide import decide
 from unisono.controllers.training.plan import Plan

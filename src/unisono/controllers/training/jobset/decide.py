@@ -8,11 +8,11 @@ import msgspec
 
 from unisono.api.conditions import is_true
 from unisono.api.gang_parts import Part
-from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
+from unisono.api.groups.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.keys import JOBSET_CONTROLLER
+from unisono.api.kind_families import JOB_SETS
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.times import parse_time, rfc3339
-from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import validate_job_set
 from unisono.controllers.pod_facts import is_active, staying
 from unisono.controllers.podgroup.decide import topology

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from unisono.api.annotations import WORKING_DIRECTORY
-from unisono.api.base import ObjectMeta
+from unisono.api.base import LabelSelectorRequirement, ObjectMeta
 from unisono.api.core import (
     Affinity,
     EnvVar,
@@ -34,9 +34,8 @@ from unisono.api.keys import (
     TASK_INDEX,
     TASK_SPEC,
 )
+from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
-from unisono.api.meta import LabelSelectorRequirement
-from unisono.api.training_kinds import JOB_SETS
 from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from unisono.api.batch_v1 import PodFailurePolicy, SuccessPolicy
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
-from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
+from unisono.api.groups.batch_v1 import PodFailurePolicy, SuccessPolicy
+from unisono.api.groups.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_states import has_ended

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from unisono.api.autoscaling import (
+from unisono.api.base import ObjectMeta
+from unisono.api.defaulting.kubeflow import elastic_limits
+from unisono.api.groups.autoscaling import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerSpec,
     MetricSpec,
 )
-from unisono.api.base import ObjectMeta
-from unisono.api.defaulting.kubeflow import elastic_limits
-from unisono.api.kubeflow import PyTorchJobSpec
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
-from unisono.api.training_kinds import PYTORCH_JOBS
+from unisono.api.groups.kubeflow import PyTorchJobSpec
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, PYTORCH_JOBS
 from unisono.controllers.objects import difference, owner_uid
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from unisono.api.conditions import is_true
-from unisono.api.kubeflow import TrainingCondition
+from unisono.api.groups.kubeflow import TrainingCondition
 from unisono.controllers.training.kubeflow.view import FAILED, RESTARTING, RUNNING, SUCCEEDED
 
 # Setting the one takes the other away.

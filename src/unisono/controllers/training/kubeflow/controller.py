@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from unisono.api.kubeflow import AnyTrainingJob
-from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
+from unisono.api.groups.kubeflow import AnyTrainingJob
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS
 from unisono.controllers.execution import Offload
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.controller import Seen, TrainingController

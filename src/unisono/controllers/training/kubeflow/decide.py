@@ -13,11 +13,11 @@ import msgspec
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
+from unisono.api.groups.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
-from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.pod_states import has_ended
 from unisono.api.times import format_duration, parse_time, rfc3339
-from unisono.api.validation.kubeflow import pods_lack, validate_training_job
+from unisono.api.validation.training import pods_lack, validate_training_job
 from unisono.controllers import pod_facts
 from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.job.backoff import restart_delay

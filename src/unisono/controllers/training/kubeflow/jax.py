@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unisono.api.core import Pod
-from unisono.api.training_kinds import JAX_JOBS
+from unisono.api.kind_families import JAX_JOBS
 from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env
 from unisono.controllers.training.kubeflow.pytorch import judge_led
 from unisono.controllers.training.kubeflow.view import Role, TrainingView

@@ -23,10 +23,10 @@ from unisono.api.core import (
     VolumeMount,
 )
 from unisono.api.core.pod import PodDNSConfig
+from unisono.api.groups.kubeflow import MPIJobSpec
 from unisono.api.keys import KUBEFLOW_JOB_NAME, MPI_OPERATOR, SSH_AUTH, TRAINING_OPERATOR
+from unisono.api.kind_families import MPI_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
-from unisono.api.kubeflow import MPIJobSpec
-from unisono.api.training_kinds import MPI_JOBS
 from unisono.controllers import pod_facts
 from unisono.controllers.host_lists import TooManyHosts, list_too_long
 from unisono.controllers.owners import owned_by

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from unisono.api.base import Object
+from unisono.api.groups.kubeflow import MPIJobSpec
 from unisono.api.keys import LAST_APPLIED
-from unisono.api.kubeflow import MPIJobSpec
 from unisono.controllers.texts import json_object
 
 V1: Final = "v1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
-from unisono.api.training_kinds import PADDLE_JOBS
+from unisono.api.kind_families import PADDLE_JOBS
 from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, leader
 from unisono.controllers.training.kubeflow.pytorch import judge_led
 from unisono.controllers.training.kubeflow.view import Role, TrainingView

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from unisono.api.core import Container, EnvVar, Pod, ResourceRequirements
 from unisono.api.defaulting.kubeflow import AUTO, elastic_limits
-from unisono.api.kubeflow import ElasticPolicy, PyTorchJobSpec
-from unisono.api.training_kinds import PYTORCH_JOBS
+from unisono.api.groups.kubeflow import ElasticPolicy, PyTorchJobSpec
+from unisono.api.kind_families import PYTORCH_JOBS
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow.framework import (
     Framework,

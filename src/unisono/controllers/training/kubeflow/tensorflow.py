@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from unisono.api.core import Pod
-from unisono.api.kubeflow import TFJobSpec
-from unisono.api.training_kinds import TF_JOBS
+from unisono.api.groups.kubeflow import TFJobSpec
+from unisono.api.kind_families import TF_JOBS
 from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, leader
 from unisono.controllers.training.kubeflow.tally import Tally
 from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, TrainingView

@@ -9,7 +9,7 @@ from functools import cached_property
 from unisono.api.conditions import is_true
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
-from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingStatus
+from unisono.api.groups.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingStatus
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS

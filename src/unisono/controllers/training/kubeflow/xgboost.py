@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unisono.api.core import Pod
-from unisono.api.training_kinds import XGBOOST_JOBS
+from unisono.api.kind_families import XGBOOST_JOBS
 from unisono.controllers.training.kubeflow.framework import (
     Framework,
     Judgement,

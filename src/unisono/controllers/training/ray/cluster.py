@@ -10,17 +10,17 @@ from unisono.api.annotations import LATER_PARTS
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.gang_parts import decode_parts
+from unisono.api.groups.ray import RayCluster, RayClusterStatus, RayHeadInfo
 from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
     NETWORK_TOPOLOGY_MODE,
     RAY_OPERATOR,
 )
+from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.kinds import SERVICES
 from unisono.api.pod_states import has_ended
-from unisono.api.ray import RayCluster, RayClusterStatus, RayHeadInfo
 from unisono.api.times import rfc3339
-from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.api.validation.training import validate_ray_cluster
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, staying

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from unisono.api.core import Pod
+from unisono.api.groups.ray import RayCluster, RayJob, RayService
 from unisono.api.keys import RAY_CLUSTER
+from unisono.api.kind_families import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.api.kinds import PODS
-from unisono.api.ray import RayCluster, RayJob, RayService
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
 from unisono.controllers.training.controller import OWNER_INDEX, Seen, TrainingController

@@ -6,9 +6,9 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, EnvVar, Pod, PodSpec, ResourceRequirements
+from unisono.api.groups.ray import AppStatus, RayCluster, RayService
 from unisono.api.keys import GROUP_NAME, TASK_SPEC
-from unisono.api.ray import AppStatus, RayCluster, RayService
-from unisono.api.training_kinds import RAY_SERVICES
+from unisono.api.kind_families import RAY_SERVICES
 from unisono.api.yaml import load_all
 from unisono.controllers.owners import owned_by
 from unisono.controllers.texts import json_object

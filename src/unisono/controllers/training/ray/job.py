@@ -18,10 +18,10 @@ from unisono.api.annotations import LATER_PARTS
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
 from unisono.api.gang_parts import encode_parts
+from unisono.api.groups.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
 from unisono.api.keys import LAST_APPLIED, RAY_CLUSTER, RAY_OPERATOR
-from unisono.api.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
+from unisono.api.kind_families import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.times import parse_time, rfc3339
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.validation.training import validate_ray_job
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource

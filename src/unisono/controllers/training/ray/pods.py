@@ -29,8 +29,8 @@ from unisono.api.core import (
     VolumeMount,
 )
 from unisono.api.keys import APP_NAME, GROUP_NAME, QUEUE_NAME, RAY_CLUSTER, RAY_GROUP, TASK_INDEX, TASK_SPEC
+from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.quantity import parse_quantity, to_int, to_milli
-from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.ray import labels

@@ -19,9 +19,7 @@ import msgspec
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
-from unisono.api.keys import LAST_APPLIED, RAY_OPERATOR
-from unisono.api.kinds import SERVICES
-from unisono.api.ray import (
+from unisono.api.groups.ray import (
     NO_UPGRADE,
     RayCluster,
     RayService,
@@ -29,8 +27,10 @@ from unisono.api.ray import (
     RayServiceStatus,
     RayWorkerGroupSpec,
 )
+from unisono.api.keys import LAST_APPLIED, RAY_OPERATOR
+from unisono.api.kind_families import RAY_CLUSTERS, RAY_SERVICES
+from unisono.api.kinds import SERVICES
 from unisono.api.times import parse_time, rfc3339
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_SERVICES
 from unisono.api.validation.training import validate_ray_service
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json

@@ -8,9 +8,9 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ExecAction, PodTemplateSpec, Probe, Service, ServicePort, ServiceSpec
+from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayService
 from unisono.api.keys import RAY_CLUSTER
-from unisono.api.ray import RayCluster, RayClusterSpec, RayService
-from unisono.api.training_kinds import RAY_SERVICES
+from unisono.api.kind_families import RAY_SERVICES
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.pods import head_service as cluster_head_service

@@ -11,9 +11,9 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec
+from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.keys import GROUP_NAME, TASK_SPEC
-from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
-from unisono.api.training_kinds import RAY_JOBS
+from unisono.api.kind_families import RAY_JOBS
 from unisono.api.yaml import load_all
 from unisono.controllers.owners import owned_by
 from unisono.controllers.pod_facts import phase_of

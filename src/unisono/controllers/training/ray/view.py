@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import count
 
 from unisono.api.core import Pod, PodTemplateSpec
+from unisono.api.groups.ray import RayCluster, RayWorkerGroupSpec
 from unisono.api.keys import RAY_GROUP, TASK_INDEX
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.api.ray import RayCluster, RayWorkerGroupSpec
 from unisono.controllers.pod_facts import is_active
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.ray import labels

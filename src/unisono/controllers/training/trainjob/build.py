@@ -18,12 +18,12 @@ from unisono.api.core import (
     PodTemplateSpec,
 )
 from unisono.api.documents.merge import merge_named
-from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.groups.trainer import AssetInitializer, JobSetTemplateSpec, MLPolicy, TrainingRuntimeSpec, TrainJob
 from unisono.api.keys import LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, TRAINJOB_ANCESTOR
+from unisono.api.kind_families import TRAIN_JOBS
 from unisono.api.quantity import parse_quantity
 from unisono.api.submitters import handed_down
-from unisono.api.trainer import AssetInitializer, JobSetTemplateSpec, MLPolicy, TrainingRuntimeSpec, TrainJob
-from unisono.api.training_kinds import TRAIN_JOBS
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.trainjob.mpi import add_mpi
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unisono.api.trainer import TrainingRuntimeSpec, TrainJob
-from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
+from unisono.api.groups.trainer import TrainingRuntimeSpec, TrainJob
+from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
 from unisono.controllers.training.controller import Seen, TrainingController
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.trainjob.decide import decide

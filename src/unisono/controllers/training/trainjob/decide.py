@@ -6,11 +6,11 @@ import msgspec
 
 from unisono.api.conditions import is_true
 from unisono.api.documents.merge import merge_diff
-from unisono.api.job_set import JobSet
+from unisono.api.groups.job_set import JobSet
+from unisono.api.groups.trainer import TrainingRuntimeSpec, TrainJob, TrainJobReplicatedStatus, TrainJobStatus
 from unisono.api.keys import TRAINJOB_CONTROLLER
+from unisono.api.kind_families import JOB_SETS
 from unisono.api.times import parse_time, rfc3339
-from unisono.api.trainer import TrainingRuntimeSpec, TrainJob, TrainJobReplicatedStatus, TrainJobStatus
-from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import validate_train_job
 from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.objects import owner_uid

@@ -16,11 +16,11 @@ from unisono.api.core import (
     Volume,
     VolumeMount,
 )
-from unisono.api.job_set import JobSetSpec
+from unisono.api.groups.job_set import JobSetSpec
+from unisono.api.groups.trainer import MpiPolicy, TrainJob
 from unisono.api.keys import SSH_AUTH
+from unisono.api.kind_families import TRAIN_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
-from unisono.api.trainer import MpiPolicy, TrainJob
-from unisono.api.training_kinds import TRAIN_JOBS
 from unisono.controllers.host_lists import TooManyHosts, list_too_long
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource

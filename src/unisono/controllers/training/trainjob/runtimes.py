@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.groups.trainer import ClusterTrainingRuntime
 from unisono.api.keys import TRAINJOB_ANCESTOR
-from unisono.api.trainer import ClusterTrainingRuntime
 
 _FRAMEWORK = "trainer.kubeflow.org/framework"
 

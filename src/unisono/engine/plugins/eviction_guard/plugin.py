@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.annotations import MAX_EVICTIONS, MIN_RUN_TIME
+from unisono.api.messages import counted
 from unisono.api.times import duration_or_none, parse_duration, rfc3339
-from unisono.api.words import counted
 from unisono.cluster.recent import KEPT_SECONDS
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus

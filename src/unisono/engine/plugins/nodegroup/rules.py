@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from unisono.api.groups.scheduling import NodeGroupAffinity, NodeGroupAntiAffinity
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
-from unisono.api.scheduling import NodeGroupAffinity, NodeGroupAntiAffinity
 from unisono.cluster.records import Queue
 from unisono.cluster.resources import scheduled
 from unisono.engine.plugins.common.json_text import decoded

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api import keys
-from unisono.api.fields import Quantity
-from unisono.api.nodeinfo import Numatopology
-from unisono.api.numa.cpus import CpuTopology, parse_cpus, take
-from unisono.api.numa.manager import NONE, reserve
+from unisono.api.base import Quantity
+from unisono.api.groups.topology import Numatopology
+from unisono.api.numa import NONE, CpuTopology, parse_cpus, reserve, take
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.cluster.records import Task
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus

@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono.api import keys
 from unisono.api.core import ResourceRequirements
-from unisono.api.numa.manager import NONE, STATIC, assign, numa_nodes
+from unisono.api.numa import NONE, STATIC, assign, numa_nodes
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from unisono.api.base import Quantity
 from unisono.api.core import (
     DeviceClass,
     DeviceConstraint,
@@ -19,7 +20,6 @@ from unisono.api.core import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from unisono.api.fields import Quantity
 from unisono.cluster.devices import Selector, SelectorError, compile_selector
 from unisono.engine.plugins.predicates.device_inventory import Unit, attribute
 from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DevicesInUse, full_names, portions

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from unisono.api.base import Quantity
 from unisono.api.core import CapacityRequestPolicy, DeviceRequestAllocationResult
-from unisono.api.fields import Quantity
 from unisono.api.quantity import format_bytes, format_milli, parse_quantity
 
 DeviceName = tuple[str, str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api.words import plural
+from unisono.api.messages import plural
 from unisono.engine.changes import RemoveGates, listed
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
+from unisono.api.messages import counted
 from unisono.api.near_names import nearest
-from unisono.api.words import counted
 from unisono.cluster.status import COMPLETED_STATES
 from unisono.engine.changes import UseRole
 from unisono.engine.session.job_state import JobState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from unisono.api.words import counted
+from unisono.api.messages import counted
 from unisono.cluster.status import TaskStatus
 from unisono.engine.changes import WaitFor
 from unisono.engine.verdict import Cause

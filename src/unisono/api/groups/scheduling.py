@@ -1,0 +1,234 @@
+"""``scheduling.volcano.sh``: PodGroup and Queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from unisono.api.base import (
+    NAME_PATTERN,
+    Base,
+    Int32,
+    LabelSelector,
+    LongName,
+    Natural,
+    Object,
+    ObjectName,
+    Positive,
+    ResourceList,
+    Time,
+)
+from unisono.api.groups.topology import NetworkTopologySpec
+
+PodGroupPhase = Annotated[
+    str, Meta(extra_json_schema={"enum": ["Pending", "Running", "Unknown", "Inqueue", "Completed"]})
+]
+QueueState = Annotated[str, Meta(extra_json_schema={"enum": ["Open", "Closed", "Closing", "Unknown"]})]
+
+
+class SubGroupKey(Base):
+    """One label of the form in which earlier versions named them.
+
+    Attributes:
+        label_key: the label.
+
+    """
+
+    label_key: str | None = None
+
+
+class SubGroupPolicySpec(Base):
+    """A part of a pod group that is a gang of its own.
+
+    Attributes:
+        name: for jobs the task's name.
+        label_selector: the pods that the policy covers.
+        match_label_keys: labels whose values split these pods into subgroups.
+        match_policy: the same as earlier versions of Volcano named them; counts where ``match_label_keys`` is absent.
+        sub_group_size: pods per subgroup.
+        min_sub_groups: subgroups that the gang needs.
+        network_topology: topology constraint of each subgroup.
+
+    """
+
+    name: LongName | None = None
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    match_policy: list[SubGroupKey] | None = None
+    sub_group_size: Positive | None = None
+    min_sub_groups: Natural | None = None
+    network_topology: NetworkTopologySpec | None = None
+
+    @property
+    def splitting_keys(self) -> tuple[str, ...]:
+        """Labels whose values split the pods of the policy into subgroups."""
+        if self.match_label_keys is not None:
+            return tuple(self.match_label_keys)
+        return tuple(each.label_key for each in self.match_policy or () if each.label_key)
+
+
+class PodGroupSpec(Base):
+    """What a gang needs before any of it starts.
+
+    Attributes:
+        min_member: pods that must run together.
+        min_task_member: the same by task.
+        queue: where the gang waits.
+        priority_class_name: priority of the gang.
+        min_resources: resources of the smallest gang, in quota-style names.
+        network_topology: how close the pods must be.
+        sub_group_policy: gangs within the gang.
+
+    """
+
+    min_member: Natural | None = None
+    min_task_member: dict[str, Int32] | None = None
+    queue: (
+        Annotated[str, Meta(extra_json_schema={"maxLength": 253, "pattern": NAME_PATTERN, "default": "default"})] | None
+    ) = None
+    priority_class_name: LongName | None = None
+    min_resources: ResourceList | None = None
+    network_topology: NetworkTopologySpec | None = None
+    sub_group_policy: list[SubGroupPolicySpec] | None = None
+
+
+class PodGroupCondition(Base):
+    """Types are Unschedulable and Scheduled."""
+
+    type: str | None = None
+    status: str | None = None
+    transition_id: str | None = msgspec.field(default=None, name="transitionID")
+    last_transition_time: Time | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class PodGroupStatus(Base):
+    """State of a gang; the scheduler writes it.
+
+    Attributes:
+        phase: Pending until admitted, then Inqueue, Running, Completed; Unknown when only a part runs.
+        running: pods that run.
+        succeeded: pods that succeeded.
+        failed: pods that failed.
+
+    """
+
+    phase: PodGroupPhase | None = None
+    conditions: list[PodGroupCondition] | None = None
+    running: Natural | None = None
+    succeeded: Natural | None = None
+    failed: Natural | None = None
+
+
+class PodGroup(Object):
+    """Pods that are scheduled together or not at all."""
+
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
+
+
+class ClusterSpec(Base):
+    """A further cluster that a queue may use."""
+
+    name: str | None = None
+    weight: Int32 | None = None
+    capacity: ResourceList | None = None
+
+
+class Guarantee(Base):
+    """Resources reserved for a queue."""
+
+    resource: ResourceList | None = None
+
+
+class NodeGroupAffinity(Base):
+    """Node groups that a queue's pods must or should run on."""
+
+    required_during_scheduling_ignored_during_execution: list[str] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[str] | None = None
+
+
+class NodeGroupAntiAffinity(Base):
+    """Node groups that a queue's pods must not or should not run on."""
+
+    required_during_scheduling_ignored_during_execution: list[str] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[str] | None = None
+
+
+class QueueAffinity(Base):
+    """Node groups of a queue."""
+
+    node_group_affinity: NodeGroupAffinity | None = None
+    node_group_anti_affinity: NodeGroupAntiAffinity | None = None
+
+
+class QueueSpec(Base):
+    """How much a queue may use and how it shares.
+
+    Attributes:
+        weight: share among sibling queues (proportion).
+        capability: hard upper limit.
+        reclaimable: may other queues take back what this one borrowed.
+        extend_clusters: further clusters; jobs of the queue are forwarded.
+        guarantee: resources reserved for the queue.
+        affinity: node groups.
+        type: free text.
+        parent: parent queue; root when absent.
+        deserved: the queue's share (capacity).
+        priority: higher goes first and is reclaimed later.
+        dequeue_strategy: "fifo" stops at the first job that does not fit, "traverse" goes on.
+
+    """
+
+    weight: (
+        Annotated[int, Meta(extra_json_schema={"format": "int32", "minimum": 1, "maximum": 65535, "default": 1})] | None
+    ) = None
+    capability: ResourceList | None = None
+    reclaimable: bool | None = None
+    extend_clusters: list[ClusterSpec] | None = None
+    guarantee: Guarantee | None = None
+    affinity: QueueAffinity | None = None
+    type: LongName | None = None
+    parent: ObjectName | None = None
+    deserved: ResourceList | None = None
+    priority: Natural | None = None
+    dequeue_strategy: (
+        Annotated[str, Meta(extra_json_schema={"enum": ["fifo", "traverse"], "default": "traverse"})] | None
+    ) = None
+
+
+class Reservation(Base):
+    """Nodes and resources reserved for a queue."""
+
+    nodes: list[str] | None = None
+    resource: ResourceList | None = None
+
+
+class QueueStatus(Base):
+    """State of a queue.
+
+    Attributes:
+        state: Open, Closing (closed with work left), Closed or Unknown.
+        allocated: what pods of the queue and of its children use.
+        reservation: nodes and resources reserved for the queue.
+
+    """
+
+    state: QueueState | None = None
+    unknown: Natural | None = None
+    pending: Natural | None = None
+    running: Natural | None = None
+    inqueue: Natural | None = None
+    completed: Natural | None = None
+    reservation: Reservation | None = None
+    allocated: ResourceList | None = None
+
+
+class Queue(Object):
+    """Where jobs wait, and the share of the cluster that they wait for."""
+
+    spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)

@@ -1,0 +1,211 @@
+"""What a Queue says beside its amounts: who may use it, limits of users, and fields that some schedulers ignore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from unisono.api.annotations import ADMITTED_QUEUES, ENFORCED_QUEUE_FIELDS, QUEUE_NAMESPACES, QUEUE_USERS
+from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.resources import resource_list, to_units, to_wire
+
+# Who may use a queue, as annotations of the Queue say (pure).
+#
+# ``unisono.io/namespaces`` names the namespaces whose jobs may use it, ``unisono.io/users`` users and groups; a user
+# who
+# is not named needs the verb ``use`` on the queue. Without an annotation all may. What a queue says holds for all
+# queues below it, too.
+
+USE = "use"
+"""The verb of RBAC."""
+_GROUP = "group:"
+_RESERVED = re.compile(r"queue (\S{1,253}?)(?:, which queue \S{1,253} is below,)? is for jobs of other namespaces than")
+
+
+class Rules(NamedTuple):
+    """What a queue says of access: its annotations, and the queue above it."""
+
+    notes: Mapping[str, str]
+    parent: str
+
+
+def rules_of(queue: Queue | None) -> Rules | None:
+    """The same of an object; None of none."""
+    return None if queue is None else Rules(queue.metadata.annotations or {}, queue.spec.parent or "")
+
+
+def names_users(name: str, queues: Callable[[str], Rules | None]) -> bool:
+    """Whether a queue, or one above it, is for certain users only."""
+    return any(QUEUE_USERS in rules.notes for _, rules in _upwards(name, queues))
+
+
+def admitted_to(notes: Mapping[str, str] | None) -> frozenset[str]:
+    """Queues for certain users that admission has let an object's author use, as the object's annotation says."""
+    return frozenset(_parts((notes or {}).get(ADMITTED_QUEUES, "")))
+
+
+def _upwards(name: str, queues: Callable[[str], Rules | None]) -> Iterator[tuple[str, Rules]]:
+    seen: set[str] = set()
+    while name and name not in seen and (rules := queues(name)) is not None:
+        seen.add(name)
+        yield name, rules
+        name = rules.parent
+
+
+def refusal(
+    name: str,
+    queues: Callable[[str], Rules | None],
+    namespace: str,
+    user: str,
+    groups: Iterable[str],
+    may_use: Callable[[str], bool],
+) -> str:
+    """Why a user may not submit jobs of a namespace to a queue; empty where that is allowed.
+
+    Args:
+        name: of the queue.
+        queues: finds what queues say, by name.
+        namespace: of the job.
+        user: who submits it; empty for the system, whom only ``namespaces`` concerns.
+        groups: the user's groups.
+        may_use: whether roles give the user the verb ``use`` on the queue of a name.
+
+    """
+    for at, (notes, _) in _upwards(name, queues):
+        spaces, users = notes.get(QUEUE_NAMESPACES), notes.get(QUEUE_USERS)
+        below = "" if at == name else f", which queue {name} is below,"
+        if spaces is not None and not any(_matches(namespace, one) for one in _parts(spaces)):
+            return f"queue {at}{below} is for jobs of other namespaces than {namespace} (annotation {QUEUE_NAMESPACES})"
+        if users is not None and user and not _listed(_parts(users), user, groups) and not may_use(at):
+            return (
+                f'queue {at}{below} is not for user "{user}": annotation {QUEUE_USERS} does not name them, and no role '
+                f"gives them the verb {USE} on it"
+            )
+    return ""
+
+
+def reserved_queue_in(text: str) -> str:
+    """The queue that `refusal` says to be for other namespaces, somewhere in a text; ``""`` where it does not."""
+    found = _RESERVED.search(text)
+    return found[1] if found is not None else ""
+
+
+def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Annotation, value and what is wrong with it."""
+    for part in _parts(annotations.get(QUEUE_NAMESPACES, "")):
+        if "*" in part[:-1]:
+            yield QUEUE_NAMESPACES, part, "a * may only stand at the end"
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in (each.strip() for each in text.split(",")) if part]
+
+
+def _matches(namespace: str, pattern: str) -> bool:
+    return namespace.startswith(pattern[:-1]) if pattern.endswith("*") else namespace == pattern
+
+
+def _listed(names: Iterable[str], user: str, groups: Iterable[str]) -> bool:
+    members = {user, *(f"{_GROUP}{group}" for group in groups)}
+    return any(name in members for name in names)
+
+
+# What one user may hold in a queue, as an annotation of the Queue says (pure).
+
+JOBS: Final = "jobs"
+
+
+def limits_of(text: str) -> dict[str, int]:
+    """``jobs=4,pods=16,nvidia.com/gpu=8`` by name: ``jobs`` as a number, everything else in engine units.
+
+    Raises:
+        ValueError: a part is no ``NAME=QUANTITY``.
+
+    """
+    amounts: dict[str, str] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, mark, value = part.partition("=")
+        if not mark or not name.strip():
+            raise ValueError(f"{part!r} is no NAME=QUANTITY, such as nvidia.com/gpu=8")
+        amounts[name.strip()] = value.strip()
+    jobs = amounts.pop(JOBS, None)
+    if jobs is not None and not (jobs.isascii() and jobs.isdigit()):
+        raise ValueError(f"{JOBS}={jobs} must be a whole number")
+    for amount in amounts.values():
+        try:
+            parse_quantity(amount)
+        except QuantityError:
+            raise ValueError(f"{amount!r} is no quantity, such as 8 or 16Gi") from None
+    found = resource_list(amounts)
+    return found if jobs is None else {JOBS: int(jobs), **found}
+
+
+def raised(text: str, by: Mapping[str, int]) -> str:
+    """The same limits, those in ``by`` raised by so much; its amounts are those of `limits_of`."""
+    parts: list[str] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name == JOBS and name in by:
+            value = str(int(value) + by[name])
+        elif name in by:
+            value = to_wire({name: to_units(name, value) + by[name]})[name]
+        parts.append(f"{name}={value}")
+    return ",".join(parts)
+
+
+# Node groups in the affinity of a queue: another name in place of one (pure).
+
+
+def with_group(affinity: QueueAffinity, name: str, instead: str) -> QueueAffinity:
+    """The same rules for the group ``instead`` in place of ``name``."""
+    rules = msgspec.to_builtins(affinity)
+    for part in filter(None, rules.values()):
+        for each, groups in part.items():
+            part[each] = groups and [instead if one == name else one for one in groups]
+    return msgspec.convert(rules, QueueAffinity)
+
+
+# Fields of a Queue that only some scheduler configurations enforce, and what to say where one is not enforced.
+
+NEEDS: Final[dict[str, str]] = {
+    "weight": "list the plug-in proportion",
+    "deserved": "list the plug-in capacity",
+    "guarantee": "list the plug-in capacity or proportion",
+    "priority": "list the plug-in capacity or proportion",
+    "affinity": "list the plug-in nodegroup",
+    "parent": "list the plug-in capacity with enableHierarchy: true (capabilities of parents hold without it)",
+}
+"""By field of the spec what it takes. ``capability`` always holds, also that of parents."""
+
+_ROOT = ("", "root", None)
+
+
+def unenforced(spec: QueueSpec, enforced: Collection[str]) -> Iterator[str]:
+    """Names of fields that the queue states and that are not among ``enforced``.
+
+    A value that means what holds without it (weight 1, no amounts) is none that is stated.
+    """
+    stated = {
+        "weight": (spec.weight or 1) != 1,
+        "deserved": bool(spec.deserved),
+        "guarantee": spec.guarantee is not None and bool(spec.guarantee.resource),
+        "priority": bool(spec.priority),
+        "affinity": spec.affinity is not None,
+        "parent": spec.parent not in _ROOT and bool(spec.deserved or (spec.guarantee and spec.guarantee.resource)),
+    }
+    return (field for field in NEEDS if stated[field] and field not in enforced)
+
+
+def warnings_of(spec: QueueSpec, lease_annotations: Mapping[str, str] | None) -> list[str]:
+    """One sentence for each such field, by what the scheduler's Lease says of its configuration, if there is one."""
+    told = (lease_annotations or {}).get(ENFORCED_QUEUE_FIELDS)
+    if told is None:
+        return []
+    return [
+        f"spec.{field}: the scheduler's configuration does not enforce it; {NEEDS[field]}"
+        for field in unenforced(spec, told.split(","))
+    ]

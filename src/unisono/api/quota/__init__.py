@@ -1,1 +1,0 @@
-"""What ResourceQuotas count, and of which objects (pure)."""
