@@ -99,6 +99,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
         outside: it asks a service outside, which questions of "what if" would disturb: then no change is tried for jobs
             that wait.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
+        insists: what ``enqueueable`` refuses is refused whatever earlier tiers permit: a hard limit.
         order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)
             otherwise.
         ignorable: hooks that may refuse say nothing where they fail, as if the plug-in were not there. Else what they
@@ -116,6 +117,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
     momentary: ClassVar[bool] = False
     outside: ClassVar[bool] = False
     protects: ClassVar[bool] = False
+    insists: ClassVar[bool] = False
     ignorable: bool = False
     order_reach: ClassVar[Reach] = Reach.ROW
     implemented: ClassVar[tuple[str, ...]] = ()
