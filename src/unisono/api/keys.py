@@ -174,6 +174,7 @@ KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 TRAINJOB_ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"  # on the templates of a TrainingRuntime
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
 
 # On pods that the controllers of workloads make (labels).
 STATEFUL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
