@@ -13,7 +13,7 @@ from unisono.api import kinds as k
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.held_room import NAME as HELD_ROOM_NAME
-from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES
 from unisono.api.kind import Kind
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.policies.rights import ACT_FOR
@@ -77,7 +77,7 @@ SCHEDULER: tuple[Right, ...] = (
         k.QUEUES,
     ),
     # The scheduler's configuration where users of Volcano keep it, and the room that the hub of a fleet holds.
-    *_on("list watch", k.CONFIG_MAPS, names=(CONFIG_MAP_NAME, HELD_ROOM_NAME)),
+    *_on("list watch", k.CONFIG_MAPS, names=(*CONFIG_MAP_NAMES, HELD_ROOM_NAME)),
     *_on("list watch patch", k.POD_GROUPS),
     *_on("get list watch patch", k.PERSISTENT_VOLUMES, k.PERSISTENT_VOLUME_CLAIMS, k.RESOURCE_CLAIMS),
     *_on("get list watch delete", k.PODS),

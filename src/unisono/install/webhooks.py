@@ -11,7 +11,7 @@ from unisono.api import kinds
 from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
-from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.install.conditions import (
@@ -32,7 +32,10 @@ from unisono.scheduler.config_advice import INSTALLED_NAME
 NAME = "unisono"
 """Name of both configurations."""
 _SECONDS = 10
-_CONFIGURATION = f"object.metadata.name in ['{CONFIG_MAP_NAME}', '{INSTALLED_NAME}']"
+_CONFIGURATION = (
+    f"object.metadata.name in {[*CONFIG_MAP_NAMES, INSTALLED_NAME]} || "
+    f"object.metadata.name.endsWith('{CONFIG_MAP_SUFFIX}')"
+)
 
 _QUEUES: tuple[Kind[Any], ...] = (kinds.QUEUES,)
 _DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from unisono.api.fleet_kinds import FLEET_KINDS, PLACEMENT_KINDS
-from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.admission import Adviser, Request
 
@@ -32,7 +32,7 @@ async def _of_fleets(request: Request) -> list[str]:
 
 async def _of_configuration(request: Request) -> list[str]:
     """What the scheduler makes of its configuration in a ConfigMap; beside the event loop."""
-    if request.name != CONFIG_MAP_NAME:
+    if request.name not in CONFIG_MAP_NAMES and not request.name.endswith(CONFIG_MAP_SUFFIX):
         return []
 
     def advise() -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from unisono.api import names
 from unisono.api.core.container import Container
 from unisono.api.core.pod import Pod, PodSpec, PodTemplateSpec
+from unisono.api.core.storage import PersistentVolumeClaim
+from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
 from unisono.api.recent_cache import Known
 from unisono.api.validation.affinity import validate_affinity, validate_spread, validate_tolerations
@@ -49,6 +51,20 @@ def _spec(spec: PodSpec) -> Iterator[FieldError]:
     if not errors:
         _passed.add(PodSpec, encoded)
     yield from errors
+
+
+def with_claims(template: PodTemplateSpec, claims: Iterable[PersistentVolumeClaim]) -> PodTemplateSpec:
+    """The template with the volumes that its pods get from the claims that a controller makes for them."""
+    have = {volume.name for volume in template.spec.volumes or ()}
+    made = [
+        Volume(name=name, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=name))
+        for claim in claims
+        if (name := claim.metadata.name) and name not in have
+    ]
+    if not made:
+        return template
+    pod = msgspec.structs.replace(template.spec, volumes=[*(template.spec.volumes or ()), *made])
+    return msgspec.structs.replace(template, spec=pod)
 
 
 def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldError]:

@@ -87,11 +87,11 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
     return config
 
 
-def config_errors(text: str, file: str = "") -> list[ConfigError]:
+def config_errors(text: str, file: str = "", *, imports: bool = True) -> list[ConfigError]:
     """The errors of a configuration file in its order, at most 100; none where ``load_config`` can read it."""
     problems = Problems()
     with problems.whole_file():
-        _read(text, file, problems, imports=True)
+        _read(text, file, problems, imports=imports)
     return problems.found
 
 

@@ -30,6 +30,7 @@ class LiveJob:
         pods: the pods, by number.
         needs: what each pod takes from its node.
         incarnations: how often each pod has been made.
+        saved: when it was last said to have saved its work, seconds since the beginning.
         templates: real pods, of which those that are made again are copies; empty for pods of a workload.
 
     """
@@ -45,6 +46,7 @@ class LiveJob:
     pods: list[Pod] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)
     templates: tuple[Pod, ...] = ()
+    saved: float = 0.0
 
     @classmethod
     def of(cls, number: int, job: Job, outcome: JobOutcome, group: PodGroup) -> LiveJob:

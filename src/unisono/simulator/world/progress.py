@@ -60,6 +60,12 @@ class Unit:
         """When it ends at this rate, infinite where it does not."""
         return self.since + self.left / self.rate if self.rate > 0 else inf
 
+    def saved_at(self, now: float, checkpoint: float) -> float:
+        """When it last saved its progress: all of it at any time where ``checkpoint`` is 0, or when it began."""
+        made = self.done + max(now - self.since, 0.0) * self.rate
+        beyond = made % checkpoint if checkpoint > 0 else 0.0
+        return now - beyond / self.rate if self.rate > 0 else self.since
+
     def fall_back(self, checkpoint: float | None) -> float:
         """Lose the progress since the last checkpoint; answers how many seconds of it."""
         if checkpoint is None:

@@ -38,6 +38,7 @@ class FairSharePlugin(Plugin):
     """Orders the jobs of a queue by the turn of their account."""
 
     name = "fair-share"
+    remembers = True
     known_arguments = (_BY, _HALF_LIFE, _WEIGHTS)
 
     def __init__(self, config: PluginConfig) -> None:
