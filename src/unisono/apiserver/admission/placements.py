@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from unisono.api.annotations import CLUSTER, DISPATCH, GANG, SPLIT
-from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.keys import MASTERS
-from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import forbidden
+from unisono.jobkinds import registry
 
-_KINDS: tuple[Kind[Any], ...] = (JOBS, HYPER_JOBS, JOB_SETS, RAY_CLUSTERS, *KUBEFLOW_KINDS)
-DISPATCHED: Final = frozenset(kind.resource for kind in _KINDS)
+DISPATCHED: Final = frozenset(kind.resource for kind in registry.DISPATCHED)
 """Resources whose objects carry their place."""
 _KEYS: Final = (CLUSTER, DISPATCH, GANG, SPLIT)
 

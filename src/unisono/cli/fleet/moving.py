@@ -11,7 +11,7 @@ from unisono.cli.fleet.jobs import all_jobs
 from unisono.cli.options import Where
 from unisono.errors import Conflict, NotFound
 from unisono.fleet.jobs.copies import placement_of
-from unisono.fleet.jobs.work import has_ended
+from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 
 _TRIES = 5
@@ -30,7 +30,7 @@ async def failover(where: Where, name: str, namespace: str) -> None:
         await _mark(hub, name, namespace, drained=True)
         moved = 0
         for kind, job in await all_jobs(hub):
-            if placement_of(job).cluster != name or has_ended(kind, job):
+            if placement_of(job).cluster != name or has_ended(job):
                 continue
             for _ in range(_TRIES):
                 try:

@@ -22,7 +22,7 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.division.plan import Candidates, Wish, plan
-from unisono.fleet.division.status import has_ended, summed
+from unisono.fleet.division.status import summed
 from unisono.fleet.division.strategies import NotEnoughRoom, apportion
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.believable import disbelief
@@ -39,6 +39,7 @@ from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER, Rules
 from unisono.fleet.reasons import room_by_member
 from unisono.fleet.telling import Telling
+from unisono.jobkinds.registry import has_ended
 from unisono.kube.clock import Clock
 from unisono.kube.controller import Context, Controller
 
@@ -130,7 +131,7 @@ class DivisionController(Controller):
             return None
         own = {copy.cluster: (copy, found) for copy, found in copies if copy.origin == uid}
         before = recorded(obj)
-        if has_ended(self.kind, obj):
+        if has_ended(obj):
             left = expires_in(obj, self._clock.time())
             if left is not None and left <= 0:
                 await delete_seen(self._client, self.kind, obj)

@@ -62,13 +62,6 @@ def summed(
     return msgspec.structs.replace(status, conditions=[_dated(old.conditions or (), each, now) for each in told])
 
 
-def has_ended(kind: Kind[Any], obj: Any) -> bool:
-    """Whether a batch Job is over."""
-    return kind is BATCH_JOBS and any(
-        each.type in ("Complete", "Failed") and each.status == "True" for each in obj.status.conditions or ()
-    )
-
-
 def _count(copy: Any, name: str) -> int:
     return max(0, getattr(copy.status, name, None) or 0)
 

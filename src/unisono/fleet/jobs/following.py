@@ -13,8 +13,8 @@ from typing import Any
 from unisono.api.annotations import SCALED_AT
 from unisono.api.base import Object
 from unisono.api.batch import Job, JobSpec
-from unisono.controllers.job.defaults import with_defaults
 from unisono.controllers.patching import to_json
+from unisono.jobkinds.volcano import with_defaults
 
 Operation = dict[str, Any]
 

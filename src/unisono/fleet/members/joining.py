@@ -16,8 +16,8 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, EVENTS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
 from unisono.errors import ConfigError
-from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
+from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.kubeconfig import ClusterConfig
 
 ACCOUNT = "unisono-hub"
