@@ -46,6 +46,14 @@ def replicated(*names: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"name": name, "template": {"spec": {"template": POD}}} | fields for name in names]
 
 
+def mounting(name: str) -> list[dict[str, Any]]:
+    main = {"name": "main", "image": "i", "volumeMounts": [{"name": name, "mountPath": "/data"}]}
+    return replicated("a", template={"spec": {"template": {"spec": {"containers": [main]}}}})
+
+
+CLAIMS = [
+    {"templates": [{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}]},
+]
 JOBSET, TRAINER, RAY = "jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1", "ray.io/v1"
 HEAD = {"headGroupSpec": {"template": POD}}
 
@@ -61,6 +69,7 @@ HEAD = {"headGroupSpec": {"template": POD}}
             "JAXJob", {"jaxReplicaSpecs": {"Worker": role(template={"spec": POD["spec"] | {"restartPolicy": "X"}})}}
         ),
         other(JOBSET, "JobSet", {"replicatedJobs": replicated("a", "b")}),
+        other(JOBSET, "JobSet", {"replicatedJobs": mounting("data"), "volumeClaimPolicies": CLAIMS}),
         other(TRAINER, "TrainJob", {"runtimeRef": {"name": "torch-distributed"}}),
         kubeflow("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": role(replicas=10)}}, name="j" * 54),
         kubeflow("MPIJob", {"mpiReplicaSpecs": {"Launcher": role()}}, name="j" * 63),

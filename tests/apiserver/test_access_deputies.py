@@ -297,6 +297,27 @@ async def test_keeping_the_own_namespaces_pods_away_takes_no_quota(term: Any) ->
         await backend.service.create(PODS, "a", _pod_apart(**term), BOB)
 
 
+@pytest.mark.parametrize(
+    ("key", "operator", "let"),
+    [
+        ("jobset.sigs.k8s.io/job-key", "Exists", True),
+        ("jobset.sigs.k8s.io/job-key", "NotIn", False),
+        ("jobset.sigs.k8s.io/jobset-name", "DoesNotExist", False),
+    ],
+)
+async def test_a_job_set_keeps_pods_of_other_job_sets_out_of_its_domains(key: str, operator: str, let: bool) -> None:
+    """As the JobSet controller writes it; a term that holds for pods without the mark is about all pods."""
+    wanted = {"key": key, "operator": operator, **({"values": ["mine"]} if operator == "NotIn" else {})}
+    term = {"namespaceSelector": {}, "labelSelector": {"matchExpressions": [wanted]}}
+    async with opened() as backend:
+        await ready(backend)
+        if let:
+            await backend.service.create(PODS, "a", _pod_apart(**term), BOB)
+            return
+        with pytest.raises(ApiError, match="CrossNamespacePodAffinity"):
+            await backend.service.create(PODS, "a", _pod_apart(**term), BOB)
+
+
 async def test_an_application_takes_the_right_to_read_the_kubeconfigs_of_its_namespace() -> None:
     """It is brought to clusters with them; a role for Applications alone must not be one for all of a member."""
     async with opened() as backend:

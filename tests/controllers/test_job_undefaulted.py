@@ -13,8 +13,8 @@ from job_world import World, job, task
 from unisono.api.defaulting.job import default_job
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import POD_GROUPS, PODS, SECRETS, SERVICES
-from unisono.controllers.job.defaults import with_defaults
 from unisono.controllers.job.view import JobView
+from unisono.jobkinds.volcano import with_defaults
 
 
 def defaulted(value: Job) -> Job:

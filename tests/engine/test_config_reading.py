@@ -8,7 +8,8 @@ import pytest
 
 from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.model import from_flags
-from unisono.engine.config_file.reader import DEFAULT_TEXT, default_config, load_config
+from unisono.engine.config_file.reader import DEFAULT_TEXT, config_errors, default_config, load_config
+from unisono.engine.plugins.registry import arguments_of, plugin_names
 from unisono.errors import ConfigError
 
 GOOD = """\
@@ -158,6 +159,64 @@ ERRORS = {
         7,
         "must be true or false, not 3",
     ),
+    "meant by its words": (
+        plugin("  - name: binpack\n    arguments:\n      binpack.cpu.weight: 3\n"),
+        7,
+        "unknown argument binpack.cpu.weight of plug-in binpack; did you mean binpack.cpu?",
+    ),
+    "another plug-in's argument": (
+        plugin("  - name: predicates\n    arguments:\n      nodeaffinity.weight: 3\n"),
+        7,
+        "; it is one of plug-in nodeorder",
+    ),
+    "threshold of an older version": (
+        plugin("  - name: usage\n    arguments:\n      thresholds:\n        CPUUsageAvg.5m: 90\n"),
+        8,
+        "unknown key CPUUsageAvg.5m in thresholds of plug-in usage; did you mean cpu?",
+    ),
+    "threshold": (
+        plugin("  - name: usage\n    arguments:\n      thresholds: {mem: 150}\n"),
+        7,
+        "mem in thresholds of plug-in usage must be a whole number of percent, 0 to 100, not 150",
+    ),
+    "strategy": (
+        plugin("  - name: resource-strategy-fit\n    arguments:\n      resources:\n        cpu: {type: Most}\n"),
+        8,
+        "type in cpu in resources of plug-in resource-strategy-fit must be MostAllocated or LeastAllocated, not 'Most'",
+    ),
+    "block without its switch": (
+        plugin("  - name: resource-strategy-fit\n    arguments:\n      sra: {resources: nvidia.com/gpu}\n"),
+        7,
+        "sra of plug-in resource-strategy-fit has no enable",
+    ),
+    "window": (
+        plugin("  - name: tdm\n    arguments:\n      tdm.revocable-zone.z: evenings\n"),
+        7,
+        "must be a window such as 08:00-18:00, or two cron lines such as 0 8 * * *:0 18 * * *, not 'evenings'",
+    ),
+    "duration in a map": (
+        plugin("  - name: eviction-guard\n    arguments:\n      eviction-guard.minRunTime.queues: {a: 5}\n"),
+        7,
+        "a in eviction-guard.minRunTime.queues of plug-in eviction-guard must be a duration such as 1m30s, not 5",
+    ),
+    "weight in a map": (
+        plugin("  - name: fair-share\n    arguments:\n      fair-share.weights: {bob: 0}\n"),
+        7,
+        "bob in fair-share.weights of plug-in fair-share must be a number above 0, not 0",
+    ),
+    "what the plug-in itself refuses": (
+        plugin("  - name: fragmentation\n    arguments:\n      fragmentation.usual: now\n"),
+        7,
+        "fragmentation.usual must be one of present, seen, not now",
+    ),
+    "parameter of a strategy": (
+        plugin(
+            "  - name: rescheduling\n    arguments:\n      strategies:\n      - name: lowNodeUtilization\n"
+            "        params:\n          threshold: {cpu: 20}\n"
+        ),
+        10,
+        "lowNodeUtilization has no parameter threshold",
+    ),
     "hierarchy": (
         plugin("  - name: drf\n    enableHierarchy: true\n  - name: proportion\n"),
         4,
@@ -209,6 +268,26 @@ def test_a_mistake_is_one_sentence_with_its_line(text: str, line: int, words: st
     assert message.startswith(f"scheduler.conf:{line}: " if line else "scheduler.conf: ")
     assert caught.value.line == line
     assert "\n" not in message
+
+
+def test_every_mistake_inside_a_value_is_named() -> None:
+    text = plugin(
+        "  - name: usage\n    arguments:\n      thresholds: {cpu: high, gpus: 3}\n      cpu.weight: 2.5\n"
+        "  - name: resource-strategy-fit\n    arguments:\n      resources: {a: {weight: 0}, b: {typ: MostAllocated}}\n"
+    )
+    assert [error.line for error in config_errors(text)] == [7, 7, 8, 11, 11]
+
+
+@pytest.mark.parametrize("name", plugin_names())
+def test_no_map_list_or_choice_of_a_plug_in_is_unchecked(name: str) -> None:
+    """Either its shape is told, or the plug-in itself refuses nonsense in it."""
+    for argument in arguments_of(name) or ():
+        if argument.kind not in ("map", "list") or not argument.effective:
+            continue
+        nonsense = "{zzz: {zzz: zzz}}" if argument.kind == "map" else "[-3]"
+        listed = "" if name == "gang" else "  - name: gang\n"
+        text = f"actions: allocate\ntiers:\n- plugins:\n{listed}  - name: {name}\n    arguments:\n"
+        assert config_errors(f"{text}      {argument.key}: {nonsense}\n"), argument.key
 
 
 def test_the_same_pair_in_two_tiers_is_accepted() -> None:

@@ -286,6 +286,30 @@ def test_gpus_that_run_count() -> None:
     }
 
 
+@pytest.mark.parametrize(("setting", "jobs"), [("jobs=1", {"alice-0"}), ("cpu=2", {"alice-0", "alice-1"})])
+def test_no_plug_in_of_an_earlier_tier_admits_beyond_a_limit(setting: str, jobs: set[str]) -> None:
+    waiting = {"phase": "Pending", "min_resources": True}
+    state = cluster([queue("q", annotations={USER_LIMITS: setting}), nodes(1, cpu=9), *jobs_of("alice", 3, **waiting)])
+    permits_first = config(("priority", "gang", "proportion", "overcommit"), ("predicates", "user-limits"))
+    decisions = schedule(state, permits_first)
+    assert {update.name for update in decisions.pod_groups if update.phase != "Pending"} == jobs
+    assert "user alice may have" in decisions.verdicts["team/alice-2"].message
+
+
+@pytest.mark.parametrize(("terminating", "number"), [(False, 3), (True, 1)])
+def test_pods_that_terminate_count_until_they_are_gone(terminating: bool, number: int) -> None:
+    """What starts now does not fit beside them, nor beside pods that are lost with their node."""
+    running = [group("old", 1, namespace="team", phase="Running", queue="q", annotations={USER: "alice"})]
+    if terminating:
+        running += [
+            pod("old-0", "old", namespace="team", node="n000", cpu=1, deleting=True),
+            pod("old-1", "old", namespace="team", node="n000", cpu=1, phase="Unknown"),
+        ]
+    things = [nodes(1, cpu=9), running, jobs_of("alice", 3), jobs_of("bob", 1, created=50)]
+    found = served(things, LIMITED, q=queue("q", annotations={USER_LIMITS: "cpu=3"}))
+    assert found == {"alice": number, "bob": 1}
+
+
 def test_limits_that_cannot_be_read_stop_their_queue_alone() -> None:
     pending = {"phase": "Pending", "min_resources": True}
     other = gang("other", 1, queue="free", min_resources=True, phase="Pending")

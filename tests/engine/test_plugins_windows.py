@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -75,7 +76,7 @@ def test_windows(text: str, clock: str, inside: bool) -> None:
     """Volcano sees an overnight window as not begun once it is past midnight."""
     window = read_window(text)
     assert window is not None
-    assert window.holds(round((at(clock) - MIDNIGHT) / 60)) is inside
+    assert window.holds(datetime.fromtimestamp(at(clock), UTC)) is inside
 
 
 @pytest.mark.parametrize("text", ["", "8-20", "25:00-26:00", "08:60-09:00", "08:00"])
@@ -86,6 +87,32 @@ def test_what_is_no_window(text: str) -> None:
 def night(**annotations: str) -> World:
     world = World().node("day").node("night", labels=ZONE).node("odd", labels={"volcano.sh/revocable-zone": "moon"})
     return world.queue("q").job("j", a_pod(annotations=annotations or MAY_GO))
+
+
+@pytest.mark.parametrize(
+    ("clock", "opened_now", "minutes"),
+    [("07:59", False, 1), ("08:00", True, 1440), ("17:59", True, 841), ("18:00", False, 840), ("23:59", False, 481)],
+)
+def test_a_window_of_two_cron_lines(clock: str, opened_now: bool, minutes: int) -> None:
+    window = read_window("0 8 * * *:0 18 * * *")
+    assert window is not None
+    here = datetime.fromisoformat(f"2026-11-27T{clock}:00+00:00")
+    assert window.holds(here) is opened_now
+    assert window.minutes_until(here) == minutes
+
+
+def test_a_window_of_weekends() -> None:
+    window = read_window("0 18 * * 5:0 6 * * 1")  # from Friday evening to Monday morning
+    assert window is not None
+    moments = {"2026-11-27T17:00": False, "2026-11-27T18:00": True, "2026-11-29T12:00": True, "2026-11-30T06:00": False}
+    for moment, inside in moments.items():
+        assert window.holds(datetime.fromisoformat(f"{moment}:00+00:00")) is inside
+
+
+def test_where_a_cron_window_is_shut_the_verdict_names_when_it_opens() -> None:
+    _, plugin = tdm(night(), "12:00", **{"tdm.revocable-zone.night": "0 20 * * *:0 6 * * *"})
+    assert "night" not in plugin.active
+    assert plugin.windows["night"].opening(plugin.here).endswith(" 20:00")
 
 
 def tdm(world: World, clock: str, **given: Any) -> tuple[Session, Any]:

@@ -15,16 +15,13 @@ from benchmarks.check.rules import conserving, quarrels
 ROOT = Path(__file__).parents[2]
 
 _EACH = 50
-# What is found there is not cured yet.
-_OPEN = {62, 80, 152}
 
 
 @pytest.mark.parametrize(
     "first", [0, _EACH, *(pytest.param(seed, marks=pytest.mark.more) for seed in range(2 * _EACH, 300, _EACH))]
 )
 def test_nothing_is_found_in_random_clusters(first: int) -> None:
-    seeds = set(range(first, first + _EACH)) - _OPEN
-    assert not [finding for seed in sorted(seeds) if (finding := life.examine(seed)) is not None]
+    assert not [finding for seed in range(first, first + _EACH) if (finding := life.examine(seed)) is not None]
 
 
 def test_a_seed_always_makes_the_same_cluster() -> None:

@@ -12,7 +12,7 @@ import pytest
 from eviction_world import RECLAIM, Plane, running_pods, settings
 from plugins_world import World, a_pod
 
-from support.build import gang, group, node, pod, queue
+from support.build import cluster, gang, group, node, pod, queue
 from support.examples import examples
 from unisono.api.core import Toleration
 from unisono.engine.config_file.reader import load_config
@@ -105,6 +105,14 @@ def test_nodes_that_no_pod_of_ours_tolerates_are_not_shared(effect: str, toleran
         phase = {"waits": "Pending", "runs": "Running", "over": "Succeeded"}[tolerant]
         world.job("k", spec | {"phase": phase} | ({} if tolerant == "waits" else {"nodeName": "n1"}))
     assert shares(world) == {"q": left}
+
+
+@pytest.mark.parametrize(("deleting", "left"), [(False, 10_000 + 3_000), (True, 10_000)])
+def test_what_terminates_on_a_cordoned_node_is_nobodys_share(deleting: bool, left: int) -> None:
+    things = [node("n1", cpu=10), node("n2", cpu=10, unschedulable=True), queue("q"), group("j", phase="Running")]
+    state = cluster([*things, pod("j-0", "j", node="n2", cpu=3, deleting=deleting)])
+    sums = state.snapshot().nodes.sums()
+    assert sums.sharable[state.registry.find("cpu")] == left
 
 
 def test_a_resource_that_only_tainted_nodes_have_is_shared_all_the_same() -> None:

@@ -27,7 +27,8 @@ from unisono.controllers.training.registry import MADE_BY_MEMBERS
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement, copy_of, copy_to_write, placement_of, status_patch
 from unisono.fleet.jobs.translation import Origin
-from unisono.fleet.jobs.work import KINDS, has_ended, work_of
+from unisono.fleet.jobs.work import KINDS, work_of
+from unisono.jobkinds.registry import has_ended
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
 TORCH = {"spec": {"containers": [{"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -137,15 +138,13 @@ def test_nothing_stands_for_a_job_without_pods():
 
 @pytest.mark.parametrize(("phase", "ended"), [("Running", False), ("Completed", True), ("Aborted", True), ("", False)])
 def test_ends_of_volcano_jobs(phase, ended):
-    assert has_ended(JOBS, read(JOBS, {}, status={"state": {"phase": phase}})) is ended
+    assert has_ended(read(JOBS, {}, status={"state": {"phase": phase}})) is ended
 
 
 def test_ends_of_training_jobs():
     done = {"conditions": [{"type": "Succeeded", "status": "True"}]}
-    assert has_ended(PYTORCH_JOBS, read(PYTORCH_JOBS, {}, status=done))
-    assert not has_ended(
-        PYTORCH_JOBS, read(PYTORCH_JOBS, {}, status={"conditions": [{"type": "Running", "status": "True"}]})
-    )
+    assert has_ended(read(PYTORCH_JOBS, {}, status=done))
+    assert not has_ended(read(PYTORCH_JOBS, {}, status={"conditions": [{"type": "Running", "status": "True"}]}))
 
 
 def test_a_copy_carries_its_origin_and_so_do_its_pods():

@@ -83,6 +83,62 @@ async def test_a_mistake_is_an_event_on_it_and_the_configuration_before_it_stays
         assert ("ConfigurationAccepted", ON) in [each[:2] for each in told(client)]
 
 
+@pytest.mark.parametrize("name", ["volcano-scheduler-configmap", "batch-scheduler-configmap"])
+async def test_the_installers_and_the_charts_names_are_read(name: str) -> None:
+    client = MemoryClient()
+    fill(client, nodes=1, gangs={"a": 1})
+    source = FixedConfig()
+    async with world(client, config=source, any_release=True) as it:
+        await it.run(2)
+        client.put(CONFIG_MAPS, config_map(WRONG, name=name))
+        await it.run(20)
+        assert it.scheduler.configuration() is source.poll()
+        assert ("ConfigurationRefused", f"ConfigMap/{name}") in [each[:2] for each in told(client)]
+        assert it.scheduler.metrics.config_refused._value.get() == 1.0
+        client.put(CONFIG_MAPS, config_map(BINPACK, name=name))
+        await it.run(20)
+        assert it.scheduler.configuration().tiers[0][1].name == "binpack"
+        assert it.scheduler.metrics.config_refused._value.get() == 0.0
+        client.remove(CONFIG_MAPS, f"volcano-system/{name}")
+        await it.run(20)
+        assert it.scheduler.configuration() is source.poll()
+
+
+async def test_of_several_one_counts_and_the_others_are_told_of() -> None:
+    client = MemoryClient()
+    fill(client, nodes=1, gangs={"a": 1})
+    client.put(CONFIG_MAPS, config_map(WRONG, name="volcano-scheduler-configmap"))
+    async with world(client, config=FixedConfig()) as it:
+        await it.run(2)
+        assert "unknown plug-in gagn" in lease(client)[CONFIGURATION_ERROR]
+        client.put(CONFIG_MAPS, config_map(BINPACK))
+        await it.run(20)
+        assert it.scheduler.configuration().tiers[0][1].name == "binpack"
+        assert CONFIGURATION_ERROR not in lease(client)
+        unused = (
+            "ConfigMap volcano-scheduler-configmap has no effect: ConfigMap volcano-system/volcano-scheduler-config"
+        )
+        assert unused in lease(client)[CONFIGURATION_NOTES]
+        client.remove(CONFIG_MAPS, f"volcano-system/{NAME}")
+        await it.run(20)
+        assert "unknown plug-in gagn" in lease(client)[CONFIGURATION_ERROR]
+
+
+async def test_a_refused_one_is_told_again_until_it_is_right() -> None:
+    client = MemoryClient()
+    fill(client, nodes=1, gangs={"a": 1})
+    client.put(CONFIG_MAPS, config_map(WRONG))
+    async with world(client, config=FixedConfig()) as it:
+        await it.run(2)
+
+        def counted() -> int:
+            return sum(event.count or 1 for event in client.objects(EVENTS) if event.reason == "ConfigurationRefused")
+
+        before = counted()
+        await it.run(1300)
+        assert counted() > before
+
+
 async def test_one_of_another_namespace_or_name_means_nothing() -> None:
     client = MemoryClient()
     fill(client, nodes=1, gangs={"a": 1})
@@ -120,6 +176,8 @@ async def test_a_scheduler_that_may_not_read_it_goes_on() -> None:
         (config_map("tiers: []\n"), ["no actions", "no plug-in gang"]),
         (config_map("actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: my.module:Plugin\n"), []),
         (config_map("whatever", name="mine"), []),
+        (config_map(WRONG, name="volcano-scheduler-configmap"), ["the scheduler will not use this configuration"]),
+        (config_map(BINPACK, name="x-scheduler-configmap"), ["give x-scheduler-configmap one of these names"]),
         (config_map(WRONG, name="unisono-scheduler"), []),
     ],
 )

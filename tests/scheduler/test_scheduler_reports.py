@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -364,3 +365,40 @@ async def test_who_waits_for_a_moment_gets_no_reports() -> None:
         assert not group_writes(it)
         assert not it.writes("patch", "pods")
         assert not [event for event in client.objects(EVENTS) if event.reason == "FailedScheduling"]
+
+
+async def test_events_tell_of_a_cause_and_not_of_amounts() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 5})
+    for index in range(5):
+        client.put(PODS, pod(f"a-{index}", "a"))
+    told = {"cause": Cause.NODES_FULL, "have": 9}
+
+    def say(snapshot: Snapshot, decisions: Decisions) -> None:
+        message = f"cpu 10 is asked for, and cpu {told['have']} is free"
+        decisions.verdicts["team/a"] = Verdict("team/a", Cause(told["cause"]), message, queue="default")
+        events = (("Warning", "Unschedulable", message),)
+        decisions.pod_groups.append(update(snapshot, "Inqueue", message, events=events))
+        for task in snapshot.jobs["team/a"].pending.values():
+            decisions.pod_conditions.append(
+                PodCondition(task.namespace, task.name, task.uid, "Unschedulable", message, "")
+            )
+
+    def happened() -> dict[str, int]:
+        return Counter(event.reason for event in client.objects(EVENTS) for _ in range(event.count or 1))
+
+    async with world(client, Saying(say)) as it:
+        await it.run(15)
+        assert happened() == {"Unschedulable": 1, "FailedScheduling": 2}
+        for have in range(8, 2, -1):
+            told["have"] = have
+            it.nudge()
+            await it.run(15)
+        condition = client.raw(PODS, "team/a-4")["status"]["conditions"][-1]
+        assert condition["message"].endswith("cpu 3 is free")
+        assert happened() == {"Unschedulable": 1, "FailedScheduling": 2}
+        told["cause"] = Cause.OVER_CAPABILITY
+        told["have"] = 2
+        it.nudge()
+        await it.run(15)
+        assert happened() == {"Unschedulable": 2, "FailedScheduling": 4}

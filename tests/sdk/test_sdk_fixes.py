@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from unisono.api.kinds import JOBS, QUEUES
+from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import gang_sizes, of_objects, pod_specs
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.edits import all_of, edit_of
 from unisono.sdk.fixes.fix import Operation
-from unisono.sdk.fixes.gang_sizes import NoSuchField
 from unisono.sdk.fixes.operations import changed
 
 

@@ -23,10 +23,10 @@ from unisono.api.kind_families import (
 )
 from unisono.api.kinds import JOBS, PODS, find
 from unisono.jobkinds.kind import JobKind
-from unisono.jobkinds.registry import JOB_KINDS, PARTS
+from unisono.jobkinds.registry import JOB_KINDS, PARTS, job_kind
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.errors import BadWork
-from unisono.sdk.job_kinds import is_job, job_kind_of, named, size_patch, suspend_patch, worker_group_patch
+from unisono.sdk.job_kinds import is_job, job_kind_of, named, size_patch, suspend_patch
 from unisono.sdk.views import JobView
 
 
@@ -149,11 +149,15 @@ def test_sizes_that_cannot_be(kind: Kind[Any], spec: dict[str, Any], task: str, 
 def test_worker_groups_of_ray_keep_their_limits(replicas: int, told: str) -> None:
     groups = [{"groupName": "a"}, {"groupName": "b", "minReplicas": 2, "maxReplicas": 4}]
     cluster = obj(RAY_CLUSTERS, {"workerGroupSpecs": groups})
+    groups_kind = job_kind(RAY_CLUSTERS)
+    assert groups_kind is not None
     if told:
         with pytest.raises(BadWork, match=told):
-            worker_group_patch(cluster, "b", replicas)
+            size_patch(groups_kind, cluster, "b", replicas)
     else:
-        assert worker_group_patch(cluster, "b", replicas)[-1]["path"] == "/spec/workerGroupSpecs/1/replicas"
+        patch = size_patch(groups_kind, cluster, "b", replicas)
+        assert isinstance(patch, list)
+        assert patch[-1]["path"] == "/spec/workerGroupSpecs/1/replicas"
 
 
 def test_a_view_of_a_kind_that_is_not_known_is_refused() -> None:

@@ -22,10 +22,11 @@ from unisono.api.verdict import verdict_in, waiting_text
 from unisono.engine.changes import AddNodes
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.errors import ConfigError
+from unisono.jobkinds.volcano import scale_patch
 from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError
 from unisono.sdk.builders import quantity
-from unisono.sdk.commands import job_command, queue_command, scale_patch
+from unisono.sdk.commands import job_command, queue_command
 from unisono.sdk.observing import DependentsIndex, observation
 from unisono.sdk.pod_entrypoint import CHUNK, frames
 from unisono.sdk.results import Frames

@@ -10,13 +10,13 @@ from support.backends import opened
 from unisono.api.annotations import CONFIGURATION_SOURCE, CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Lease, Namespace
-from unisono.api.keys import CONFIG_MAP_KEY, CONFIG_MAP_NAME, CONFIG_MAP_NAMESPACE
+from unisono.api.keys import CONFIG_MAP_KEY, CONFIG_MAP_NAMES, CONFIG_MAP_NAMESPACE
 from unisono.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME
 from unisono.simulator.forecast.live import configuration_in_force
 
-VOLCANO = f"ConfigMap {CONFIG_MAP_NAMESPACE}/{CONFIG_MAP_NAME}"
+VOLCANO = f"ConfigMap {CONFIG_MAP_NAMESPACE}/{CONFIG_MAP_NAMES[0]}"
 HERE = "unisono-system"
 
 
@@ -38,7 +38,7 @@ async def test_the_configuration_in_force_is_looked_for_where_the_scheduler_does
         client = backend.client()
         await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=HERE)))
         if "volcano" in there:
-            meta = ObjectMeta(name=CONFIG_MAP_NAME, namespace=CONFIG_MAP_NAMESPACE)
+            meta = ObjectMeta(name=CONFIG_MAP_NAMES[0], namespace=CONFIG_MAP_NAMESPACE)
             await client.create(CONFIG_MAPS, ConfigMap(metadata=meta, data={CONFIG_MAP_KEY: "of Volcano's users"}))
         if "installed" in there:
             meta = ObjectMeta(name=INSTALLED_NAME, namespace=HERE)

@@ -14,6 +14,11 @@ from benchmarks.check.rules.selectors import selects
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _WITHIN = ("preempt", "gangpreempt")
 _GANG = ("gangpreempt", "gangreclaim")
+_NAMING = {
+    "preempt": {"priority", "gang", "conformance", "drf", "pdb"},
+    "reclaim": {"gang", "conformance", "proportion", "capacity", "pdb"},
+}
+"""Plug-ins that name victims, by action: the first tier of which something is left decides."""
 
 
 def rules(turn: Turn) -> Iterator[str]:
@@ -60,12 +65,14 @@ def _victim(turn: Turn, pod: Pod, action: str) -> Iterator[str]:
 def _whole(turn: Turn) -> Iterator[str]:
     """Gangs that lose pods get no places in the same cycle, and keep their minimum or go altogether.
 
-    Of `preempt` and `reclaim` only where gang stands beside the plug-in that divides the cluster.
+    Of `preempt` and `reclaim` only where gang is asked in every tier that may decide: another tier gives up its pods.
     """
     gone = {key for key, _, _ in turn.evictions}
-    strict = any({"gang", name} <= tier for tier in turn.tiers for name in ("proportion", "capacity"))
+    asked = {name for name, who in _NAMING.items() if all("gang" in tier for tier in turn.tiers if tier & who)}
     by_gang = {
-        turn.facts.pods[key].group for key, action, _ in turn.evictions if action in _GANG and key in turn.facts.pods
+        turn.facts.pods[key].group
+        for key, action, _ in turn.evictions
+        if action in asked.union(_GANG) and key in turn.facts.pods
     }
     fresh = {key for key, _ in turn.binds}
     beneficiaries = {name for _, _, name in turn.evictions}
@@ -80,9 +87,7 @@ def _whole(turn: Turn) -> Iterator[str]:
         before = [pod for pod in members if pod.ours and pod.counts and not pod.ended]
         after = [pod for pod in before if pod.key not in gone]
         ended = sum(1 for pod in members if pod.ours and pod.phase == "Succeeded")
-        if not strict and group not in by_gang:
-            continue
-        if len(before) + ended >= minimum > len(after) + ended and after:
+        if group in by_gang and len(before) + ended >= minimum > len(after) + ended and after:
             yield f"PodGroup {group} is left with {len(after)} of {minimum} pods"
 
 

@@ -25,7 +25,7 @@ class Limits:
                     add(self._held.setdefault(name, {}), {**pod.requests, "pods": Fraction(1)})
 
     def total(self) -> Amounts:
-        """What nodes that are ready have beside the pods of others."""
+        """What nodes that are ready and not cordoned have beside the pods of others."""
         if self._total is None:
             self._total = self._sum()
         return self._total
@@ -33,7 +33,7 @@ class Limits:
     def _sum(self) -> Amounts:
         total: Amounts = {}
         for node in self._turn.facts.all("Node").values():
-            if ready(node):
+            if ready(node) and not node["spec"].get("unschedulable"):
                 add(total, amounts(node["status"]["allocatable"]))
         for pod in self._pods:
             if not pod.ours or not pod.group:

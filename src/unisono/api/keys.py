@@ -174,6 +174,7 @@ KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 TRAINJOB_ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"  # on the templates of a TrainingRuntime
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
 
 # On pods that the controllers of workloads make (labels).
 STATEFUL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
@@ -201,9 +202,13 @@ ADMISSION_API_VERSION: Final = "admission.k8s.io/v1"
 META_API_VERSION: Final = "meta.k8s.io/v1"
 
 CONFIG_MAP_NAMESPACE: Final = "volcano-system"
-CONFIG_MAP_NAME: Final = "volcano-scheduler-config"
+CONFIG_MAP_NAMES: Final = ("volcano-scheduler-config", "volcano-scheduler-configmap")
+CONFIG_MAP_SUFFIX: Final = "-scheduler-configmap"
 CONFIG_MAP_KEY: Final = "volcano-scheduler.conf"
-"""Where users of Volcano keep the scheduler's configuration: namespace and name of a ConfigMap, and the key in it."""
+"""Where users of Volcano keep the scheduler's configuration: namespace and names of ConfigMaps, the first that exists
+counts, and the key in it. The second name is that of Volcano's installer, and of its chart for a release ``volcano``; a
+release of another name has the suffix.
+"""
 
 MASTERS: Final = "system:masters"
 """The group whose members may do everything."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from functools import cache
@@ -30,11 +31,13 @@ from unisono.apiserver.housekeeping.namespaces import DefaultAccounts, Namespace
 from unisono.apiserver.housekeeping.roles import RoleAggregation
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.operations import strategy
+from unisono.apiserver.operations.addresses import Pick
 from unisono.apiserver.operations.context import Context, random_suffix, random_uid
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
 from unisono.apiserver.storage.objects import Entry, Retention
 from unisono.apiserver.storage.store import Change, Store
+from unisono.apiserver.storage.writer import Disk, Writer
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 # What every cluster has from the first moment: namespaces, priority classes, roles, definitions, the first queues.
@@ -156,7 +159,7 @@ class Backend:
     """Open with ``Backend.open``; ``service`` is what HTTP and local clients use."""
 
     def __init__(self, service: ObjectService, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.service, self.store = service, service.store
+        self.service, self.store, self._clock = service, service.store, clock
         self._collector = GarbageCollector(service.context, clock=clock)
         self._namespaces = NamespaceController(service.context, clock=clock)
         self._definitions = DefinitionController(service.context, clock=clock)
@@ -177,15 +180,20 @@ class Backend:
         new_uid: Callable[[], str] = random_uid,
         new_suffix: Callable[[], str] = random_suffix,
         retention: Retention | None = None,
+        disk: Disk | None = None,
+        writer: type[Writer] = Writer,
+        pick: Pick = secrets.randbelow,
     ) -> Backend:
         """Open or create the data file, create what every cluster has, and start housekeeping.
 
         Raises:
             StoreError: the file is foreign, damaged or in use.
         """
-        store = await Store.open(path, clock=clock, retention=retention)
+        store = await Store.open(path, clock=clock, retention=retention, disk=disk, writer=writer)
         try:
-            service = ObjectService(store, admission=admission, clock=clock, new_uid=new_uid, new_suffix=new_suffix)
+            service = ObjectService(
+                store, admission=admission, clock=clock, new_uid=new_uid, new_suffix=new_suffix, pick=pick
+            )
             await bootstrap(service.context)
             backend = cls(service, clock=timers)
             backend._start()
@@ -196,7 +204,7 @@ class Backend:
 
     def client(self, user: str = "system:admin", field_manager: str = "unisono") -> LocalClient:
         """A client in this process."""
-        return LocalClient(self.service, user=user, field_manager=field_manager)
+        return LocalClient(self.service, user=user, field_manager=field_manager, clock=self._clock)
 
     @property
     def idle(self) -> bool:

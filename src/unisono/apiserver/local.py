@@ -14,6 +14,7 @@ from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.pace import WritePace
 
 T = TypeVar("T", bound=Object)
@@ -25,13 +26,21 @@ class LocalClient:
     Args:
         user: name under which admission sees the writes.
         field_manager: name of the writer.
+        clock: by which writes are measured.
     """
 
-    def __init__(self, service: ObjectService, *, user: str = "system:admin", field_manager: str = "unisono") -> None:
+    def __init__(
+        self,
+        service: ObjectService,
+        *,
+        user: str = "system:admin",
+        field_manager: str = "unisono",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._service = service
         self._user, self._manager = user, field_manager
         self._turns = service.shares.components
-        self.pace = WritePace()
+        self.pace = WritePace(clock)
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""

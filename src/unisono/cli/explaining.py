@@ -228,7 +228,7 @@ async def explain_item(client: HttpClient, resource: Resource, item: dict[str, A
 def _known(served: Sequence[Resource]) -> str:
     """Kinds that have pods and that the server serves, as users type them."""
     from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
-    from unisono.sdk.dependents import OWNERS
+    from unisono.jobkinds.registry import OWNERS
 
     explained = {kind.resource for kind in (*OWNERS, PODS, POD_GROUPS, QUEUES)}
     there = [each for each in served if each.name in explained]

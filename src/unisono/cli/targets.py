@@ -113,7 +113,8 @@ async def pods_with_logs(
         BadTarget: there is none; says what to look at instead.
 
     """
-    from unisono.sdk.dependents import OWNERS, dependents
+    from unisono.jobkinds.registry import OWNERS
+    from unisono.sdk.dependents import dependents
 
     pods = (await dependents(client, resource.name, owner)).pods
     if not pods and resource.name not in {kind.resource for kind in OWNERS}:

@@ -32,8 +32,8 @@ class NodeSums(NamedTuple):
         allocatable: over all nodes.
         usable: the same over usable nodes.
         sharable: what queues can have: of usable nodes whose taints some pod of ours tolerates what pods outside all
-            queues leave, and of the others what pods in queues hold there. A resource of which nothing would be left
-            for the taints alone counts as if all were tolerated.
+            queues leave, and of the others what pods in queues hold there for good. A resource of which nothing would
+            be left for the taints alone counts as if all were tolerated.
         promisable: the same as if all taints were tolerated and pods outside all queues were gone: what pods tolerate
             that are not made yet, nobody knows, and who scales the cluster must see that they wait.
         used: what is in use on usable nodes.
@@ -222,11 +222,14 @@ class NodeTable:
         return self._sums
 
     def _shared(self, usable: Flags, outside: Matrix | None = None) -> Vector:
-        """``[R]`` what pods in queues can have: of usable nodes all but ``outside``, of others what they hold."""
+        """``[R]`` what pods in queues can have: of usable nodes all but ``outside``, of others what they hold.
+
+        A pod that terminates there holds it for nobody after it, and is in no queue's allocated sum any more.
+        """
         there = self.allocatable if outside is None else self.allocatable - outside
         if not usable.all():
-            held = self.used - self.outside
-            there = np.where(usable, there, np.minimum(held, there))
+            held = self.used - self.outside - self.releasing
+            there = np.where(usable, there, np.minimum(held.clip(min=0), there))
         return total(there, 1)
 
     def _shut(self) -> Flags:

@@ -5,6 +5,8 @@ They must never run on a cluster: kube-controller-manager does the same work the
 
 from __future__ import annotations
 
+import random
+
 from unisono.controllers.autoscaling.autoscaler import AutoscalerController
 from unisono.controllers.autoscaling.reading import Triggers
 from unisono.controllers.autoscaling.scaled_object import ScaledObjectController
@@ -30,23 +32,28 @@ from unisono.kube.controller import Controller
 
 
 def builtin_controllers(
-    recorder: Recorder, metrics: MetricReader | None = None, *, runs_pods: bool = True
+    recorder: Recorder,
+    metrics: MetricReader | None = None,
+    *,
+    runs_pods: bool = True,
+    source: random.Random | None = None,
 ) -> list[Controller]:
     """One instance of each, to be run by ``kube.controller.Manager`` beside ``registry.all_controllers``.
 
     Args:
         recorder: records events.
         metrics: asks for the metrics of autoscalers; without it they have none.
+        source: of the random parts of pods' names.
         runs_pods: False on a hub, whose members make the pods of workloads.
 
     """
     triggers = Triggers(metrics or NoMetrics())
     workloads: list[Controller] = [
         DeploymentController(recorder),
-        ReplicaSetController(recorder),
+        ReplicaSetController(recorder, source),
         StatefulSetController(recorder),
-        DaemonSetController(recorder),
-        BatchJobController(recorder),
+        DaemonSetController(recorder, source),
+        BatchJobController(recorder, source),
     ]
     return [
         *(workloads if runs_pods else ()),

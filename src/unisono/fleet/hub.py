@@ -35,7 +35,6 @@ from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import GangController
 from unisono.fleet.hyper_jobs.held_room import HeldRoomController
 from unisono.fleet.jobs.copies import Placement
-from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
 from unisono.fleet.members.member import beginnings, told
@@ -43,6 +42,7 @@ from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
 from unisono.fleet.sealing import sealing_key
+from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager

@@ -16,10 +16,11 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import NAMESPACES, SECRETS
 from unisono.errors import ApiError, ConfigError, NotFound, Unavailable
 from unisono.fleet.jobs.copies import placement_of
-from unisono.fleet.jobs.replicas import DIVIDED, recorded
+from unisono.fleet.jobs.replicas import recorded
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
 from unisono.fleet.remote_exec import MemberAccess
+from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig

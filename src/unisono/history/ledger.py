@@ -13,7 +13,7 @@ from unisono.api.annotations import USER
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.job_state import ENDED, SUCCEEDED, job_state
+from unisono.api.job_state import ENDED, SUCCEEDED
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE, pod_group_of, queue_of
@@ -22,7 +22,7 @@ from unisono.history.book import Book
 from unisono.history.lives import JOB_RESOURCES, Tree
 from unisono.history.queue_shares import QueueShares
 from unisono.history.records import DELETED, Changes, Interval, JobRecord, Link, Memory
-from unisono.jobkinds.registry import JOB_KINDS, PARTS
+from unisono.jobkinds.registry import JOB_KINDS, PARTS, state_of
 
 KINDS: tuple[Kind[Any], ...] = (*JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 """Kinds whose events make records; each is followed from where it was left."""
@@ -282,7 +282,7 @@ class Ledger:
                 record.api_version, record.kind, record.name = api_version, owner_kind, name
             phase, message = self._group_state(obj)
         else:
-            phase, message = job_state(obj, running=self._book.runs(uid))
+            phase, message = state_of(obj, running=self._book.runs(uid))
         record.seen, record.live, record.created = True, True, created
         link = self._tree.get(uid)
         record.queue = (link.queue if link else "") or record.queue

@@ -15,9 +15,8 @@ from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.times import time_or
 from unisono.history.records import DELETED, EVICTED, Link
-from unisono.jobkinds.registry import JOB_KINDS
+from unisono.jobkinds.registry import JOB_KINDS, job_kind_of
 
-_TRUE = "True"
 JOB_RESOURCES = frozenset(kind.resource for kind in JOB_KINDS)
 # A chain of controllers that is longer is a circle.
 _LONGEST_CHAIN = 8
@@ -91,22 +90,8 @@ def requests_of(pod: Pod) -> dict[str, int]:
 
 def job_ended_at(job: Any, created: int, now: int) -> int:
     """When a job that has ended did so, as it says itself, else now."""
-    status = job.status
-    state = getattr(status, "state", None)
-    told = (
-        millis(getattr(status, "completion_time", None))
-        or millis(getattr(status, "end_time", None))
-        or millis(getattr(state, "last_transition_time", None))
-    )
-    if not told and not isinstance(getattr(status, "conditions", None), dict):
-        ends = ("Succeeded", "Complete", "Completed", "Failed")
-        conditions = getattr(status, "conditions", None) or ()
-        times = (
-            millis(getattr(each, "last_transition_time", None))
-            for each in conditions
-            if getattr(each, "type", "") in ends and getattr(each, "status", "") == _TRUE
-        )
-        told = max(times, default=0)
+    kind = job_kind_of(job)
+    told = round(kind.ended_at(job) * 1000) if kind is not None else 0
     return max(created, min(told or now, now))
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from unisono.api import kinds
 from unisono.api.annotations import ADMITTED_QUEUES
 from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
-from unisono.api.keys import CONFIG_MAP_NAME, POD_QUEUE, QUEUE_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, POD_QUEUE, QUEUE_NAME
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CRON_JOBS, FLEET_KINDS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, KUBEFLOW_KINDS
 from unisono.api.kinds import JOBS, PODS
@@ -134,7 +134,10 @@ def _differs(path: str) -> str:
 NAME = "unisono"
 """Name of both configurations."""
 _SECONDS = 10
-_CONFIGURATION = f"object.metadata.name in ['{CONFIG_MAP_NAME}', '{INSTALLED_NAME}']"
+_CONFIGURATION = (
+    f"object.metadata.name in {[*CONFIG_MAP_NAMES, INSTALLED_NAME]} || "
+    f"object.metadata.name.endsWith('{CONFIG_MAP_SUFFIX}')"
+)
 
 _QUEUES: tuple[Kind[Any], ...] = (kinds.QUEUES,)
 _DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)

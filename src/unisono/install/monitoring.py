@@ -104,7 +104,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "UnisonoConfigRejected",
-        "increase(unisono_scheduler_config_errors_total[1h]) > 0",
+        "unisono_scheduler_config_refused > 0",
         "0m",
         "warning",
         "The scheduler's configuration has an error; the former one is in force.",

@@ -12,7 +12,7 @@ from typing import Any
 from unisono.api import kinds as k
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES, POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.held_room import NAME as HELD_ROOM_NAME
-from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
@@ -83,7 +83,7 @@ SCHEDULER: tuple[Right, ...] = (
         k.QUEUES,
     ),
     # The scheduler's configuration where users of Volcano keep it, and the room that the hub of a fleet holds.
-    *_on("list watch", k.CONFIG_MAPS, names=(CONFIG_MAP_NAME, HELD_ROOM_NAME)),
+    *_on("list watch", k.CONFIG_MAPS, names=(*CONFIG_MAP_NAMES, HELD_ROOM_NAME)),
     *_on("list watch patch", k.POD_GROUPS),
     *_on("get list watch patch", k.PERSISTENT_VOLUMES, k.PERSISTENT_VOLUME_CLAIMS, k.RESOURCE_CLAIMS),
     *_on("get list watch delete", k.PODS),

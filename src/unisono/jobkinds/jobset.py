@@ -7,9 +7,9 @@ from typing import Any
 
 from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
 from unisono.api.groups.trainer import TrainJob
-from unisono.api.keys import JOBSET_NAME
+from unisono.api.keys import JOBSET_NAME, JOBSET_REPLICATED_JOB_NAME
 from unisono.api.kind_families import BATCH_JOBS, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
-from unisono.jobkinds.kind import NOTE, JobKind, PodSet, given, noted
+from unisono.jobkinds.kind import NOTE, JobKind, PodSet, all_at_once, given, noted
 from unisono.jobkinds.workloads import at_once
 
 _JOB = "spec.replicatedJobs[*].template"
@@ -72,6 +72,7 @@ JOBSET: tuple[JobKind, ...] = (
         **_PATCH,
         queues=(NOTE, *noted(*_PATCH["inner"], *_PATCH["templates"])),
         size=_train_size,
+        fewer=all_at_once,
         control="flag",
         flag="spec.suspend",
         makes=(JOB_SETS,),
@@ -86,14 +87,18 @@ JOBSET: tuple[JobKind, ...] = (
         queues=(NOTE, *noted(_JOB, f"{_JOB}.spec.template")),
         pods=pod_sets,
         size=lambda obj: set_pods(obj.spec),
+        fewer=all_at_once,
         control="flag",
         flag="spec.suspend",
         makes=(BATCH_JOBS,),
+        parts="spec.replicatedJobs[*]",
         pods_label=JOBSET_NAME,
+        part_label=JOBSET_REPLICATED_JOB_NAME,
+        fleet="whole",
         ends=True,
     ),
     *(
-        JobKind(kind, **_RUNTIME, queues=noted(*_RUNTIME["inner"], *_RUNTIME["templates"]))
+        JobKind(kind, **_RUNTIME, queues=noted(*_RUNTIME["inner"], *_RUNTIME["templates"]), runs=False)
         for kind in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
     ),
 )

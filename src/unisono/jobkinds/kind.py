@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from unisono.api.core import PodSpec
-from unisono.api.keys import POD_QUEUE, QUEUE_NAME
+from unisono.api.keys import (
+    GROUP_MIN_MEMBER,
+    NETWORK_TOPOLOGY_HIGHEST_TIER,
+    NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
+    POD_QUEUE,
+    QUEUE_NAME,
+)
 from unisono.api.kind import Kind
-from unisono.jobkinds.paths import walk
+from unisono.api.times import time_or
+from unisono.errors import UnisonoError
+from unisono.jobkinds.paths import first, patch_of, put, walk
+from unisono.jobkinds.states import by_conditions, ended_at
 
 Control = Literal["commands", "flag", "parts", ""]
+InFleet = Literal["whole", "parts", "divided", ""]
+Json = dict[str, Any]
+Patch = Json | list[Json]
 
 NOTE: Final = f"metadata.annotations[{POD_QUEUE}]"
 """Where most kinds name their queue."""
@@ -19,6 +31,13 @@ LABEL: Final = f"metadata.labels[{QUEUE_NAME}]"
 """Where Ray's kinds do."""
 _NAMES: Final = (NOTE, f"metadata.annotations[{QUEUE_NAME}]", f"metadata.labels[{POD_QUEUE}]", LABEL)
 """By what people name a queue in the metadata of anything."""
+_TIERS: Final = (NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED)
+ONLY: Final = "pod"
+"""The part of an object whose pods are all alike, and that has no name for them."""
+
+
+class NoSuchField(UnisonoError):
+    """The kind has no field for what is asked, or not for this value; the message says what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +50,7 @@ class PodSet:
         spec: of each.
         least: how many of them the smallest gang has; all where it is None.
         later: they are made when others run: they count in ``minResources`` of the gang, and not in ``minMember``.
+        helps: they serve the job, and are no part of it.
 
     """
 
@@ -39,11 +59,47 @@ class PodSet:
     spec: PodSpec
     least: int | None = None
     later: bool = False
+    helps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticPart:
+    """Replicas of an object that may be more or fewer.
+
+    Attributes:
+        name: of the part; empty where the object has only one.
+        label: key and value that the part's pods have.
+        replicas: as the object asks for.
+        least: replicas that it needs.
+        most: replicas that it can use.
+        template: of its pods.
+        pods: of each replica.
+
+    """
+
+    name: str
+    label: tuple[str, str]
+    replicas: int
+    least: int
+    most: int
+    template: PodSpec
+    pods: int = 1
 
 
 def no_pods(_: Any) -> Iterable[PodSet]:
     """Of kinds that have none, or whose objects do not tell."""
     return ()
+
+
+def by_annotation(manifest: Json, to: int) -> None:
+    """The gang of pods that nobody has made a PodGroup for: their owner's annotation says how many it needs."""
+    notes = manifest["metadata"].get("annotations") or {}
+    manifest["metadata"]["annotations"] = notes | {GROUP_MIN_MEMBER: str(to)}
+
+
+def all_at_once(manifest: Json, _: int) -> None:
+    """Of what is made of other objects, and has no gang of its own to make smaller."""
+    raise NoSuchField(f"a {manifest['kind']} starts with all its pods: run fewer of them")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,17 +111,36 @@ class JobKind:
         templates: where the templates of its pods stand.
         inner: where templates of what it makes between itself and its pods stand, which have metadata of their own.
         queues: where the name of its queue is heeded; the first that is there counts.
+        priorities: where the priority class of its gang is named, beside its pods.
+        topologies: where its gang, or a part of it, says how close its pods must be.
+        minimum: where it states the minResources of its gang; empty where it does not.
+        role_minimums: where it states how many pods of each role its gang needs.
         pods: its pod sets.
-        replicas: path of the number that says how many pods it has, ``.*`` in it stands for each of its roles; empty
-            where the size is fixed, or does not follow from one number for each role.
+        fewer: changes an object's JSON so that its gang starts with so many pods; raises NoSuchField.
+        replicas: path of the number that says how many pods it has; ``.*`` or ``[*]`` in it stands for each of its
+            parts. Empty where the size is fixed, or does not follow from one number for each part.
+        resized: the patch after which a part of an object has so many replicas, where that is not the number alone: a
+            merge patch, or the operations of a JSON patch; raises NoSuchField.
+        sized: kind and path of the name of the object that is changed in its place.
         size: pods at a time, where that is not the sum of the pod sets.
+        completions: path of how many pods have to end well, where that may be more than run at a time.
+        elastic: the parts that may be grown and shrunk, within their limits; none while the object is suspended.
+        grown: the merge patch after which parts, by name, have so many replicas.
         control: how it is stopped: by ``commands``, by a ``flag`` in its spec, or by its ``parts``; empty: not at all.
         flag: path of the flag.
-        makes: what its controller makes that has pods of its own.
-        own_pods: its own controller makes pods.
-        pods_label: label of its pods that has its name; empty where they have none.
-        group_name: name of its PodGroup, where that follows from its ``{name}`` and ``{uid}``.
+        flag_values: what stands there while it is suspended, and while it is not.
+        tells: its phase in the words of Volcano's Jobs, and what it says of it; the flag says whether a pod runs.
         ends: its objects run to an end.
+        makes: what its controller makes that has pods of its own.
+        parts: path of what it makes, where each entry may have ``replicas``.
+        own_pods: its own controller makes pods.
+        runs: its objects have pods; templates and groups have none.
+        pods_label: label of its pods that has its name; empty where they have none.
+        part_label: label of its pods that has the name of their part.
+        fixed_names: its pods have names of their own: a successor comes only when the old pod has gone.
+        group_name: name of its PodGroup, where that follows from its ``{name}`` and ``{uid}``.
+        one_group: all its pods, whoever makes them, are in one PodGroup, which nobody else makes.
+        fleet: a hub sends it to a member as a ``whole``, by its ``parts``, or with its replicas ``divided``.
         refers: objects that it refers to may name its queue.
 
     """
@@ -74,16 +149,34 @@ class JobKind:
     templates: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
     queues: tuple[str, ...] = (NOTE,)
+    priorities: tuple[str, ...] = ()
+    topologies: tuple[str, ...] = ()
+    minimum: str = ""
+    role_minimums: str = ""
     pods: Callable[[Any], Iterable[PodSet]] = no_pods
+    fewer: Callable[[Json, int], None] = by_annotation
     replicas: str = ""
+    resized: Callable[[Any, str, int], Patch] | None = None
+    sized: tuple[Kind[Any], str] | None = None
     size: Callable[[Any], int] | None = None
+    completions: str = ""
+    elastic: Callable[[Any], Iterator[ElasticPart]] | None = None
+    grown: Callable[[Any, Mapping[str, int]], Json] | None = None
     control: Control = ""
     flag: str = ""
-    makes: tuple[Kind[Any], ...] = ()
-    own_pods: bool = True
-    pods_label: str = ""
-    group_name: str = ""
+    flag_values: tuple[Any, Any] = (True, False)
+    tells: Callable[[Any, bool], tuple[str, str]] = by_conditions
     ends: bool = False
+    makes: tuple[Kind[Any], ...] = ()
+    parts: str = ""
+    own_pods: bool = True
+    runs: bool = True
+    pods_label: str = ""
+    part_label: str = ""
+    fixed_names: bool = False
+    group_name: str = ""
+    one_group: bool = False
+    fleet: InFleet = ""
     refers: bool = False
 
     def named_queues(self, obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, str]]:
@@ -102,8 +195,11 @@ class JobKind:
     @property
     def places(self) -> tuple[str, ...]:
         """Every place at which a queue may be named."""
-        metas = ("", *(f"{each}." for each in (*self.inner, *self.templates)))
-        return tuple(dict.fromkeys((*self.queues, *(f"{meta}{name}" for meta in metas for name in _NAMES))))
+        return tuple(dict.fromkeys((*self.queues, *(f"{meta}{name}" for meta in self._metas() for name in _NAMES))))
+
+    def _metas(self) -> tuple[str, ...]:
+        """What has metadata, each with the dot before them."""
+        return ("", *(f"{each}." for each in (*self.inner, *self.templates)))
 
     def queues_of(self, obj: Any) -> list[str]:
         """The queues that an object's pods go to: those at the first place at which one is heeded and named."""
@@ -126,6 +222,115 @@ class JobKind:
         """Pods that an object and everything made for it may have at a time."""
         return self.size(obj) if self.size is not None else sum(each.count for each in self.pods(obj))
 
+    def to_end(self, obj: Any) -> int | None:
+        """Pods of an object that have to end well; None where that is not counted."""
+        number = first(obj, self.completions) if self.completions else None
+        return number if isinstance(number, int) else None
+
+    def parts_of(self, obj: Any) -> int:
+        """Objects that make an object's pods, as far as its spec says that in one number for each part; else 0."""
+        return sum(given(first(each, "replicas")) for _, each in walk(obj, self.parts)) if self.parts else 0
+
+    def state(self, obj: Any, *, running: bool = False) -> tuple[str, str]:
+        """Phase of an object in the words of Volcano's Jobs, and what it says of it.
+
+        Args:
+            obj: a struct, or its JSON.
+            running: a pod of it runs; kinds that tell their state by conditions do not all say so.
+
+        """
+        return self.tells(obj, running)
+
+    def ended_at(self, obj: Any) -> float:
+        """When an object that has ended did so, as it says itself, in seconds since 1970; 0 where it does not say."""
+        return time_or(ended_at(obj))
+
+    def suspended(self, value: bool) -> Json:
+        """The merge patch that suspends an object, or lets it go on.
+
+        Raises:
+            NoSuchField: the kind cannot be suspended.
+
+        """
+        if self.control != "flag":
+            raise NoSuchField(
+                f"a {self.kind.kind} cannot be suspended as a whole: suspend the jobs that it is made of."
+            )
+        return patch_of(self.flag, self.flag_values[0 if value else 1])
+
+    def is_suspended(self, obj: Any) -> bool:
+        """Whether an object's spec says that it has no pods for now."""
+        return bool(self.flag) and first(obj, self.flag) == self.flag_values[0]
+
+    def resize(self, obj: Any, part: str, replicas: int) -> Patch:
+        """The patch after which a part of an object has so many replicas.
+
+        Args:
+            obj: as the server has it.
+            part: its name in any case; ``pod`` where all pods are alike.
+            replicas: number.
+
+        Returns:
+            a merge patch, or the operations of a JSON patch.
+
+        Raises:
+            NoSuchField: there is no such part, its limits do not allow the number, or the size is fixed.
+
+        """
+        if replicas < 0:
+            raise NoSuchField(f"replicas of task {part} must be 0 or more, and not {replicas}.")
+        if self.resized is not None:
+            return self.resized(obj, part, replicas)
+        roles, each, field = self.replicas.partition(".*.")
+        if each:
+            role = part_named(obj, part, list(first(obj, roles) or {}))
+            return patch_of(f"{roles}.{role}.{field}", replicas)
+        if not roles:
+            raise NoSuchField(f"a {self.kind.kind} keeps the size that it was made with: submit a new one.")
+        part_named(obj, part, [ONLY])
+        return patch_of(roles, replicas)
+
+    def grow(self, manifest: Json, by: int) -> None:
+        """Let an object's JSON ask for so many more pods.
+
+        Raises:
+            NoSuchField: it is not known which of its parts should have them.
+
+        """
+        above, _, field = self.replicas.rpartition(".")
+        places = [path for path, _ in walk(manifest, above)] if above else []
+        if len(places) != 1:
+            raise NoSuchField(f"let the {self.kind.kind} have more pods of the role that lacks them")
+        path = f"{places[0]}.{field}"
+        more = given(first(manifest, path)) + by
+        put(manifest, path, more)
+        if self.completions and (number := first(manifest, self.completions)) is not None:
+            put(manifest, self.completions, max(number, more))
+
+    def allow_tier(self, manifest: Json, tier: int) -> None:
+        """Let the gang of an object's JSON, and its parts where they are bounded, span HyperNodes of this tier."""
+        for path, _ in [found for place in self.topologies for found in walk(manifest, place)]:
+            put(manifest, path, {"mode": "hard", "highestTierAllowed": tier})
+        for meta in self._metas():
+            for _, notes in list(walk(manifest, f"{meta}metadata.annotations")):
+                notes |= {key: str(tier) for key in _TIERS if key in notes}
+
+    def use_priority(self, manifest: Json, name: str) -> None:
+        """Let the gang of an object's JSON have another priority class, besides what its pods say."""
+        for place in self.priorities:
+            if "*" not in place:
+                put(manifest, place, name)
+                continue
+            above, _, field = place.rpartition(".")
+            for path, _ in list(walk(manifest, above)):
+                put(manifest, f"{path}.{field}", name)
+
+    def use_queue(self, manifest: Json, queue: str) -> None:
+        """Wait in another queue: wherever one is named, and where the kind looks first if none is."""
+        found = [path for place in self.places for path, value in walk(manifest, place) if value]
+        for path in found or [one for one in self.queues[:1] if "*" not in one]:
+            put(manifest, path, queue)
+
 
 def noted(*templates: str) -> tuple[str, ...]:
     """Where a queue is heeded that templates name by an annotation."""
@@ -135,3 +340,16 @@ def noted(*templates: str) -> tuple[str, ...]:
 def given(number: int | None) -> int:
     """A number of replicas, which is 1 where nothing is said."""
     return 1 if number is None else max(0, number)
+
+
+def part_named(obj: Any, part: str, names: Sequence[str]) -> str:
+    """The name of a part as an object writes it.
+
+    Raises:
+        NoSuchField: it has none of that name.
+
+    """
+    for name in names:
+        if name.lower() == part.lower():
+            return name
+    raise NoSuchField(f"the job {obj.metadata.name} has no task {part!r}: its tasks are {', '.join(names)}.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from unisono.api.defaulting.kubeflow import TRAINING, elastic_limits, replica_specs, run_policy
-from unisono.api.groups.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJobSpec
-from unisono.api.keys import KUBEFLOW_JOB_NAME
-from unisono.api.kind_families import KUBEFLOW_KINDS
-from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
+from unisono.api.groups.kubeflow import AnyTrainingJob, MPIJobSpec, PyTorchJob, PyTorchJobSpec
+from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
+from unisono.api.kind_families import KUBEFLOW_KINDS, PYTORCH_JOBS
+from unisono.jobkinds.kind import NOTE, ElasticPart, JobKind, Json, PodSet, noted
 
 LAUNCHER, WORKER = "Launcher", "Worker"
 WAIT_FOR_WORKERS: Final = "WaitForWorkersReady"
@@ -47,24 +47,57 @@ def pod_sets(job: AnyTrainingJob) -> Iterator[PodSet]:
         yield PodSet(name.lower(), count, role.template.spec, least, later)
 
 
+def _elastic(job: PyTorchJob) -> Iterator[ElasticPart]:
+    """The workers of an elastic PyTorchJob; one with metrics follows these."""
+    policy, worker = job.spec.elastic_policy, (job.spec.pytorch_replica_specs or {}).get(WORKER)
+    suspended = bool(job.spec.run_policy and job.spec.run_policy.suspend)
+    if policy is None or worker is None or policy.metrics or suspended:
+        return
+    replicas = 1 if worker.replicas is None else worker.replicas
+    least, most = elastic_limits(policy, replicas)
+    label = KUBEFLOW_REPLICA_TYPE, WORKER.lower()
+    yield ElasticPart("", label, replicas, max(1, least), most, worker.template.spec)
+
+
+def _grown(_: PyTorchJob, wanted: Mapping[str, int]) -> Json:
+    return {"spec": {"pytorchReplicaSpecs": {WORKER: {"replicas": wanted[""]}}}}
+
+
+def _fewer(manifest: Json, to: int) -> None:
+    policy = manifest["spec"].setdefault("runPolicy", {}).setdefault("schedulingPolicy", {})
+    policy["minAvailable"] = to
+    policy.pop("minResources", None)
+
+
 def _of(field: str) -> dict[str, Any]:
     template = f"spec.{field}.*.template"
     # The fields of a run policy may stand in the spec itself, too.
-    policies = tuple(f"spec.{at}schedulingPolicy.queue" for at in ("runPolicy.", ""))
-    return {"templates": (template,), "queues": (*policies, NOTE, *noted(template))}
+    policies = tuple(f"spec.{at}schedulingPolicy" for at in ("runPolicy.", ""))
+    return {
+        "templates": (template,),
+        "queues": (*(f"{each}.queue" for each in policies), NOTE, *noted(template)),
+        "priorities": (f"{policies[0]}.priorityClass",),
+        "minimum": f"{policies[0]}.minResources",
+        "replicas": f"spec.{field}.*.replicas",
+    }
 
 
 KUBEFLOW: tuple[JobKind, ...] = tuple(
     JobKind(
         kind,
         **_of(TRAINING[kind.struct].wire),
-        replicas=f"spec.{TRAINING[kind.struct].wire}.*.replicas",
+        elastic=_elastic if kind is PYTORCH_JOBS else None,
+        grown=_grown if kind is PYTORCH_JOBS else None,
         pods=pod_sets,
+        fewer=_fewer,
         control="flag",
         flag="spec.runPolicy.suspend",
-        pods_label=KUBEFLOW_JOB_NAME,
-        group_name="{name}",
         ends=True,
+        pods_label=KUBEFLOW_JOB_NAME,
+        part_label=KUBEFLOW_REPLICA_TYPE,
+        fixed_names=True,
+        group_name="{name}",
+        fleet="whole",
     )
     for kind in KUBEFLOW_KINDS
 )

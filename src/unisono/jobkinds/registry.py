@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from unisono.api.base import Object
+from unisono.api.job_state import ENDED
 from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
 from unisono.jobkinds.foreign import FOREIGN
 from unisono.jobkinds.jobset import JOBSET
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kubeflow import KUBEFLOW
 from unisono.jobkinds.ray import RAY
+from unisono.jobkinds.states import by_conditions
 from unisono.jobkinds.volcano import VOLCANO
 from unisono.jobkinds.workloads import PODS_ALONE, WORKLOADS
 
@@ -29,8 +32,32 @@ ALL: Final[tuple[JobKind, ...]] = tuple(each for family in FAMILIES.values() for
 """Every kind of job, and what jobs are made from."""
 JOB_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.ends)
 """Every kind whose objects run to an end."""
+
+
+def _owner_labels() -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for each in ALL:
+        if each.pods_label:
+            # A label that several kinds have tells of none of them.
+            found[each.pods_label] = each.kind.kind if each.pods_label not in found else JOBS.kind
+    return tuple(found.items())
+
+
+ELASTIC: Final[tuple[JobKind, ...]] = tuple(each for each in ALL if each.elastic is not None)
+"""Kinds whose objects may be grown and shrunk."""
+DIVIDED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet == "divided")
+"""Kinds whose replicas a hub divides over members."""
+DISPATCHED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet in ("whole", "parts"))
+"""Kinds whose objects a hub sends to a member, or makes such objects of: they carry their place."""
+PART_LABELS: Final[tuple[str, ...]] = tuple(dict.fromkeys(each.part_label for each in ALL if each.part_label))
+"""Labels of pods that say which part of their job they are, in the order in which they count."""
+OWNER_LABELS: Final[tuple[tuple[str, str], ...]] = _owner_labels()
+"""Labels of pods that have the name of their job, and its kind, in the order in which they count."""
 FOREIGN_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in FOREIGN)
 """Kinds that other programs define."""
+
+OWNERS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.runs and each not in FOREIGN)
+"""Kinds that are known to have pods or PodGroups."""
 
 _BY_RESOURCE: Final = {each.kind.resource: each for each in ALL}
 _BY_NAME: Final[Mapping[tuple[str, str], JobKind]] = {(each.kind.group, each.kind.kind): each for each in ALL}
@@ -102,6 +129,17 @@ def pods_of(obj: Object) -> int:
     """Pods that an object and everything made for it may have at a time; 0 for kinds that ask for none."""
     found = job_kind_of(obj)
     return found.pods_of(obj) if found is not None else 0
+
+
+def state_of(obj: Any, *, running: bool = False) -> tuple[str, str]:
+    """Phase of an object of any kind of job, and what it says of it; see `JobKind.state`."""
+    found = job_kind_of(obj)
+    return (found.tells if found is not None else by_conditions)(obj, running)
+
+
+def has_ended(obj: Any) -> bool:
+    """Whether an object will have no pods any more by itself."""
+    return state_of(obj)[0] in ENDED
 
 
 def too_many(obj: Object, most: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unisono.api.core import Pod
-from unisono.api.groups.batch_v1 import BatchJobSpec
+from unisono.api.groups.batch_v1 import BatchJob, BatchJobSpec
 from unisono.api.groups.job_set import JobTemplateJobSpec
 from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
@@ -18,7 +18,7 @@ from unisono.api.kind_families import (
     STATEFUL_SETS,
 )
 from unisono.api.kinds import PODS
-from unisono.jobkinds.kind import NOTE, JobKind, PodSet, given, noted
+from unisono.jobkinds.kind import NOTE, ONLY, JobKind, Json, PodSet, given, noted, part_named
 
 _TEMPLATE = "spec.template"
 _CRON = "spec.jobTemplate.spec.template"
@@ -36,6 +36,15 @@ def _replicas(obj: Any) -> Iterator[PodSet]:
 
 def _batch(spec: BatchJobSpec) -> Iterator[PodSet]:
     yield PodSet("", at_once(spec), spec.template.spec)
+
+
+def _resized(job: BatchJob, part: str, replicas: int) -> Json:
+    """Its parallelism; one whose pods each have a number has as many numbers."""
+    part_named(job, part, [ONLY])
+    size: Json = {"parallelism": replicas}
+    if job.spec.completion_mode == "Indexed" and job.spec.completions == job.spec.parallelism:
+        size["completions"] = replicas
+    return {"spec": size}
 
 
 def _itself(pod: Pod) -> Iterator[PodSet]:
@@ -57,9 +66,10 @@ WORKLOADS: tuple[JobKind, ...] = (
         replicas="spec.replicas",
         makes=(REPLICA_SETS,),
         own_pods=False,
+        fleet="divided",
     ),
     JobKind(REPLICA_SETS, **_SCALED),
-    JobKind(STATEFUL_SETS, **_SCALED),
+    JobKind(STATEFUL_SETS, **_SCALED, fixed_names=True, fleet="divided"),
     JobKind(DAEMON_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE)),
     JobKind(
         BATCH_JOBS,
@@ -67,10 +77,13 @@ WORKLOADS: tuple[JobKind, ...] = (
         queues=noted(_TEMPLATE),
         pods=lambda obj: _batch(obj.spec),
         replicas="spec.parallelism",
+        resized=_resized,
+        completions="spec.completions",
         pods_label="job-name",
         control="flag",
         flag="spec.suspend",
         ends=True,
+        fleet="divided",
     ),
     JobKind(
         BATCH_CRON_JOBS,
@@ -83,5 +96,5 @@ WORKLOADS: tuple[JobKind, ...] = (
     ),
     JobKind(KNATIVE_SERVICES, templates=(_TEMPLATE,), queues=noted(_TEMPLATE), makes=(DEPLOYMENTS,), own_pods=False),
 )
-PODS_ALONE: tuple[JobKind, ...] = (JobKind(PODS, queues=(NOTE,), size=lambda _: 0, pods=_itself),)
+PODS_ALONE: tuple[JobKind, ...] = (JobKind(PODS, queues=(NOTE,), size=lambda _: 0, pods=_itself, runs=False),)
 """The queue of a pod that a job has made is its gang's."""

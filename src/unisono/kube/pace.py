@@ -15,6 +15,9 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
 
 _MAX_DOUBLINGS = 62
 
+JITTER = random.Random()  # noqa: S311  # nosec B311 # no secret
+"""Source of all delays that have none of their own; a simulation seeds it."""
+
 
 @dataclass(slots=True)
 class Backoff:
@@ -31,7 +34,7 @@ class Backoff:
     base: float = 0.01
     cap: float = 60.0
     jitter: float = 0.5
-    rng: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=lambda: JITTER)
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after ``failures`` failures in a row (1 or more)."""

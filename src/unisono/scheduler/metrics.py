@@ -135,6 +135,9 @@ class Metrics:
         )
         self._rejected_kinds: set[str] = set()
         self.config_errors = make.count("unisono_scheduler_config_errors", "Configurations that were rejected.")
+        self.config_refused = make.gauge(
+            "unisono_scheduler_config_refused", "1 as long as the newest configuration cannot be used, else 0."
+        )
 
     def _add_writers(self, make: _Maker) -> None:
         """What goes to the API server, and what the source of node load answers."""

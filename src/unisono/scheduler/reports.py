@@ -43,6 +43,8 @@ _BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
 
 _MOST_NODE_TEXT = 1000
+# Pods of a gang wait for the same: so many of them have an event of each cause, all have the condition.
+_MOST_PODS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,21 @@ class _GroupWish:
     cycle: str
 
 
+@dataclass(slots=True)
+class _Told:
+    """What events have told of a job since the cause of its waiting is the one that it is now."""
+
+    cause: Cause
+    by_group: bool = False
+    pods: int = 0
+
+
 class Reports:
-    """Turns decisions into status writes and events."""
+    """Turns decisions into status writes and events.
+
+    An event of its kind tells of every cause once: conditions and the verdict follow the amounts, events do not. A job
+    that waits for an hour while those before it come and go has as many events as its cause has changed, not thousands.
+    """
 
     def __init__(
         self,
@@ -69,6 +84,7 @@ class Reports:
         pace = client.pace
         self._client, self._feed, self._verdicts = client, feed, verdicts
         self._events, self._metrics, self._clock = events, metrics, clock
+        self._told: dict[str, _Told] = {}
         self._groups: Outbox[_GroupWish] = Outbox(
             "pod groups", self._write_group, clock, metrics, interval=_GROUP_SECONDS, pace=pace
         )
@@ -97,6 +113,8 @@ class Reports:
 
     def take(self, decisions: Decisions) -> None:
         """Take in the decisions of a cycle; `VerdictBook` has its verdicts already."""
+        waiting = set(self._verdicts.jobs())
+        self._told = {key: told for key, told in self._told.items() if key in waiting}
         self._take_groups(decisions)
         for condition in decisions.pod_conditions:
             self._take_pod(condition)
@@ -208,7 +226,12 @@ class Reports:
         written = await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
         self._feed.learn(POD_GROUPS, written)
         if update is not None and "status" in patch:
+            told = self._told_of(key)
             for event_type, reason, message in update.events:
+                if told is not None and reason == "Unschedulable" and event_type == "Warning":
+                    if told.by_group:
+                        continue
+                    told.by_group = True
                 self._events.event(written, "Warning" if event_type == "Warning" else "Normal", reason, message)
         return True
 
@@ -262,21 +285,33 @@ class Reports:
             status["nominatedNodeName"] = wish.nominated_node
         patch = {"metadata": {"resourceVersion": pod.version}, "status": status}
         written = await self._client.patch(PODS, wish.pod, patch, namespace=wish.namespace, subresource="status")
-        self._events.event(
-            ObjectReference(
-                api_version="v1",
-                kind="Pod",
-                namespace=wish.namespace,
-                name=wish.pod,
-                uid=wish.uid,
-                resource_version=written.metadata.resource_version,
-            ),
-            "Warning",
-            "FailedScheduling",
-            wish.message,
-        )
         self._metrics.unschedulable.inc()
+        task = self._feed.state.tasks.get(key)
+        told = self._told_of(task.job) if task is not None else None
+        if told is not None:
+            if told.pods == _MOST_PODS:
+                return True
+            told.pods += 1
+        reference = ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            namespace=wish.namespace,
+            name=wish.pod,
+            uid=wish.uid,
+            resource_version=written.metadata.resource_version,
+        )
+        self._events.event(reference, "Warning", "FailedScheduling", wish.message)
         return True
+
+    def _told_of(self, job: str) -> _Told | None:
+        """What events told of the cause for which the job waits now; None: it has no verdict."""
+        verdict = self._verdicts.get(job)
+        if verdict is None:
+            return None
+        told = self._told.get(job)
+        if told is None or told.cause is not verdict.cause:
+            told = self._told[job] = _Told(verdict.cause)
+        return told
 
     async def _write_node(self, name: str, why: str) -> bool:
         condition = {

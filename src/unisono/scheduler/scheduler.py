@@ -40,7 +40,7 @@ from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.config_map import MappedConfig
-from unisono.scheduler.config_map import reflector as config_reflector
+from unisono.scheduler.config_map import reflectors as config_reflectors
 from unisono.scheduler.config_notices import ConfigNotices
 from unisono.scheduler.cycle_pause import Pause
 from unisono.scheduler.evictor import GIVE_UP, Evictor
@@ -134,6 +134,7 @@ class Scheduler:
         seed: int = 0,
         heartbeat_lease: str = HEARTBEAT_LEASE,
         recorder: Recorder | None = None,
+        any_release: bool = False,
     ) -> None:
         """Make a scheduler.
 
@@ -155,6 +156,8 @@ class Scheduler:
             seed: of the engine's tie-breaking randomness.
             heartbeat_lease: ``NAMESPACE/NAME`` of the Lease that is renewed when cycles end.
             recorder: writes down what is seen and decided; None for nothing.
+            any_release: the configuration may be in the ConfigMap of a release of Volcano's chart of any name, which
+                takes the right to list the ConfigMaps of its namespace.
         """
         self._clock, self._seed = clock, seed
         self._default_queue = default_queue
@@ -180,6 +183,7 @@ class Scheduler:
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
         self._notices = ConfigNotices(self._source, self.events, self.metrics, self._heartbeat.reference)
         self._compose(client, bind_concurrency, gang_patience)
+        self._reflectors += config_reflectors(client, self._config_map, clock, any_release=any_release)
         self._seen_version = -1
         self._enforced = enforced_queue_fields(self._source.poll())
         self._seen_config: SchedulerConfig | None = None
@@ -200,7 +204,6 @@ class Scheduler:
             Reflector(client, kind, feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
             for kind in self.kinds
         ]
-        self._reflectors.append(config_reflector(client, self._config_map, clock))
         self._held_rooms = HeldRooms(feed, clock) if PODS in self.kinds else None
         if self._held_rooms is not None:
             self._reflectors.append(self._held_rooms.reflector(client))
@@ -310,7 +313,8 @@ class Scheduler:
                 await self.cycle()
                 config = self._source.poll()
                 self._enforced = enforced_queue_fields(config)
-                self._heartbeat.ended(self._source.error, self._enforced, self._source.name, config.notes)
+                notes = (*config.notes, *self._config_map.notes)
+                self._heartbeat.ended(self._source.error, self._enforced, self._source.name, notes)
             except Exception:
                 # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
                 self._failures += 1
@@ -323,8 +327,8 @@ class Scheduler:
     async def cycle(self) -> bool:
         """One look at the state; answers whether the engine ran."""
         config = self._source.poll()
-        self._notices.tell(config)
         now = self._clock.monotonic()
+        self._notices.tell((*config.notes, *self._config_map.notes), now)
         changed = self.feed.state.version != self._seen_version or config is not self._seen_config
         if config is not self._seen_config:
             self._binder.limit(config.bind_concurrency or self._bind_concurrency)

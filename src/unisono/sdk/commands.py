@@ -1,4 +1,4 @@
-"""Orders to jobs and queues: commands as ``vcctl`` sends them, and the patch that changes a task's size (pure)."""
+"""Orders to jobs and queues: commands as ``vcctl`` sends them (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from unisono.api.groups.batch import Command, Job
 from unisono.api.groups.scheduling import Queue
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, QUEUES
-from unisono.sdk.errors import BadWork
 
 JobAction = Literal["AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob"]
 QueueAction = Literal["OpenQueue", "CloseQueue"]
@@ -27,42 +26,6 @@ def job_command(job: Job, action: JobAction) -> Command:
 def queue_command(queue: Queue, action: QueueAction) -> Command:
     """The order to a queue."""
     return _command(QUEUE_COMMANDS, action, _reference(QUEUES, queue))
-
-
-def scale_patch(job: Job, task: str, replicas: int) -> list[dict[str, Any]]:
-    """A JSON patch after which ``task`` has ``replicas`` pods.
-
-    Where the task, or the job, starts with all of its pods or not at all, that stays so. The patch holds for this
-    version of the job only: a server refuses it (`Conflict`) when the job was changed meanwhile.
-
-    Raises:
-        BadWork: the job has no such task, or the number is negative.
-
-    """
-    tasks = job.spec.tasks or []
-    names = [each.name for each in tasks]
-    if task not in names:
-        raise BadWork(f"the job {job.metadata.name} has no task {task!r}: its tasks are {', '.join(names)}.")
-    if replicas < 0:
-        raise BadWork(f"replicas of task {task} must be 0 or more, and not {replicas}.")
-    index = names.index(task)
-    old = tasks[index].replicas or 0
-    least = tasks[index].min_available
-    at = f"/spec/tasks/{index}"
-    patch: list[dict[str, Any]] = [
-        {"op": "add", "path": "/metadata/resourceVersion", "value": job.metadata.resource_version},
-        {"op": "add", "path": f"{at}/replicas", "value": replicas},
-    ]
-    if least is not None:
-        needed = replicas if least == old else min(least, replicas)
-        patch.append({"op": "add", "path": f"{at}/minAvailable", "value": needed})
-    total = sum(each.replicas or 0 for each in tasks)
-    gang = job.spec.min_available
-    if gang is not None:
-        changed = total - old + replicas
-        needed = changed if gang == total else min(gang, changed)
-        patch.append({"op": "add", "path": "/spec/minAvailable", "value": needed})
-    return patch
 
 
 def _reference(kind: Kind[Any], item: Job | Queue) -> OwnerReference:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_state import ENDED
-from unisono.api.kind_families import RAY_CLUSTERS, RAY_JOBS
-from unisono.api.kinds import COMMANDS, JOBS
+from unisono.api.kinds import COMMANDS
 from unisono.errors import Conflict
+from unisono.jobkinds.paths import first
+from unisono.jobkinds.registry import has_ended, job_kind
 from unisono.sdk import commands
 from unisono.sdk.dependents import dependents
 from unisono.sdk.errors import BadWork
-from unisono.sdk.job_kinds import job_kind_of, size_patch, suspend_patch, worker_group_patch
+from unisono.sdk.job_kinds import job_kind_of, size_patch, suspend_patch
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
-    from unisono.kube.client import Client
+    from unisono.kube.client import Client, PatchType
 
 SCALE_ATTEMPTS = 10
 
@@ -28,18 +28,18 @@ async def send_action(client: Client, kind: Kind[Any], namespace: str, name: str
         NotFound: there is no such job.
 
     """
-    job_kind = job_kind_of(kind)
-    if job_kind is None:
+    known = job_kind_of(kind)
+    if known is None:
         raise BadWork(f"a {kind.kind} is no job that could be stopped.")
     live = await client.get(kind, name, namespace)
-    if job_kind.control == "commands":
+    if known.control == "commands":
         await client.create(COMMANDS, commands.job_command(live, action))
-    elif job_kind.control == "parts" and action == "TerminateJob":
+    elif known.control == "parts" and action == "TerminateJob":
         for part in (await dependents(client, kind.resource, live)).parts:
-            if not part.metadata.deletion_timestamp and (part.status.state.phase or "") not in ENDED:
+            if not part.metadata.deletion_timestamp and not has_ended(part):
                 await client.create(COMMANDS, commands.job_command(part, action))
     else:
-        patch = suspend_patch(job_kind, action != "ResumeJob")
+        patch = suspend_patch(known, action != "ResumeJob")
         await client.patch(kind, name, patch, namespace=namespace)
 
 
@@ -51,30 +51,21 @@ async def resize(client: Client, kind: Kind[Any], namespace: str, name: str, tas
         Invalid: the job cannot have that size.
 
     """
-    if kind.resource == JOBS.resource:
-        await _resize_volcano_job(client, namespace, name, task, replicas)
-        return
-    live = await client.get(kind, name, namespace)
-    job_kind = job_kind_of(kind)
-    if job_kind is None:
+    known = job_kind(kind)
+    if job_kind_of(kind) is None or known is None:
         raise BadWork(f"a {kind.kind} is no job whose size could change.")
-    if kind.resource != RAY_JOBS.resource:
-        await client.patch(kind, name, size_patch(job_kind, live, task, replicas), namespace=namespace)
-        return
-    chosen = live.status.ray_cluster_name
-    if not chosen:
-        raise BadWork(f"the RayJob {name} has no cluster yet: wait until it is running.")
-    cluster = await client.get(RAY_CLUSTERS, chosen, namespace)
-    patch = worker_group_patch(cluster, task, replicas)
-    await client.patch(RAY_CLUSTERS, chosen, patch, namespace=namespace, patch_type="json")
-
-
-async def _resize_volcano_job(client: Client, namespace: str, name: str, task: str, replicas: int) -> None:
+    if known.sized is not None:
+        kind, path = known.sized
+        live = await client.get(known.kind, name, namespace)
+        chosen = first(live, path)
+        if not chosen:
+            raise BadWork(f"the {known.kind.kind} {name} has made no {kind.kind} yet: wait until it is running.")
+        name, known = chosen, job_kind(kind) or known
     for attempt in range(SCALE_ATTEMPTS):
-        live = await client.get(JOBS, name, namespace)
-        patch = commands.scale_patch(live, task, replicas)
+        patch = size_patch(known, await client.get(kind, name, namespace), task, replicas)
         try:
-            await client.patch(JOBS, name, patch, namespace=namespace, patch_type="json")
+            how: PatchType = "json" if isinstance(patch, list) else "merge"
+            await client.patch(kind, name, patch, namespace=namespace, patch_type=how)
         except Conflict:
             if attempt == SCALE_ATTEMPTS - 1:
                 raise

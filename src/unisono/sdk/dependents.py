@@ -10,38 +10,11 @@ from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
-from unisono.api.kind_families import (
-    BATCH_CRON_JOBS,
-    BATCH_JOBS,
-    CRON_JOBS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    HYPER_JOBS,
-    JOB_FLOWS,
-    REPLICA_SETS,
-    RUN_KINDS,
-    STATEFUL_SETS,
-)
-from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
 from unisono.errors import NotFound
 from unisono.jobkinds.registry import between, of_resource
 from unisono.kube.client import Client
-
-OWNERS: tuple[Kind[Any], ...] = (
-    JOBS,
-    JOB_FLOWS,
-    HYPER_JOBS,
-    CRON_JOBS,
-    *RUN_KINDS,
-    BATCH_JOBS,
-    BATCH_CRON_JOBS,
-    DEPLOYMENTS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    DAEMON_SETS,
-)
-"""Kinds that are known to have pods or PodGroups."""
 
 # From so many owners on, one list of all pods is cheaper than one list per owner.
 _MANY_OWNERS = 16

@@ -14,8 +14,9 @@ from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name
 from unisono.api.queues import warnings_of
 from unisono.api.verdict import Cause, verdict_in
+from unisono.jobkinds.registry import OWNERS
 from unisono.sdk.conditions import complaints, has_conditions
-from unisono.sdk.dependents import OWNERS, Dependents, dependents
+from unisono.sdk.dependents import Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods

@@ -6,26 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_state import job_state
-from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
-from unisono.api.kind_families import BATCH_JOBS
+from unisono.api.keys import JOB_NAME, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.pod_states import has_ended, pod_end
-from unisono.jobkinds.ray import SUBMITTER
-from unisono.jobkinds.registry import job_kind_of
+from unisono.jobkinds.kind import ONLY
+from unisono.jobkinds.registry import PART_LABELS, job_kind_of, state_of
 from unisono.sdk.views import JobView, TaskView
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.api.groups.scheduling import PodGroup
-
-# The label of a pod that says which part of its job it is, in the order in which they count.
-TASK_LABELS = (
-    KUBEFLOW_REPLICA_TYPE,
-    JOBSET_REPLICATED_JOB_NAME,
-    RAY_GROUP,
-)
-_ONLY = "pod"
 
 
 def workload_view(
@@ -59,7 +49,7 @@ def workload_view(
         for name in {**wanted, **seen}
     )
     placed = [pod for pod in pods if pod.spec.node_name]
-    phase, message = job_state(job, running=any(pod.status.phase == "Running" for pod in pods))
+    phase, message = state_of(job, running=any(pod.status.phase == "Running" for pod in pods))
     ends = {end.name: end for end in known.ends} if known else {}
     ends.update({pod.metadata.name: pod_end(pod) for pod in pods if has_ended(pod)})
     group = groups[0] if groups else None
@@ -88,16 +78,16 @@ def wanted_pods(job: Any) -> dict[str, int]:
         return {}
     if kind.kind is JOBS:  # those of a flow are counted each as a whole
         return {job.metadata.name: kind.pods_of(job)}
-    if kind.kind is BATCH_JOBS and job.spec.completions is not None:
-        return {_ONLY: job.spec.completions}
-    return {each.role or _ONLY: each.count for each in kind.pods(job) if each.role != SUBMITTER}
+    if (number := kind.to_end(job)) is not None:
+        return {ONLY: number}
+    return {each.role or ONLY: each.count for each in kind.pods(job) if not each.helps}
 
 
 def task_of(pod: Pod) -> str:
     """The task, role, replicated job or group that a pod belongs to; ``pod`` where its job has but one."""
     task = (pod.metadata.annotations or {}).get(TASK_SPEC)
     labels = pod.metadata.labels or {}
-    return next((labels[name] for name in TASK_LABELS if name in labels), "") or task or _ONLY
+    return next((labels[name] for name in PART_LABELS if name in labels), "") or task or ONLY
 
 
 def _part(pod: Pod) -> str:

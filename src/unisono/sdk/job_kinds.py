@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS
-from unisono.jobkinds.kind import JobKind
-from unisono.jobkinds.paths import first, patch_of
+from unisono.jobkinds.kind import JobKind, NoSuchField, Patch
 from unisono.jobkinds.registry import JOB_KINDS, job_kind
 from unisono.sdk.errors import BadWork
 
 Json = dict[str, Any]
-
-# A batch Job has one kind of pods, and no name for it.
-POD_TASK = "pod"
 
 
 def job_kind_of(kind: Kind[Any]) -> JobKind | None:
@@ -58,67 +53,26 @@ def suspend_patch(job_kind: JobKind, value: bool) -> Json:
         BadWork: its kind cannot be suspended.
 
     """
-    if job_kind.control != "flag":
-        raise BadWork(f"a {job_kind.kind.kind} cannot be suspended as a whole: suspend the jobs that it is made of.")
-    return patch_of(job_kind.flag, value)
+    try:
+        return job_kind.suspended(value)
+    except NoSuchField as error:
+        raise BadWork(str(error)) from error
 
 
-def size_patch(job_kind: JobKind, job: Any, task: str, replicas: int) -> Json:
-    """The merge patch after which a part of the job has so many pods.
+def size_patch(job_kind: JobKind, job: Any, task: str, replicas: int) -> Patch:
+    """The patch after which a part of the job has so many replicas: a merge patch, or a list of operations.
 
     Args:
         job_kind: of the job.
         job: as the server has it.
-        task: a role of a Kubeflow job (``Worker``, in any case), or ``pod`` of a batch Job.
-        replicas: number of pods.
+        task: a task, role or worker group; ``pod`` where all pods are alike.
+        replicas: number.
 
     Raises:
-        BadWork: there is no such part, the number is negative, or jobs of this kind keep their size.
+        BadWork: there is no such part, its limits do not allow the number, or jobs of this kind keep their size.
 
     """
-    _check_size(task, replicas)
-    name, (roles, each, field) = job.metadata.name, job_kind.replicas.partition(".*.")
-    if each:
-        role = _find(name, task, list(first(job, roles) or {}))
-        return patch_of(f"{roles}.{role}.{field}", replicas)
-    if not roles:
-        raise BadWork(f"a {job_kind.kind.kind} keeps the size that it was made with: submit a new one.")
-    _find(name, task, [POD_TASK])
-    size = patch_of(roles, replicas)
-    indexed = job_kind.kind is BATCH_JOBS and job.spec.completion_mode == "Indexed"
-    if indexed and job.spec.completions == job.spec.parallelism:
-        size["spec"]["completions"] = replicas
-    return size
-
-
-def worker_group_patch(cluster: Any, task: str, replicas: int) -> list[Json]:
-    """The JSON patch that changes the size of a worker group of a RayCluster, within its limits.
-
-    Raises:
-        BadWork: there is no such group, or its limits do not allow the number.
-
-    """
-    _check_size(task, replicas)
-    groups = cluster.spec.worker_group_specs or []
-    name = _find(cluster.metadata.name, task, [group.group_name for group in groups])
-    index = next(number for number, group in enumerate(groups) if group.group_name == name)
-    low, high = groups[index].min_replicas or 0, groups[index].max_replicas
-    if replicas < low or (high is not None and replicas > high):
-        limits = f"{low} to {high}" if high is not None else f"{low} or more"
-        raise BadWork(f"worker group {name} may have {limits} replicas, and not {replicas}.")
-    return [
-        {"op": "test", "path": f"/spec/workerGroupSpecs/{index}/groupName", "value": name},
-        {"op": "add", "path": f"/spec/workerGroupSpecs/{index}/replicas", "value": replicas},
-    ]
-
-
-def _check_size(task: str, replicas: int) -> None:
-    if replicas < 0:
-        raise BadWork(f"replicas of task {task} must be 0 or more, and not {replicas}.")
-
-
-def _find(job: str, task: str, names: Sequence[str]) -> str:
-    for name in names:
-        if name.lower() == task.lower():
-            return name
-    raise BadWork(f"the job {job} has no task {task!r}: its tasks are {', '.join(names)}.")
+    try:
+        return job_kind.resize(job, task, replicas)
+    except NoSuchField as error:
+        raise BadWork(str(error)) from error

@@ -6,18 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unisono.api.core import Pod
-from unisono.api.kind import Kind
-from unisono.api.kind_families import KUBEFLOW_KINDS, STATEFUL_SETS
-from unisono.api.kinds import JOBS
 from unisono.api.times import parse_time
-
-_FIXED_NAMES: tuple[Kind[Any], ...] = (JOBS, STATEFUL_SETS, *KUBEFLOW_KINDS)
+from unisono.jobkinds.registry import job_kind_of
 
 
 def has_fixed_names(item: Mapping[str, Any]) -> bool:
     """Whether the object's pods have names of their own, so that a successor comes only when the old pod has gone."""
-    api_version, kind = str(item.get("apiVersion", "")), str(item.get("kind", ""))
-    return any(each.matches(api_version, kind) for each in _FIXED_NAMES)
+    kind = job_kind_of(item)
+    return kind is not None and kind.fixed_names
 
 
 def overdue_text(pods: Iterable[Pod], now: float) -> str:

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.decode import decode
-from unisono.api.kind_families import (
-    BATCH_JOBS,
-    CLUSTER_TRAINING_RUNTIMES,
-    JOB_TEMPLATES,
-    REPLICA_SETS,
-    TRAINING_RUNTIMES,
-)
+from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, REPLICA_SETS, TRAINING_RUNTIMES
 from unisono.api.kinds import (
     CONFIG_MAPS,
     LIMIT_RANGES,
@@ -33,6 +27,7 @@ from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
+from unisono.jobkinds.paths import first
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.missing_keys import missing_key, with_meant_key
@@ -209,17 +204,15 @@ def missing_pods(item: Mapping[str, Any], there: int) -> int:
         return 0
     obj = decode(kind.kind, item).obj
     wanted = sum(each.count for each in kind.pods(obj) if not each.later)
-    if kind.kind is BATCH_JOBS and obj.spec.completions is not None:
-        wanted = min(wanted, obj.spec.completions - (obj.status.succeeded or 0))
+    if (number := kind.to_end(obj)) is not None:
+        wanted = min(wanted, number - (first(obj, "status.succeeded") or 0))
     return max(wanted - there, 0)
 
 
 def missing_parts(item: Mapping[str, Any], there: int) -> int:
     """How many objects that make its pods the object still wants; 0 where its spec does not say that in one number."""
-    spec = item.get("spec") or {}
-    if item.get("kind") not in ("HyperJob", "JobSet"):
-        return 0
-    return max(sum(int(one.get("replicas", 1)) for one in spec.get("replicatedJobs") or ()) - there, 0)
+    kind = job_kind_of(item)
+    return max(kind.parts_of(item) - there, 0) if kind is not None else 0
 
 
 def refuses_parts(refusal: Refusal) -> bool:

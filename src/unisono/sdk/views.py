@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from unisono.api.job_state import ENDED, SUCCEEDED, SUSPENDED, job_state
+from unisono.api.job_state import ENDED, SUCCEEDED, SUSPENDED
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_states import PodEnd, has_ended, pod_end
+from unisono.jobkinds.registry import state_of
 from unisono.sdk.progress import Steps
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         TaskView(task.name or "", task.replicas or 0, dict(by_task.get(task.name or "", {})))
         for task in job.spec.tasks or ()
     )
-    phase, message = job_state(job, running=False)
+    phase, message = state_of(job)
     placed = [pod for pod in pods if pod.spec.node_name]
     group_phase = group.status.phase if group else None
     return JobView(

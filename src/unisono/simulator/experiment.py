@@ -19,6 +19,7 @@ from unisono.simulator.recording.history import cluster_of, jobs_of, read_histor
 from unisono.simulator.recording.replay import is_recording
 from unisono.simulator.workload.formats import load
 from unisono.simulator.workload.job import Job, largest
+from unisono.simulator.world.abilities import refuse_missing
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import Progress, World
@@ -79,7 +80,9 @@ def read_experiment(
         "seed": settings.seed,
     }
     name = "default configuration" if config is None else str(config)
-    return Experiment(jobs, where, load_config(text, name), settings, about=about)
+    scheduler = load_config(text, name)
+    refuse_missing(scheduler, name)
+    return Experiment(jobs, where, scheduler, settings, about=about)
 
 
 def cluster_from(path: Path) -> Cluster:

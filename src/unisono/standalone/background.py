@@ -88,12 +88,12 @@ class Work:
         client = self._client_of("unisono-scheduler")
         registry = self._metrics.renew("scheduler")
         recorder = None if self._record is None else recorder_to(self._record)
-        make: Callable[..., Scheduler] = Scheduler
+        make: Callable[..., Scheduler] = partial(Scheduler, any_release=True)
         if self._fleet:
             from unisono.fleet.hub import Hub
             from unisono.install.manifests import manifests_for_values
 
-            make = partial(Hub, own_chart=manifests_for_values)
+            make = partial(Hub, own_chart=manifests_for_values, any_release=True)
         scheduler = make(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES, recorder=recorder)
         await self._run("scheduler", scheduler.working, scheduler.run(), client)
 

@@ -26,7 +26,7 @@ from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.heartbeats import silence
-from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX
 from unisono.api.kind_families import FLEET_KINDS, PLACEMENT_KINDS
 from unisono.api.kinds import CONFIG_MAPS, LEASES
 from unisono.api.pod_limit import MOST_PODS
@@ -74,7 +74,7 @@ async def _of_fleets(request: Request) -> list[str]:
 
 async def _of_configuration(request: Request) -> list[str]:
     """What the scheduler makes of its configuration in a ConfigMap; beside the event loop."""
-    if request.name != CONFIG_MAP_NAME:
+    if request.name not in CONFIG_MAP_NAMES and not request.name.endswith(CONFIG_MAP_SUFFIX):
         return []
 
     def advise() -> list[str]:

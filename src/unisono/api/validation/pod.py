@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -22,6 +22,8 @@ from unisono.api.core.pod import (
     Toleration,
     TopologySpreadConstraint,
 )
+from unisono.api.core.storage import PersistentVolumeClaim
+from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from unisono.api.decode import Known
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.validation.container import validate_container, validate_host_ports
@@ -242,6 +244,20 @@ def _spec(spec: PodSpec) -> Iterator[FieldError]:
     if not errors:
         _passed.add(PodSpec, encoded)
     yield from errors
+
+
+def with_claims(template: PodTemplateSpec, claims: Iterable[PersistentVolumeClaim]) -> PodTemplateSpec:
+    """The template with the volumes that its pods get from the claims that a controller makes for them."""
+    have = {volume.name for volume in template.spec.volumes or ()}
+    made = [
+        Volume(name=name, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=name))
+        for claim in claims
+        if (name := claim.metadata.name) and name not in have
+    ]
+    if not made:
+        return template
+    pod = msgspec.structs.replace(template.spec, volumes=[*(template.spec.volumes or ()), *made])
+    return msgspec.structs.replace(template, spec=pod)
 
 
 def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldError]:

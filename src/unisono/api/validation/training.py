@@ -30,7 +30,7 @@ from unisono.api.keys import MPI_OPERATOR, MULTIKUEUE, RAY_OPERATOR, TRAINING_OP
 from unisono.api.kind import Kind
 from unisono.api.kind_families import KUBEFLOW_KINDS
 from unisono.api.validation.meta import by
-from unisono.api.validation.pod import validate_template
+from unisono.api.validation.pod import validate_template, with_claims
 from unisono.api.yaml import load_all
 from unisono.errors import ConfigError
 
@@ -55,6 +55,7 @@ def validate_job_set(job_set: JobSet, old: JobSet | None) -> Iterator[FieldError
 def _job_set_spec(spec: JobSetSpec, path: str, name: str = "") -> Iterator[FieldError]:
     jobs = spec.replicated_jobs or []
     known = [job.name for job in jobs]
+    claims = [claim for policy in spec.volume_claim_policies or () for claim in policy.templates or ()]
     for index, job in enumerate(jobs):
         at = f"{path}.replicatedJobs[{index}]"
         if job.name in known[:index]:
@@ -62,7 +63,7 @@ def _job_set_spec(spec: JobSetSpec, path: str, name: str = "") -> Iterator[Field
         pods = job.template.spec.completions or job.template.spec.parallelism or 1
         host = f"{name or 'x'}-{job.name}-{max((job.replicas or 1) - 1, 0)}-{max(pods - 1, 0)}"
         yield from by(names.dns_label, f"{at}.name", host)
-        yield from _template(job.template.spec.template, f"{at}.template.spec.template")
+        yield from _template(with_claims(job.template.spec.template, claims), f"{at}.template.spec.template")
         for number, needed in enumerate(job.depends_on or ()):
             if needed.name not in known[:index]:
                 yield not_supported(f"{at}.dependsOn[{number}].name", needed.name, known[:index])

@@ -11,7 +11,6 @@ import msgspec
 from unisono.api import names
 from unisono.api.base import IntOrString, LabelSelector
 from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
 from unisono.api.groups.apps import (
     ControllerRevision,
@@ -25,7 +24,7 @@ from unisono.api.groups.apps import (
 )
 from unisono.api.selecting import is_empty, selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_labels, validate_selector
-from unisono.api.validation.pod import validate_template
+from unisono.api.validation.pod import validate_template, with_claims
 
 _PERCENT = re.compile(r"[0-9]+%")
 _PERCENT_RULE = (
@@ -88,7 +87,8 @@ def validate_stateful_set(stateful_set: StatefulSet, old: StatefulSet | None) ->
         detail = "must be 'OrderedReady' or 'Parallel'"
         yield invalid("spec.podManagementPolicy", spec.pod_management_policy, detail)
     yield from _stateful_strategy(spec)
-    yield from validate_owner(spec.selector, _with_claims(spec), "statefulset", kind="StatefulSet")
+    template = with_claims(spec.template, spec.volume_claim_templates or ())
+    yield from validate_owner(spec.selector, template, "statefulset", kind="StatefulSet")
     retention = spec.persistent_volume_claim_retention_policy
     if retention is not None:
         path = "spec.persistentVolumeClaimRetentionPolicy"
@@ -189,20 +189,6 @@ def _stateful_strategy(spec: StatefulSetSpec) -> Iterator[FieldError]:
         yield from _at_most_all(at, rolling.max_unavailable)
         if _is_zero(rolling.max_unavailable):
             yield invalid(at, rolling.max_unavailable, "cannot be 0")
-
-
-def _with_claims(spec: StatefulSetSpec) -> PodTemplateSpec:
-    """The template with the volumes that its pods get from the claim templates."""
-    template, have = spec.template, {volume.name for volume in spec.template.spec.volumes or ()}
-    made = [
-        Volume(name=name, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=name))
-        for claim in spec.volume_claim_templates or ()
-        if (name := claim.metadata.name) and name not in have
-    ]
-    if not made:
-        return template
-    pod = msgspec.structs.replace(template.spec, volumes=[*(template.spec.volumes or ()), *made])
-    return msgspec.structs.replace(template, spec=pod)
 
 
 def _at_most_all(path: str, value: IntOrString | None) -> Iterator[FieldError]:

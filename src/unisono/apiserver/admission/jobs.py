@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from unisono.api import field_error, messages
 from unisono.api.annotations import CLUSTER, DISPATCH, GANG, SPLIT
@@ -11,12 +11,11 @@ from unisono.api.defaulting.job import settle_replicas
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import MASTERS, POD_QUEUE
-from unisono.api.kind import Kind
-from unisono.api.kind_families import HYPER_JOBS, JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.failures import forbidden, invalid
+from unisono.jobkinds import registry
 from unisono.jobkinds.registry import pods_of, too_many
 
 # Jobs go into a queue that exists, is open, and has no queues below it; their two numbers of replicas agree.
@@ -122,8 +121,7 @@ def check_size(settings: Settings, request: Request, _: View) -> None:
 
 # Where jobs of a hub are: only the hub says so; a user may take a job of his own back, and no more.
 
-_KINDS: tuple[Kind[Any], ...] = (JOBS, HYPER_JOBS, JOB_SETS, RAY_CLUSTERS, *KUBEFLOW_KINDS)
-DISPATCHED: Final = frozenset(kind.resource for kind in _KINDS)
+DISPATCHED: Final = frozenset(kind.resource for kind in registry.DISPATCHED)
 """Resources whose objects carry their place."""
 _KEYS: Final = (CLUSTER, DISPATCH, GANG, SPLIT)
 

@@ -10,6 +10,7 @@ from unisono.api import field_error, messages
 from unisono.api.base import ResourceList
 from unisono.api.core import (
     Pod,
+    PodAffinityTerm,
     PodSpec,
     PriorityClass,
     ResourceClaim,
@@ -23,7 +24,7 @@ from unisono.api.field_error import FieldError
 from unisono.api.field_error import forbidden as forbidden_field
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
+from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, JOBSET_JOB_KEY
 from unisono.api.kinds import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, RUNTIME_CLASSES, SERVICE_ACCOUNTS
 from unisono.api.quota import CROSS_NAMESPACE, covers_class, has_scope
 from unisono.api.resources import resource_list
@@ -315,7 +316,8 @@ def _classes(obj: Any) -> set[str]:
 # cluster.
 # As in a cluster whose quota admission limits ``CrossNamespacePodAffinity``, the namespace needs a ResourceQuota of
 # that
-# scope, which only administrators write; ``kube-system`` needs none.
+# scope, which only administrators write; ``kube-system`` needs none. A JobSet that has domains to itself needs none
+# either: the terms that its controller writes keep nothing away but pods of other JobSets.
 
 
 def check_foreign_pods(request: Request, view: View) -> None:
@@ -344,9 +346,17 @@ def _keeps_out(obj: Any, namespace: str | None) -> bool:
     for spec in _specs(obj):
         away = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
         for term in (away.required_during_scheduling_ignored_during_execution if away is not None else None) or ():
-            if term.namespace_selector is not None or set(term.namespaces or ()) - {namespace}:
+            foreign = term.namespace_selector is not None or set(term.namespaces or ()) - {namespace}
+            if foreign and not _concerns_job_sets_only(term):
                 return True
     return False
+
+
+def _concerns_job_sets_only(term: PodAffinityTerm) -> bool:
+    """Whether the term is about pods that JobSets have made, and no others."""
+    selector = term.label_selector
+    wanted = (selector.match_expressions if selector is not None else None) or ()
+    return any(one.key == JOBSET_JOB_KEY and one.operator == "Exists" for one in wanted)
 
 
 def _specs(obj: Any) -> Iterator[PodSpec]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
@@ -21,7 +22,7 @@ from unisono.apiserver.encoding import codec
 from unisono.apiserver.encoding.views import selector_for
 from unisono.apiserver.flow_control.turns import Shares
 from unisono.apiserver.operations import deletion, pod_actions, reads, scaling, writes
-from unisono.apiserver.operations.addresses import Addresses
+from unisono.apiserver.operations.addresses import Addresses, Pick
 from unisono.apiserver.operations.context import Context, random_suffix, random_uid
 from unisono.apiserver.operations.streams import Watch
 from unisono.apiserver.operations.write_request import Write
@@ -60,6 +61,7 @@ class ObjectService:
         clock: Callable[[], float] = time.time,
         new_uid: Callable[[], str] = random_uid,
         new_suffix: Callable[[], str] = random_suffix,
+        pick: Pick = secrets.randbelow,
     ) -> None:
         self.store = store
         self.view = Committed(store)
@@ -72,7 +74,7 @@ class ObjectService:
                 COMMANDS.resource: (deputies.check_command,),
                 APPLICATIONS.resource: (deputies.check_application,),
             },
-            mutating={SERVICES.resource: (Addresses(store).assign,)},
+            mutating={SERVICES.resource: (Addresses(store, pick).assign,)},
             completing=(partial(tenants.note_queues, deputies.may_use),),
             everywhere=(
                 deputies.check_owners,

@@ -64,7 +64,9 @@ class Change:
 class Store:
     """Objects by ``(resource, namespace, name)``; open with ``Store.open``."""
 
-    def __init__(self, disk: Disk, clock: Callable[[], float], retention: Retention) -> None:
+    def __init__(
+        self, disk: Disk, clock: Callable[[], float], retention: Retention, writer: type[Writer] = Writer
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock, self._retention = clock, retention
         self._collections: dict[str, Collection] = {}
@@ -80,7 +82,7 @@ class Store:
         self._batches = self._failures = self._largest = 0
         self._refused, self._told, self._tell_at = 0, False, 0.0
         self._remembered = 0
-        self._writer = Writer(
+        self._writer = writer(
             disk, self._post, self._on_batch, keep_events=retention.events, keep_bytes=retention.most_bytes
         )
 
@@ -92,14 +94,22 @@ class Store:
         clock: Callable[[], float] = time.time,
         retention: Retention | None = None,
         disk: Disk | None = None,
+        writer: type[Writer] = Writer,
     ) -> Store:
         """Open or create the data file at ``path``; ``:memory:`` keeps nothing.
+
+        Args:
+            path: of the file.
+            clock: wall clock, seconds since 1970.
+            retention: how much history is kept.
+            disk: what is written to in place of the file at ``path``.
+            writer: writes; one without a thread makes a simulation repeatable.
 
         Raises:
             StoreError: the file is foreign, damaged or in use.
 
         """
-        store = cls(disk or Database(path), clock, retention or Retention())
+        store = cls(disk or Database(path), clock, retention or Retention(), writer)
         loading = asyncio.wrap_future(store._writer.start())
         try:
             # Without the shield the thread would find its future cancelled when it has read the file.

@@ -114,19 +114,30 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        if self._begin():
+            while self._step():
+                pass
+
+    def _begin(self) -> bool:
+        """Open the file; answers whether there is something to write to."""
         try:
             self._disk.open()
             loaded = self._disk.load()
         except Exception as error:  # whatever it is, the opener must learn of it instead of waiting for ever
             self._disk.close()
             self._loaded.set_exception(error)
-            return
+            return False
         for event in loaded.events:
             self._note([event])
         self._loaded.set_result(loaded)
-        while self._commit(self._take()):
-            pass
-        self._disk.close()
+        return True
+
+    def _step(self) -> bool:
+        """One transaction of what is queued, or wait for something; the last one closes the file and answers False."""
+        goes_on = self._commit(self._take())
+        if not goes_on:
+            self._disk.close()
+        return goes_on
 
     def _take(self) -> list[Commit | _Copy | None]:
         batch = [self._queue.get()]

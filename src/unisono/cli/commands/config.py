@@ -97,18 +97,30 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
         CONFIGURATION_SOURCE,
         SCHEDULER_CYCLES,
     )
+    from unisono.api.keys import CONFIG_MAP_KEY
     from unisono.api.kinds import LEASES
     from unisono.cli.connection import connect
+    from unisono.engine.config_file.reader import config_errors, load_config
+    from unisono.engine.plugins.registry import is_code
     from unisono.errors import UnisonoError
     from unisono.sdk.scheduler_health import trusted
+    from unisono.simulator.forecast.live import configuration_in_maps
 
     async with connect(where) as client:
         leases = trusted((await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items)
+        written, _ = await configuration_in_maps(client)
     if not leases:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
     told = [lease.metadata.annotations or {} for lease in leases]
     first = next((one for one in told if one.get(CONFIGURATION_ERROR)), told[0])
     error = first.get(CONFIGURATION_ERROR, "")
+    if written is not None:  # the scheduler may not have told yet what it makes of the newest one, and tells one error
+        errors = [str(one) for one in config_errors(written.text, CONFIG_MAP_KEY, imports=False)]
+        if errors:
+            return _refused(written.name, errors)
+        config = load_config(written.text, CONFIG_MAP_KEY, imports=False)
+        if not any(is_code(plugin.name) for plugin in config.plugins):  # those only the scheduler can import
+            return {**_refused(written.name, []), "notes": list(config.notes)}
     return {
         **_refused(first.get(CONFIGURATION_SOURCE) or "the running scheduler", [error] if error else []),
         "notes": first.get(CONFIGURATION_NOTES, "").splitlines(),

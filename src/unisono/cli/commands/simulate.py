@@ -57,8 +57,8 @@ def _world_options(function: _Command) -> _Command:
         click.option(
             "--recheck",
             type=click.FloatRange(0),
-            default=0.0,
-            help="A cycle after so many idle seconds while jobs wait.",
+            default=None,
+            help="A cycle after so many idle seconds.  [default: 30 where something looks at the clock, else none]",
         ),
     ):
         function = option(function)

@@ -18,8 +18,9 @@ from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
 from unisono.errors import ConfigError, Conflict, NotFound, UnisonoError
 from unisono.fleet.jobs.copies import placement_of
-from unisono.fleet.jobs.work import KINDS, has_ended
+from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
+from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import error_of
@@ -153,7 +154,7 @@ async def failover(where: Where, name: str, namespace: str) -> None:
         await _mark(hub, name, namespace, drained=True)
         moved = 0
         for kind, job in await all_jobs(hub):
-            if placement_of(job).cluster != name or has_ended(kind, job):
+            if placement_of(job).cluster != name or has_ended(job):
                 continue
             for _ in range(_TRIES):
                 try:

@@ -25,7 +25,7 @@ from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
 from unisono.fleet.hyper_jobs.record import record_of
 from unisono.fleet.jobs.copies import placement_of
-from unisono.fleet.jobs.work import has_ended
+from unisono.jobkinds.registry import has_ended
 
 if TYPE_CHECKING:
     from unisono.api.groups.batch import HyperJob
@@ -38,7 +38,7 @@ async def show_members(where: Where, output: str) -> None:
     """``unisono fleet list``."""
     async with connect(where) as hub:
         clusters = (await hub.list(ATTACHED_CLUSTERS)).items
-        jobs = Counter(placement_of(job).cluster for kind, job in await all_jobs(hub) if not has_ended(kind, job))
+        jobs = Counter(placement_of(job).cluster for kind, job in await all_jobs(hub) if not has_ended(job))
     found = [_member(each, jobs[each.metadata.name]) for each in sorted(clusters, key=lambda one: one.metadata.name)]
     if output == "json":
         print_json(found)
@@ -91,7 +91,7 @@ async def explain(where: Where, what: str, namespace: str, output: str) -> None:
     maker = controller_of(job)
     # A part of a HyperJob waits with the others in its PodGroup.
     told = _told(groups, job.metadata.uid, maker.uid if maker is not None else None)
-    ended = has_ended(kind, job)
+    ended = has_ended(job)
     if output == "json":
         facts = {"cluster": placement.cluster, "dispatch": placement.generation, "ended": ended, "members": told}
         print_json({"kind": kind.kind, "name": job.metadata.name, "namespace": namespace, **facts})

@@ -8,18 +8,17 @@ from typing import Any
 
 import structlog
 
-from unisono.api.annotations import ELASTIC, SCALED_AT
+from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, SCALED_AT
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
-from unisono.api.times import parse_time, rfc3339
+from unisono.api.times import duration_or_none, parse_time, rfc3339
 from unisono.controllers import owners
 from unisono.controllers.elastic.allowances import Allowances, Claim
-from unisono.controllers.elastic.decide import Elastic, Extra, plan
-from unisono.controllers.elastic.limits import FAMILIES, Family, Part, cool_down, places_of, wishes_it
+from unisono.controllers.elastic.decide import COOL_DOWN, Elastic, Extra, plan
 from unisono.controllers.indexing import index
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room
 from unisono.controllers.node_scaling.holding import takes_pods
@@ -36,6 +35,8 @@ from unisono.controllers.node_scaling.waiting import (
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.texts import whole_number
 from unisono.errors import ApiError, Conflict, NotFound
+from unisono.jobkinds.kind import ElasticPart, JobKind
+from unisono.jobkinds.registry import ELASTIC as ELASTIC_KINDS
 from unisono.kube.controller import Context, Controller
 
 _log = structlog.get_logger(__name__)
@@ -52,9 +53,9 @@ _OWNER_INDEX = "pods-of-owner"
 class _Found:
     """An elastic part of an object as it stands; ``stays`` are its pods that are not going."""
 
-    family: Family
+    family: JobKind
     obj: Object
-    part: Part
+    part: ElasticPart
     stays: Sequence[Pod]
     elastic: Elastic
 
@@ -75,7 +76,7 @@ class ElasticController(Controller):
         self._client, self._clock, self._context = context.client, context.clock, context
         self._objects = [
             (family, context.watch(family.kind, _of_elastic, optional=family.kind.group != "batch.volcano.sh"))
-            for family in FAMILIES
+            for family in ELASTIC_KINDS
         ]
         self._queues = context.watch(QUEUES, _of_elastic)
         self._groups = context.informer(POD_GROUPS)
@@ -120,7 +121,7 @@ class ElasticController(Controller):
                     continue
                 try:
                     mine = self._pods.by_index(_OWNER_INDEX, owners.family(obj))
-                    if not mine or not wishes_it(obj, queues.get(self._queue_of(mine[0]), {})):
+                    if not mine or not _wishes_it(obj, queues.get(self._queue_of(mine[0]), {})):
                         continue
                     parts = list(self._parts(family, obj, mine, allowances))
                 except Exception as error:
@@ -134,8 +135,8 @@ class ElasticController(Controller):
         group = self._groups.get(pod_group_of(pod))
         return queue_of(group) if group is not None else ""
 
-    def _parts(self, family: Family, obj: Object, pods: Sequence[Pod], allowances: Allowances) -> Iterator[_Found]:
-        for part in family.parts(obj):
+    def _parts(self, family: JobKind, obj: Object, pods: Sequence[Pod], allowances: Allowances) -> Iterator[_Found]:
+        for part in family.elastic(obj) if family.elastic is not None else ():
             key, value = part.label
             mine = [pod for pod in pods if (pod.metadata.labels or {}).get(key) == value]
             if any(has_ended(pod) for pod in mine):
@@ -218,7 +219,8 @@ class ElasticController(Controller):
         for parts in by_object.values():
             family, obj = parts[0].family, parts[0].obj
             numbers = {each.part.name: wanted[each.elastic.key] for each in parts}
-            patch = family.patch(obj, numbers)
+            assert family.grown is not None
+            patch = family.grown(obj, numbers)
             meta = patch.setdefault("metadata", {})
             meta["resourceVersion"] = obj.metadata.resource_version
             meta["annotations"] = {**meta.get("annotations", {}), SCALED_AT: rfc3339(now)}
@@ -243,7 +245,31 @@ def _of_elastic(obj: Object) -> tuple[str, ...]:
     return (_KEY,) if (obj.metadata.annotations or {}).get(ELASTIC) == "true" else ()
 
 
-def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod], claims: tuple[Claim, ...]) -> Elastic:
+def _wishes_it(obj: Object, queue: Mapping[str, str]) -> bool:
+    """Whether the object, or else its queue by its annotations, asks to be grown and shrunk."""
+    own = (obj.metadata.annotations or {}).get(ELASTIC)
+    return (queue.get(ELASTIC) if own is None else own) == "true"
+
+
+def _cool_down(obj: Object) -> float:
+    """Seconds from a change to the next growth; a text that is no duration counts as absent."""
+    found = duration_or_none((obj.metadata.annotations or {}).get(ELASTIC_COOL_DOWN))
+    return COOL_DOWN if found is None else max(0.0, found)
+
+
+def _places_of(part: ElasticPart, pods: Sequence[Pod]) -> tuple[tuple[str, ...], ...]:
+    """Nodes of the part's replicas as they come, from the pods of the part that stay, in the order of their index.
+
+    Replicas of several pods are complete or count as without a place.
+    """
+    nodes = [pod.spec.node_name or "" for pod in pods]
+    groups = [nodes[at : at + part.pods] for at in range(0, len(nodes), part.pods)]
+    return tuple(tuple(group) if all(group) and len(group) == part.pods else () for group in groups)
+
+
+def _elastic(
+    family: JobKind, obj: Object, part: ElasticPart, stays: Sequence[Pod], claims: tuple[Claim, ...]
+) -> Elastic:
     notes = obj.metadata.annotations or {}
     return Elastic(
         key="/".join(name for name in (family.kind.kind, obj.key, part.name) if name),
@@ -251,9 +277,9 @@ def _elastic(family: Family, obj: Object, part: Part, stays: Sequence[Pod], clai
         least=part.least,
         most=part.most,
         demand=demand_of(part.template, part.pods),
-        places=places_of(part, stays),
+        places=_places_of(part, stays),
         changed=parse_time(notes[SCALED_AT]) if SCALED_AT in notes else float("-inf"),
-        cool_down=cool_down(obj),
+        cool_down=_cool_down(obj),
         priority=max((pod.spec.priority or 0 for pod in stays), default=0),
         claims=claims,
     )

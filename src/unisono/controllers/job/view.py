@@ -10,7 +10,7 @@ from unisono.api.core import PodTemplateSpec
 from unisono.api.groups.batch import Job, LifecyclePolicy, TaskSpec
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers.job import phases
-from unisono.controllers.job.defaults import with_defaults
+from unisono.jobkinds.volcano import with_defaults
 
 DEFAULT_MAX_RETRY = 3
 DEFAULT_SCHEDULER = "volcano"

@@ -14,6 +14,7 @@ from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, Kubeflo
 from unisono.controllers.training.ray.controller import RayClusterController, RayJobController, RayServiceController
 from unisono.controllers.training.trainjob.controller import TrainJobController
 from unisono.errors import ConfigError
+from unisono.jobkinds.registry import ALL
 from unisono.kube.controller import Controller
 
 _CONTROLLERS: tuple[type[TrainingController[Any]], ...] = (
@@ -23,11 +24,9 @@ _CONTROLLERS: tuple[type[TrainingController[Any]], ...] = (
     RayJobController,
     RayServiceController,
 )
-MADE_BY_MEMBERS = frozenset(
-    kind.kind for kind in (*(each.kind for each in FRAMEWORKS), JobSetController.kind, RayClusterController.kind)
-)
-"""Kinds whose pods the members of a fleet make; the others become objects of these kinds."""
 KINDS = (*(each.kind.kind for each in FRAMEWORKS), *(each.kind.kind for each in _CONTROLLERS))
+MADE_BY_MEMBERS = frozenset(each.kind.kind for each in ALL if each.fleet == "whole" and each.kind.kind in KINDS)
+"""Kinds whose pods the members of a fleet make; the others become objects of these kinds."""
 
 
 def check_kinds(kinds: Collection[str]) -> None:

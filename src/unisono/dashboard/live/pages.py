@@ -24,8 +24,7 @@ from unisono.dashboard.views.units import natural
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of
-from unisono.fleet.jobs.work import has_ended
-from unisono.jobkinds.registry import JOB_KINDS
+from unisono.jobkinds.registry import JOB_KINDS, has_ended
 
 if TYPE_CHECKING:
     from unisono.api.groups.scheduling import PodGroup
@@ -145,7 +144,7 @@ class FleetPage:
         there: Counter[str] = Counter()
         for kind in JOB_KINDS:
             for job in world.source(kind).items():
-                if not has_ended(kind, job):
+                if not has_ended(job):
                     there[placement_of(job).cluster] += 1
         clusters = world.source(ATTACHED_CLUSTERS).items()
         return fleet_view(clusters, there, there[""], ready=world.ready)

@@ -15,6 +15,41 @@ _DURATION = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """What a value inside a map, a list or a text must be.
+
+    Attributes:
+        kind: as of an `Argument`, or ``any``.
+        fields: what a map may hold, by key; None: any keys.
+        each: every value of a map without ``fields``, or every element of a list.
+        required: keys that a map must have.
+        choices: the only values that are right; none: all are.
+        least, most: bounds of a number.
+        right: whether the value is right beyond that.
+        form: the right form in words, for errors.
+
+    """
+
+    kind: str = "any"
+    fields: Mapping[str, Shape] | None = None
+    each: Shape | None = None
+    required: tuple[str, ...] = ()
+    choices: tuple[Any, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    right: Callable[[Any], bool] | None = None
+    form: str = ""
+
+
+def one_of(*choices: str) -> Shape:
+    """One of these texts."""
+    return Shape("text", choices=choices)
+
+
+PERCENT = Shape("int", least=0, most=100, form="a whole number of percent, 0 to 100")
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
     """One argument.
 
@@ -25,6 +60,7 @@ class Argument:
         meaning: one line for the documentation.
         choices: the only texts that are right; none: all are.
         effective: False for keys that are accepted because Volcano has them, and that change nothing here.
+        shape: what must hold inside the value, where ``kind`` does not say all.
 
     """
 
@@ -34,6 +70,7 @@ class Argument:
     meaning: str
     effective: bool = True
     choices: tuple[str, ...] = ()
+    shape: Shape | None = None
 
     def accepts(self, key: str) -> bool:
         """Whether ``key`` is this argument."""
@@ -47,6 +84,7 @@ def _is(*types: type) -> Callable[[Any], bool]:
 
 
 _MATCHES: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: True,
     "bool": lambda value: isinstance(value, bool) or (isinstance(value, str) and value in _GO_BOOLS),
     "int": _is(int),
     "float": _is(int, float),

@@ -6,9 +6,11 @@ names file, line and key. Reading is pure; the scheduler watches the file and ca
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from unisono.engine.actions import action_names
+from unisono.engine.config.arguments import Argument
 from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
@@ -17,7 +19,7 @@ from unisono.engine.config_file.arguments import read_arguments
 from unisono.engine.config_file.command_line import is_command_line, read_command_line
 from unisono.engine.config_file.problems import Problems
 from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
-from unisono.engine.plugins.registry import arguments_of, find, is_code, plugin_names
+from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
 
 DEFAULT_TEXT = """\
@@ -87,11 +89,11 @@ def load_config(text: str, file: str = "", *, imports: bool = True) -> Scheduler
     return config
 
 
-def config_errors(text: str, file: str = "") -> list[ConfigError]:
+def config_errors(text: str, file: str = "", *, imports: bool = True) -> list[ConfigError]:
     """The errors of a configuration file in its order, at most 100; none where ``load_config`` can read it."""
     problems = Problems()
     with problems.whole_file():
-        _read(text, file, problems, imports=True)
+        _read(text, file, problems, imports=imports)
     return problems.found
 
 
@@ -128,6 +130,13 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
     return SchedulerConfig(
         tuple(reader.actions), tiers, reader.action_arguments, reader.metrics, notes=tuple(reader.notes)
     )
+
+
+@cache
+def _takers() -> dict[str, tuple[Argument, ...]]:
+    """What the built-in plug-ins and actions take, by what errors call them."""
+    found = {f"plug-in {name}": arguments_of(name) or () for name in plugin_names()}
+    return found | {f"action {name}": ACTION_ARGUMENTS.get(name, ()) for name in KNOWN_ACTIONS}
 
 
 class _Reader:
@@ -193,7 +202,18 @@ class _Reader:
                         switched[key] = entry.boolean()
                 elif key != "name":
                     at.fail(f"unknown key {key} of plug-in {name}{suggestion(key, ['name', 'arguments', *FLAG_KEYS])}")
-        return PluginConfig(name, Flags.from_keys(switched), arguments)
+        return self._tried(PluginConfig(name, Flags.from_keys(switched), arguments), entries.get("arguments"))
+
+    def _tried(self, plugin: PluginConfig, given: tuple[Value, Value] | None) -> PluginConfig:
+        """Make the plug-in once: what it refuses itself is an error of the file, where nothing else is wrong."""
+        found = BUILT_IN.get(plugin.name)
+        if found is not None and given is not None and not found.outside:
+            try:
+                found(plugin)
+            except ConfigError as error:
+                if not any(each.key.startswith(given[1].key) for each in self._problems.found):
+                    given[1].named_in(str(error)).fail(str(error))
+        return plugin
 
     def _plugin_name(self, value: Value) -> str:
         name = value.text()
@@ -215,7 +235,7 @@ class _Reader:
 
     def _read_arguments(self, value: Value, name: str) -> dict[str, Any]:
         known = arguments_of(name) if self._seen(name) else None
-        return read_arguments(value, known, f"plug-in {name}", self._problems)
+        return read_arguments(value, known, f"plug-in {name}", self._problems, _takers())
 
     def read_node_order(self, value: Value) -> None:
         """Plug-ins that only score nodes, as ``{name, args}``; ``args`` is a map, or the same as JSON text."""
@@ -251,7 +271,8 @@ class _Reader:
             entries["name"].fail(f"unknown action {name}{suggestion(name, known)}")
         given = entries.get("arguments")
         owner = OTHER_SECTIONS.get(name, f"action {name}")
-        arguments = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), owner, self._problems) if given else {}
+        known_here = ACTION_ARGUMENTS.get(name, ())
+        arguments = read_arguments(given, known_here, owner, self._problems, _takers()) if given else {}
         self.action_arguments.setdefault(name, arguments)
 
     def read_metrics(self, value: Value) -> None:

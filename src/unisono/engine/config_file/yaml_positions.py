@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,11 +34,39 @@ def parse(text: str, file: str) -> Value | None:
     return None if node is None else Value(node, file, "")
 
 
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+[a-z]*")
+_SAME = {"mem": "memory", "gpumem": "gpu memory", "enabled": "enable", "enabling": "enable", "thresholds": "threshold"}
+_SAME |= {"limits": "limit", "weights": "weight", "plugin": "plugins", "argument": "arguments", "args": "arguments"}
+_FILLING = frozenset(("weight", "usage", "avg", "average", "percent", "threshold", "value", "enable", "auto", "5m"))
+_LIKE = 0.6
+"""How much of two names must mean the same."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``; did you mean x?`` for the nearest known name, or nothing."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    """``; did you mean x?`` for the known name that means the same, else for the nearest one, or nothing."""
+    names = list(known)
+    meant = max(names, key=lambda one: (_likeness(name, one), -len(one)), default="")
+    if meant and _likeness(name, meant) >= _LIKE:
+        return f"; did you mean {meant}?"
+    by_lower = {candidate.lower(): candidate for candidate in names}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[near[0]]}?" if near else ""
+
+
+def _likeness(one: str, other: str) -> float:
+    """Part of the words of both names that they have in common, 0 to 1; words that say little count little."""
+    mine, theirs = _words(one), _words(other)
+    common, every = mine & theirs, mine | theirs
+
+    def told(words: Iterable[str]) -> float:
+        return sum(0.15 if word in _FILLING else 1.0 for word in words)
+
+    return told(common) / told(every) if common - _FILLING else 0.0
+
+
+def _words(name: str) -> frozenset[str]:
+    parts = (part.lower() for part in _PARTS.findall(name))
+    return frozenset(word for part in parts for word in _SAME.get(part, part).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +151,21 @@ class Value:
                 key=self.key,
             ) from None
         return self if inner is None else Value(inner.node, self.file, self.key)
+
+    def named_in(self, message: str) -> Value:
+        """The key inside this value that a message names, the last one; the value itself where it names none."""
+        words, found = set(re.findall(r"[\w./*-]+", message)), self
+        inner = self.items() if isinstance(self.node, yaml.MappingNode) else []
+        for key, at, entry in inner:
+            deeper = entry.named_in(message)
+            if deeper is not entry:
+                found = deeper
+            elif key in words:
+                found = at
+        for element in self.elements() if isinstance(self.node, yaml.SequenceNode) else []:
+            deeper = element.named_in(message)
+            found = deeper if deeper is not element else found
+        return found
 
     def text(self) -> str:
         """A non-empty string."""

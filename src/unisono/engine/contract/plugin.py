@@ -98,7 +98,9 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
         momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
         outside: it asks a service outside, which questions of "what if" would disturb: then no change is tried for jobs
             that wait.
+        remembers: what jobs held in earlier sessions counts, so a simulation holds one after each change of it.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
+        insists: what ``enqueueable`` refuses is refused whatever earlier tiers permit: a hard limit.
         order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)
             otherwise.
         ignorable: hooks that may refuse say nothing where they fail, as if the plug-in were not there. Else what they
@@ -115,7 +117,9 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
     pure: ClassVar[bool] = True
     momentary: ClassVar[bool] = False
     outside: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
     protects: ClassVar[bool] = False
+    insists: ClassVar[bool] = False
     ignorable: bool = False
     order_reach: ClassVar[Reach] = Reach.ROW
     implemented: ClassVar[tuple[str, ...]] = ()

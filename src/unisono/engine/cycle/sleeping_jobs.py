@@ -58,7 +58,7 @@ def in_line(session: Session, asleep: list[Alike]) -> tuple[list[Alike], list[Jo
 
 def _may_sleep(session: Session, hooks: CombinedAnswers) -> bool:
     snapshot = session.snapshot
-    if snapshot.setbacks or hooks.guard.failures or hooks.guard.out or hooks.hosts_any():
+    if snapshot.setbacks or session.limits_accounts or hooks.guard.failures or hooks.guard.out or hooks.hosts_any():
         return False
     if not hooks.by_shape(*_BY_SHAPE) or hooks.hears_placements() or not hooks.has("ready") or hooks.has("prefilter"):
         return False

@@ -131,7 +131,7 @@ class Transaction:
         amounts = pod_class.vector * np.int64(at)
         first.queue.claimed += amounts
         first.queue.allocated += amounts
-        for limit in first.queue.limits:
+        for limit in first.limits:
             limit.move(amounts, pending, binding)
         if pod_class.base is not pod_class:
             self.session.domains.move(pod_class, columns, 1)
@@ -193,7 +193,7 @@ class Transaction:
         job.queue.claimed += amounts
         if held:
             job.queue.allocated += amounts
-        for limit in job.queue.limits:
+        for limit in job.limits:
             limit.move(amounts, old, new)
         if pod_class.host_ports:
             self._hold_ports(placement, claimed)

@@ -139,7 +139,7 @@ class _Needless:
         """No victim's queue goes beyond a capability, and no gang goes on that is broken."""
         for placement in unit:
             job = placement.job
-            if any(limit.held[row] > most for limit in job.queue.limits for row, most in limit.most.items()):
+            if any(limit.held[row] > most for limit in job.limits for row, most in limit.most.items()):
                 return False
             if placement.reason in _WHOLE and job.ready_count < job.min_member:
                 return False

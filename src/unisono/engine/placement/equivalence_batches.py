@@ -43,7 +43,7 @@ class EquivalenceBatches:
     def _shared(self) -> bool:
         """Whether plug-ins answer by shape all that the placing of a job depends on, but for nodes."""
         hooks = self.cycle.hooks
-        by_shape = hooks.by_shape("ready", "missing", "pipelined")
+        by_shape = hooks.by_shape("ready", "missing", "pipelined") and not self.cycle.session.limits_accounts
         return by_shape and not hooks.hears_placements() and not hooks.hosted("placed")
 
     def _like(self, job: JobState) -> tuple[int, str] | None:

@@ -115,10 +115,10 @@ class PlainJob(TaskGroup):
 
     def found_no_node(self, task: Task, now: int) -> None:
         """Note why."""
-        cycle, queue, pod_class = self.cycle, self.job.queue, task.pod_class
+        cycle, pod_class = self.cycle, task.pod_class
         if not now:
             report = cycle.report(self.job)
-            report.quota = report.quota or queue_limits.refusal(queue, pod_class, now=True)
+            report.quota = report.quota or queue_limits.refusal(self.job, pod_class, now=True)
             report.refused = report.refused or task
         note_failure(cycle, self.job, task, cycle.fits.errors(pod_class))
 

@@ -100,7 +100,7 @@ def place_tasks(group: TaskGroup, remaining: RemainingTasks) -> None:
         reason = hooks.prefilter(first) if hooks.has("prefilter") else None
         # Surplus tasks compete through the orders; and those that others wait for may have to be in several places.
         few = room if missing > 0 and not remaining.has_aside else min(room, 1)
-        now = queue_limits.room(job.queue, first.pod_class, now=True)
+        now = queue_limits.room(job, first.pod_class, now=True)
         allocated, tried = _place_run(group, tasks[:few], max(missing, 1), now) if reason is None else (0, 0)
         if tried:
             missing -= allocated

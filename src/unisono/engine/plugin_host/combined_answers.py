@@ -30,7 +30,10 @@ class CombinedAnswers(EvictionAnswers):
         return [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
 
     def vote(self, hook: str, job: JobState) -> Refusal | None:
-        """A refusal at once; permitted after the first tier with a PERMIT, or when all abstain."""
+        """A refusal at once; permitted after the first tier with a PERMIT, or when all abstain.
+
+        Plug-ins that insist are asked in later tiers as well.
+        """
         if self.guard.out and job.key in self.guard.out:
             return self.guard.out[job.key].refusal()
         return self._vote(hook, job)
@@ -40,25 +43,26 @@ class CombinedAnswers(EvictionAnswers):
         return self._vote("group_pipelined", group)
 
     def _vote(self, hook: str, subject: JobState | SubGroup) -> Refusal | None:
+        permitted = False
         for tier in self.by_tier[hook]:
-            permitted = False
-            for _, method in tier:
+            before = permitted
+            for plugin, method in tier:
+                if before and not plugin.insists:
+                    continue
                 answer = method(subject)
                 if isinstance(answer, Refusal):
                     return answer
                 permitted = permitted or answer == Vote.PERMIT
-            if permitted:
-                return None
         return None
 
     def admissible(self, job: JobState) -> int:
         """How many jobs like this one the gate ``enqueueable`` lets pass one after the other; 0: it must be asked."""
-        tier = self.by_tier["enqueueable"][0] if self.by_tier["enqueueable"] else []
+        first, *later = self.by_tier["enqueueable"] or [[]]
         counted = dict(self.flat["admissible"])
-        if not tier or not self.by_shape("enqueueable"):
+        if not first or not self.by_shape("enqueueable"):
             return 0
         room = 2**62
-        for plugin, _ in tier:
+        for plugin, _ in (*first, *(asked for tier in later for asked in tier if asked[0].insists)):
             if plugin not in counted:
                 return 0
             room = min(room, counted[plugin](job))

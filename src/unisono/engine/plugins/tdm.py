@@ -10,12 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from unisono.api.cron import Schedule, parse_schedule
 from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PREEMPTABLE, REVOCABLE_ZONE
 from unisono.api.messages import counted
 from unisono.api.times import parse_duration
@@ -24,7 +25,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Key, Purpose, RawScore, Reason, Refusal, Veto, Vote
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.node_view import NodeView
@@ -39,6 +40,7 @@ _ZONE = "tdm.revocable-zone."
 _PERIOD = Argument("tdm.evict.period", "duration", "1m", "least time between two evictions of what stays too long")
 _CLOCK = Argument("tdm.time-zone", "text", "UTC", "where the windows' times are meant, such as `Europe/Berlin`")
 _WINDOW = re.compile(r"\s*(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)\s*")
+_LONGEST = 366 * 86_400.0
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 NO_RIGHT = Reason("not allow to dispatch to revocable node", unresolvable=True)
@@ -52,22 +54,64 @@ class Window:
     end: int
     text: str
 
-    def holds(self, minute: int) -> bool:
-        """Whether ``minute`` of the day is inside; equal ends mean the whole day."""
+    def holds(self, here: datetime) -> bool:
+        """Whether a moment is inside; equal ends mean the whole day."""
+        minute = here.hour * 60 + here.minute
         if self.start < self.end:
             return self.start <= minute < self.end
         return minute >= self.start or minute < self.end
 
+    def minutes_until(self, here: datetime) -> int:
+        """How long it is until it opens."""
+        return (self.start - here.hour * 60 - here.minute) % 1440
 
-def read_window(text: str) -> Window | None:
-    """``HH:MM-HH:MM``; None when the text is not of that form."""
+    def opening(self, here: datetime) -> str:
+        """When it opens next, in words."""
+        return self.text.partition("-")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CronWindow:
+    """Open from each time of one cron line to the next time of another."""
+
+    start: Schedule
+    end: Schedule
+    text: str
+
+    def holds(self, here: datetime) -> bool:
+        """Whether a moment is inside: it has begun since it last ended."""
+        now = here.timestamp()
+        began = self.start.latest(now - _LONGEST, now, here.tzinfo or UTC)
+        return began is not None and self.end.latest(began, now, here.tzinfo or UTC) is None
+
+    def minutes_until(self, here: datetime) -> int:
+        """How long it is until it opens."""
+        found = self.start.next(here.timestamp(), here.tzinfo or UTC)
+        return int(max(found - here.timestamp(), 0.0) // 60) if found is not None else 1440
+
+    def opening(self, here: datetime) -> str:
+        """When it opens next, in words."""
+        found = self.start.next(here.timestamp(), here.tzinfo or UTC)
+        return f"{datetime.fromtimestamp(found, here.tzinfo):%Y-%m-%d %H:%M}" if found is not None else self.text
+
+
+def read_window(text: str) -> Window | CronWindow | None:
+    """``HH:MM-HH:MM``, or two cron lines ``M H * * *:M H * * *``; None when the text is of neither form."""
     found = _WINDOW.fullmatch(text)
     if found is None:
-        return None
+        return _read_cron(text.strip())
     hour, minute, end_hour, end_minute = (int(part) for part in found.groups())
     if hour > 23 or end_hour > 24 or minute > 59 or end_minute > 59:
         return None
     return Window(hour * 60 + minute, (end_hour * 60 + end_minute) % 1440, text.strip())
+
+
+def _read_cron(text: str) -> CronWindow | None:
+    start, _, end = text.partition(":")
+    try:
+        return CronWindow(parse_schedule(start), parse_schedule(end), text)
+    except ValueError:
+        return None
 
 
 @dataclass(slots=True)
@@ -83,7 +127,17 @@ class TdmPlugin(Plugin):
     name = "tdm"
     momentary = True
     known_arguments = (
-        Argument(_ZONE + "*", "text", None, "window of one zone, `HH:MM-HH:MM`; it may go over midnight"),
+        Argument(
+            _ZONE + "*",
+            "text",
+            None,
+            "window of one zone, `HH:MM-HH:MM`, which may go over midnight, or two cron lines, `0 8 * * *:0 18 * * *`",
+            shape=Shape(
+                "text",
+                right=lambda text: read_window(text) is not None,
+                form="a window such as 08:00-18:00, or two cron lines such as 0 8 * * *:0 18 * * *",
+            ),
+        ),
         _PERIOD,
         _CLOCK,
     )
@@ -103,12 +157,8 @@ class TdmPlugin(Plugin):
         """See which zones are within their window now."""
         self.session = session
         here = datetime.fromtimestamp(session.now, self.clock)
-        self.minute = here.hour * 60 + here.minute
-        self.active = {zone for zone, window in self.windows.items() if window.holds(self.minute)}
-
-    def minutes_until(self, window: Window) -> int:
-        """How long it is until a window opens."""
-        return (window.start - self.minute) % 1440
+        self.here = here
+        self.active = {zone for zone, window in self.windows.items() if window.holds(here)}
 
     def beyond(self, zone: str) -> str:
         """What is said of nodes of a zone that is outside its window, or has none."""

@@ -11,13 +11,16 @@ from unisono.api.messages import plural
 from unisono.api.queues import JOBS, limits_of
 from unisono.api.resources import readable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
-from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
+from unisono.cluster.records import Job
+from unisono.cluster.resources import ResourceRegistry
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.accounts import account_of, who
-from unisono.engine.session.amounts import aligned
+from unisono.engine.session.amounts import aligned, listed
+from unisono.engine.session.book import View
+from unisono.engine.session.limit import Limit
+from unisono.engine.session.queue_limits import count_others
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 _AUTO = Argument("user-limits.AutoEnable", "bool", False, "nothing where no Queue has the annotation")
 _Line = tuple[str, str]
-_HOLDING = frozenset({*ALLOCATED_STATES, TaskStatus.PIPELINED})
 
 
 class UserLimitsPlugin(Plugin):
@@ -36,6 +38,7 @@ class UserLimitsPlugin(Plugin):
     """
 
     name = "user-limits"
+    insists = True
     known_arguments = (_AUTO,)
 
     def needed(self, session: Session) -> bool:
@@ -57,24 +60,35 @@ class UserLimitsPlugin(Plugin):
             except ValueError as error:  # where no admission looks at it; nothing unchecked passes
                 self.limits[name], self.wrong[name] = {}, str(error)
         self.jobs: dict[_Line, int] = defaultdict(int)
-        self.held: dict[_Line, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self.lines: dict[_Line, UserLimit] = {}
         if not self.limits:
             return
-        self.promised = session.book.grouped(
-            lambda record: (record.queue, account_of(record)) if record.queue in self.limits else None
-        )
-        names = session.registry.names
+        session.limits_accounts = True
+        self.promised = session.book.grouped(lambda record: self._line(record) if record.queue in self.limits else None)
         for job in session.jobs:
-            if job.queue.name not in self.limits:
-                continue
-            line = self._line(job)
-            self.jobs[line] += self._counts(job)
-            amounts = aligned(job.claimed, session.registry)
-            for row in amounts.nonzero()[0]:
-                self.held[line][names[row]] += int(amounts[row])
+            if job.queue.name in self.limits:
+                self.jobs[self._line(job.record)] += self._counts(job)
+                limit = self._limit(job.record)
+                limit.held += aligned(job.claimed, session.registry)
+                job.account_limits += (limit,)
+        count_others(session.snapshot, self._known)
 
-    def _line(self, job: JobState) -> _Line:
-        return job.queue.name, account_of(job)
+    @staticmethod
+    def _line(record: Job) -> _Line:
+        return record.queue, account_of(record)
+
+    def _limit(self, record: Job) -> UserLimit:
+        line, registry = self._line(record), self.session.registry
+        found = self.lines.get(line)
+        if found is None:
+            rows = {registry.find(name): most for name, most in self.limits[record.queue].items() if name != JOBS}
+            most = {row: amount for row, amount in rows.items() if row is not None}
+            found = self.lines[line] = UserLimit(line, most, registry)
+        return found
+
+    def _known(self, record: Job) -> tuple[UserLimit, ...]:
+        found = self.lines.get(self._line(record))
+        return () if found is None else (found,)
 
     @staticmethod
     def _counts(job: JobState) -> bool:
@@ -88,63 +102,61 @@ class UserLimitsPlugin(Plugin):
         if job.queue.name in self.wrong:
             text = f"annotation {USER_LIMITS} of queue {job.queue.name}: {self.wrong[job.queue.name]}"
             return Refusal(text, Cause.QUEUE_INVALID, event=True)
-        line = self._line(job)
-        wanted: dict[str, int] = {}
-        if job.min_resources is not None:
-            amounts = aligned(job.min_resources, self.session.registry)
-            wanted = {self.session.registry.names[row]: int(amounts[row]) for row in amounts.nonzero()[0]}
-        have = {name: self.held[line][name] + self._promised_to(line, name) for name in limits if wanted.get(name, 0)}
-        over = [
-            self._refusal(line, name, wanted[name], have[name], limit)
-            for name, limit in limits.items()
-            if name in have and have[name] + wanted[name] > limit
-        ]
+        line, limit, registry = self._line(job.record), self._limit(job.record), self.session.registry
+        over: list[Refusal] = []
+        wanted = [] if job.min_resources is None else listed(job.min_resources, registry)
+        promised = self.promised.get(line)
+        for row, most in limit.most.items() if wanted else ():
+            have = int(limit.held[row]) + (0 if promised is None else int(promised[row]))
+            if self.session.book.view is View.NOW:
+                have += int(limit.leaving[row])
+            if wanted[row] and have + wanted[row] > most:
+                over.append(_refusal(line, registry.names[row], wanted[row], have, most))
         if JOBS in limits and self.jobs[line] >= limits[JOBS]:
-            over.insert(0, self._refusal(line, JOBS, 1, self.jobs[line], limits[JOBS]))
+            over.insert(0, _refusal(line, JOBS, 1, self.jobs[line], limits[JOBS]))
         return _all_of(over) if over else Vote.ABSTAIN
-
-    def _promised_to(self, line: _Line, name: str) -> int:
-        """What admitted jobs of the user may still take."""
-        promised, row = self.promised.get(line), self.session.registry.find(name)
-        return 0 if promised is None or row is None else int(promised[row])
 
     def enqueued(self, job: JobState) -> None:
         """One job more."""
         if job.queue.name in self.limits:
-            self.jobs[self._line(job)] += 1
+            self.jobs[self._line(job.record)] += 1
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
         """Refuse the next pod of the user whose job is served where it would go beyond a limit."""
-        limits, job = self.limits.get(queue.name), self.session.subject
-        if limits is None or job is None:
-            return None
-        line = self._line(job)
-        amounts = pod_class.requests | {"pods": 1}
-        for name, limit in limits.items():
-            more = amounts.get(name, 0)
-            if name != JOBS and more and self.held[line][name] + more > limit:
-                return _all_of([self._refusal(line, name, more, self.held[line][name], limit)])
+        job = self.session.subject
+        for limit in job.account_limits if job is not None and queue.name in self.limits else ():
+            if limit.room(pod_class, now=False) < 1:
+                return limit.refusal(pod_class, now=False)
         return None
 
-    def moved(
-        self, job: JobState, tasks: Sequence[Task], nodes: Sequence[int], before: TaskStatus, after: TaskStatus
-    ) -> None:
-        """Count what jobs get and lose in this session."""
-        if job.queue.name not in self.limits or (before in _HOLDING) == (after in _HOLDING):
-            return
-        held, sign = self.held[self._line(job)], 1 if after in _HOLDING else -1
-        for task in tasks:
-            for name, amount in {**task.pod_class.requests, "pods": 1}.items():
-                held[name] += sign * amount
 
-    @staticmethod
-    def _refusal(line: _Line, name: str, need: int, have: int, limit: int) -> Refusal:
-        queue, account = line
-        what = plural(limit, "job") if name == JOBS else name
-        text = f"{who(account)} may have {_shown(limit, name)} {what} in queue {queue} and has {_shown(have, name)}"
-        if name == JOBS:  # which are no resource
-            return Refusal(text, Cause.OVER_CAPABILITY, event=True, user=True)
-        return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True, user=True)
+class UserLimit(Limit):
+    """What a user may hold in a queue."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: _Line, most: Mapping[int, int], registry: ResourceRegistry) -> None:
+        super().__init__(line[0], most, registry)
+        self.family = []
+        self._line = line
+
+    def refusal(self, pod_class: PodClass, *, now: bool) -> Refusal:
+        """See the class; the limits that bind."""
+        held = self.held + self.leaving if now else self.held
+        over: list[Refusal] = []
+        for row, need in zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True):
+            if row in self.most and need and int(held[row]) + need > self.most[row]:
+                over.append(_refusal(self._line, self.registry.names[row], need, int(held[row]), self.most[row]))
+        return _all_of(over)
+
+
+def _refusal(line: _Line, name: str, need: int, have: int, limit: int) -> Refusal:
+    queue, account = line
+    what = plural(limit, "job") if name == JOBS else name
+    text = f"{who(account)} may have {_shown(limit, name)} {what} in queue {queue} and has {_shown(have, name)}"
+    if name == JOBS:  # which are no resource
+        return Refusal(text, Cause.OVER_CAPABILITY, event=True, user=True)
+    return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True, user=True)
 
 
 def _all_of(refusals: Sequence[Refusal]) -> Refusal:

@@ -16,7 +16,7 @@ from unisono.cluster.status import (
     TaskStatus,
     count,
 )
-from unisono.engine.session.queue_limit import QueueLimit
+from unisono.engine.session.limit import Limit
 
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
 _BOUND, _RUNNING = 4, 5
@@ -47,7 +47,7 @@ class QueueState:
         self.job_count = len(record.jobs)
         self.allocated: Vector = record.allocated.copy()
         self.claimed: Vector = record.allocated.copy()
-        self.limits: tuple[QueueLimit, ...] = ()
+        self.limits: tuple[Limit, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -78,6 +78,7 @@ class JobState:
         counts: tasks by status (list indexed by `TaskStatus`), changes of this session included.
         ready_count: tasks that hold a place or have succeeded.
         pending_best_effort: pending tasks that request nothing.
+        account_limits: limits that hold for whom the job runs for, such as those of its user.
         places: task key to (status, node column) for tasks that this session has moved.
 
     """
@@ -87,6 +88,7 @@ class JobState:
         "_claimed",
         "_claims",
         "_roles",
+        "account_limits",
         "asks",
         "counts",
         "created",
@@ -123,6 +125,7 @@ class JobState:
             rows = max(len(self.asks), len(record.promised))
             self.asks = np.maximum(fitted(self.asks, rows) - fitted(record.promised, rows), 0)
         self.phase = record.phase
+        self.account_limits: tuple[Limit, ...] = ()
         self.counts = record.counts.copy()
         fresh = record.shape and record.pending
         self.ready_count = 0 if fresh else count(self.counts, READY_STATES)
@@ -134,6 +137,11 @@ class JobState:
         self._claims: list[tuple[PodClass, int, int]] = []
 
     # ---- what plug-ins read
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """All limits on what it may hold: those of its queue, and those of its account."""
+        return self.queue.limits + self.account_limits if self.account_limits else self.queue.limits
 
     @property
     def namespace(self) -> str:

@@ -1,35 +1,37 @@
-"""``spec.capability`` of queues and of all queues above them, whatever plug-in shares resources among queues.
+"""Limits on what jobs hold: ``spec.capability`` of their queue and of all above it, and what plug-ins add for users.
 
-A queue holds what its pods and those of the queues below it hold. A pod that terminates holds its resources until it is
-gone. So there are two amounts of room: what may start now, and what may be promised for when terminating pods are gone.
+A queue holds what its pods and those of the queues below it hold, whatever plug-in shares resources. A pod that
+terminates holds its resources until it is gone. So there are two amounts of room: what may start now, and what may be
+promised for when terminating pods are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from unisono.api.membership import lineage
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
 from unisono.engine.session.amounts import UNLIMITED
-from unisono.engine.session.job_state import QueueState
-from unisono.engine.session.queue_limit import QueueLimit
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.limit import Limit
 from unisono.engine.verdict import Cause
 
 
-def room(queue: QueueState, pod_class: PodClass, *, now: bool = False) -> int:
-    """How many more tasks of a class the capabilities above and of a queue let it hold."""
-    if not queue.limits:
+def room(holder: QueueState | JobState, pod_class: PodClass, *, now: bool = False) -> int:
+    """How many more tasks of a class the limits of a queue, or of a job, let it hold."""
+    if not holder.limits:
         return UNLIMITED
-    return min(limit.room(pod_class, now=now) for limit in queue.limits)
+    return min(limit.room(pod_class, now=now) for limit in holder.limits)
 
 
-def refusal(queue: QueueState, pod_class: PodClass, *, now: bool = False) -> Refusal | None:
-    """Which capability lets the queue hold no further task of a class, if one does."""
-    for limit in queue.limits:
+def refusal(holder: QueueState | JobState, pod_class: PodClass, *, now: bool = False) -> Refusal | None:
+    """Which limit lets a queue, or a job, hold no further task of a class, if one does."""
+    for limit in holder.limits:
         if limit.room(pod_class, now=now) < 1:
             return limit.refusal(pod_class, now=now)
     return None
@@ -45,9 +47,9 @@ def set_limits(queues: Mapping[str, QueueState], snapshot: Snapshot) -> None:
         queue.limits = tuple(limits[each] for each in lineage(name, parents) if each in limits)
 
 
-def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, QueueLimit]:
+def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Limit]:
     """Queues with a capability and what they hold, by name."""
-    found: dict[str, QueueLimit] = {}
+    found: dict[str, Limit] = {}
     if not any(record.capability for record in snapshot.queues.values()):
         return found
     known = {name: record for name, record in snapshot.queues.items() if record.known}
@@ -56,7 +58,7 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Queue
         given = {registry.find(resource): most for resource, most in (record.capability or {}).items()}
         rows = {row: most for row, most in given.items() if row is not None}
         if rows:
-            found[name] = QueueLimit(name, rows, registry)
+            found[name] = Limit(name, rows, registry)
     if not found:
         return found
     parents = {name: record.parent for name, record in known.items()}
@@ -66,22 +68,32 @@ def limits_of(snapshot: Snapshot, registry: ResourceRegistry) -> dict[str, Queue
             if name != limit.name:
                 limit.family.append(name)
             limit.held += fitted(record.allocated, size)
-    for queue, status, vector in _others(snapshot):
-        for limit in above.get(queue, ()):
-            if status is TaskStatus.RELEASING:
-                limit.leaving += fitted(vector, size)
-            else:
-                limit.held += fitted(vector, size)
+    count_others(snapshot, lambda job: above.get(job.queue, ()))
     return found
 
 
-def _others(snapshot: Snapshot) -> Iterator[tuple[str, TaskStatus, Vector]]:
-    """Pods that hold resources of their node without counting as allocated: terminating ones, and lost ones."""
+def count_others(snapshot: Snapshot, limits: Callable[[Job], Iterable[Limit]]) -> None:
+    """Let limits count pods that hold resources without being allocated: terminating ones, and lost ones.
+
+    Args:
+        snapshot: the cluster.
+        limits: those that hold for a job.
+
+    """
+    for job, status, vector in _others(snapshot):
+        for limit in limits(job):
+            if status is TaskStatus.RELEASING:
+                limit.leaving += fitted(vector, len(limit.leaving))
+            else:
+                limit.held += fitted(vector, len(limit.held))
+
+
+def _others(snapshot: Snapshot) -> Iterator[tuple[Job, TaskStatus, Vector]]:
     for job in snapshot.jobs.values():
         if job.counts[TaskStatus.RELEASING] or job.counts[TaskStatus.UNKNOWN]:
             for task in job.tasks.values():
                 if task.node and task.owned and task.status in (TaskStatus.RELEASING, TaskStatus.UNKNOWN):
-                    yield job.queue, task.status, task.pod_class.vector
+                    yield job, task.status, task.pod_class.vector
 
 
 def closed(queue: QueueState) -> Refusal | None:

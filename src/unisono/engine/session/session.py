@@ -72,6 +72,8 @@ class Session:
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
         shared: objects that several plug-ins or actions use together in this session, one of each class.
         book: what jobs are promised, which of it counts, and what a job may have now.
+        limits_accounts: whether a plug-in limits jobs by whom they run for (`JobState.account_limits`): then jobs of
+            one shape fare differently.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
         removed_failed: failed pods that this session removes, by queue; limits on evictions count them.
 
@@ -86,6 +88,7 @@ class Session:
         self.ports: dict[int, list[PodClass]] = {}
         self.touched: list[int] = []
         self.shared = SharedObjects()
+        self.limits_accounts = False
         self.pipelining = False
         self.removed_failed: Counter[str] = Counter()
         self.releasing = snapshot.nodes.sums().releasing

@@ -17,6 +17,7 @@ from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Verdict
 from unisono.engine.verdicts.candidates import for_one_alike
 from unisono.engine.verdicts.draft import Draft, nothing
 from unisono.engine.verdicts.lines import place, place_in_line
@@ -159,12 +160,19 @@ class Drafts:
         task = verdict.task
         if task and verdict.job != job.key:
             own: Task | None = getattr(report, found.task) if found.task else None
-            task = own.key if own is not None else next(iter(job.record.pending), "")
+            task = own.key if own is not None else self._in_its_place(verdict, job)
         return structs.replace(
             found.draft,
             ladders=for_one_alike(job, found.draft.ladders, self.tools.rivals),
             verdict=structs.replace(verdict, job=job.key, message=message, position=position, ahead=ahead, task=task),
         )
+
+    def _in_its_place(self, verdict: Verdict, job: JobState) -> str:
+        """The pod of ``job`` that stands where the one that the verdict of another job names stands there."""
+        other = self.cycle.session.job(verdict.job)
+        named = list(other.record.pending).index(verdict.task) if other and verdict.task in other.record.pending else 0
+        own = list(job.record.pending)
+        return own[named] if named < len(own) else next(iter(own), "")
 
 
 def _names(draft: Draft, job: JobState, line: str) -> bool:

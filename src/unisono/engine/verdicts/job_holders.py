@@ -18,17 +18,13 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
+from unisono.jobkinds.registry import OWNER_LABELS
 
 _MOST_NAMED = 3
 _MOST_PODS = 20_000
 """Pods in the cluster up to which those of other schedulers are looked for one by one."""
 _MOST_PODS_ON_NODES = 2_000
 """The same on the nodes that a waiting pod may use, where those are not all."""
-_OWNERS = (
-    (keys.JOBSET_NAME, "JobSet"),
-    (keys.KUBEFLOW_JOB_NAME, "Job"),
-    (keys.BATCH_JOB_NAME, "Job"),
-)
 
 
 _Held = tuple[str, tuple[Holder, ...], list[JobState]]
@@ -67,7 +63,7 @@ def _owner(task: Task) -> tuple[str, str]:
             return "Deployment", name
     if keys.STATEFUL_POD_NAME in labels:
         return "StatefulSet", task.name.rpartition("-")[0]
-    for label, kind in _OWNERS:
+    for label, kind in OWNER_LABELS:
         if labels.get(label):
             return kind, labels[label]
     if keys.CONTROLLER_REVISION_HASH in labels:

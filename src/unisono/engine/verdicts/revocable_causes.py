@@ -34,6 +34,6 @@ def opening(cycle: Cycle, reasons: Mapping[str, int]) -> str:
         if isinstance(plugin, TdmPlugin):
             shut = [(window, zone) for zone, window in plugin.windows.items() if plugin.beyond(zone) in reasons]
             if shut:
-                window, zone = min(shut, key=lambda one: plugin.minutes_until(one[0]))
-                return f"wait until {window.text.partition('-')[0]} {plugin.clock}, when revocable zone {zone} opens"
+                window, zone = min(shut, key=lambda one: one[0].minutes_until(plugin.here))
+                return f"wait until {window.opening(plugin.here)} {plugin.clock}, when revocable zone {zone} opens"
     return ""

@@ -29,11 +29,12 @@ from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
 from unisono.fleet.jobs.endings import expires_in
 from unisono.fleet.jobs.following import can_be_held, changes, disbelief, is_held
 from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.jobs.work import Work, bring_group, has_ended
+from unisono.fleet.jobs.work import Work, bring_group
 from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake, remove_copies
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
+from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller, sooner
 
@@ -123,7 +124,7 @@ class DispatchController(Controller):
             self._leave(key)
         own = [copy for copy, _ in copies if copy.origin == uid]
         part = self._part(job)
-        view = JobView(True, has_ended(self.kind, job), part.placement, math.inf) if part else self._alone(job)
+        view = JobView(True, has_ended(job), part.placement, math.inf) if part else self._alone(job)
         steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
         work, again = await self._stand(job, view, part)
         if part is not None:
@@ -180,7 +181,7 @@ class DispatchController(Controller):
     def _alone(self, job: Any) -> JobView:
         return JobView(
             True,
-            has_ended(self.kind, job),
+            has_ended(job),
             placement_of(job),
             annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT),
         )
@@ -280,7 +281,7 @@ class DispatchController(Controller):
             self._telling.tell(job, "CopyKept", text)
         if steps.create and work is not None:
             await self._create(job, placement, work, held=held)
-        if not placement.cluster and placement.generation and not has_ended(self.kind, job):
+        if not placement.cluster and placement.generation and not has_ended(job):
             await self.write_status(job, waiting_patch(self.kind, job))
         if steps.mirror is not None:
             copied = copies[steps.mirror.cluster]
@@ -323,7 +324,7 @@ class DispatchController(Controller):
     async def _follow(self, job: Any, copy: Copy, copied: Any, *, held: bool) -> None:
         """Bring what may change of the job to its copy."""
         member = self._members(copy.cluster)
-        if member is None or copy.deleting or has_ended(self.kind, job):
+        if member is None or copy.deleting or has_ended(job):
             return
         patch = changes(job, copied, held=held)
         if not patch:

@@ -39,6 +39,7 @@ from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER, Rules
 from unisono.fleet.reasons import room_by_member
 from unisono.fleet.telling import Telling
+from unisono.jobkinds.registry import has_ended
 from unisono.kube.clock import Clock
 from unisono.kube.controller import Context, Controller
 
@@ -91,13 +92,6 @@ def summed(
         ),
     ]
     return msgspec.structs.replace(status, conditions=[_dated(old.conditions or (), each, now) for each in told])
-
-
-def has_ended(kind: Kind[Any], obj: Any) -> bool:
-    """Whether a batch Job is over."""
-    return kind is BATCH_JOBS and any(
-        each.type in ("Complete", "Failed") and each.status == "True" for each in obj.status.conditions or ()
-    )
 
 
 def _count(copy: Any, name: str) -> int:
@@ -225,7 +219,7 @@ class DivisionController(Controller):
             return None
         own = {copy.cluster: (copy, found) for copy, found in copies if copy.origin == uid}
         before = recorded(obj)
-        if has_ended(self.kind, obj):
+        if has_ended(obj):
             left = expires_in(obj, self._clock.time())
             if left is not None and left <= 0:
                 await delete_seen(self._client, self.kind, obj)

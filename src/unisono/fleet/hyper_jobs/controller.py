@@ -53,7 +53,8 @@ from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import is_trusted
 from unisono.fleet.jobs.following import can_be_held, is_held
 from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.jobs.work import bring_group, has_ended
+from unisono.fleet.jobs.work import bring_group
+from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller, sooner
 
@@ -201,7 +202,7 @@ class GangController(Controller):
         found = self._jobs.by_index(OWNER_INDEX, family(hyper_job))
         jobs = [self._job(job.key) or job for job in found if not job.metadata.deletion_timestamp]
         known = {job.metadata.name: job for job in jobs if job.metadata.name in wanted}
-        live = {name: job for name, job in known.items() if not has_ended(JOBS, job)}
+        live = {name: job for name, job in known.items() if not has_ended(job)}
         return live, wanted <= known.keys() | ended_states(hyper_job.status).keys()
 
     def waiting(self, group: Object) -> WaitingParts | None:

@@ -13,7 +13,7 @@ from unisono.api.base import Object
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
-from unisono.api.kind_families import BATCH_JOBS, DEPLOYMENTS, STATEFUL_SETS
+from unisono.api.kind_families import BATCH_JOBS
 from unisono.controllers.patching import to_json
 from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS, without_labels
 from unisono.fleet.jobs.endings import without_ttl
@@ -21,8 +21,6 @@ from unisono.jobkinds.kind import given
 from unisono.jobkinds.paths import first
 from unisono.jobkinds.registry import job_kind
 
-DIVIDED: Final[tuple[Kind[Any], ...]] = (DEPLOYMENTS, STATEFUL_SETS, BATCH_JOBS)
-"""Kinds that a hub divides."""
 MOST: Final = 1_000_000
 """Replicas of one workload that are divided."""
 

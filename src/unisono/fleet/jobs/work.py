@@ -30,7 +30,6 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import JOB_SETS, RAY_CLUSTERS
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.pod_limit import MOST_PODS
-from unisono.controllers.job.phases import STOPPED
 from unisono.controllers.job.pod_group import pod_group_for
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
@@ -123,9 +122,6 @@ def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str]
 Decide = Callable[[Seen[Any], float], Plan]
 Priorities = Callable[[str | None], int]
 
-# Conditions that end a job of the training operators, of JobSet and of Kubernetes.
-_ENDS = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
-
 
 def _kubeflow(framework: Framework) -> Decide:
     return lambda seen, now: decide_training(seen, framework, now)
@@ -152,16 +148,6 @@ class Work:
 
     group: PodGroup
     pods: tuple[Pod, ...]
-
-
-def has_ended(kind: Kind[Any], job: Object) -> bool:
-    """Whether the job needs no pods any more, or, suspended, none for now."""
-    if kind is JOBS:
-        assert isinstance(job, Job)
-        return job.status.state.phase in STOPPED
-    status = getattr(job, "status", None)
-    conditions = getattr(status, "conditions", None) or ()
-    return any(each.type in _ENDS and each.status == "True" for each in conditions)
 
 
 def work_of(kind: Kind[Any], job: Object, now: float, priority: Priorities = lambda _name: 0) -> Work | None:

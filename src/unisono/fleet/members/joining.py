@@ -17,8 +17,8 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import COMMANDS, EVENTS, HYPER_NODES, NAMESPACES, NODES, PODS, QUEUES
 from unisono.errors import ConfigError
-from unisono.fleet.jobs.replicas import DIVIDED
 from unisono.fleet.jobs.work import KINDS
+from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.kubeconfig import ClusterConfig, from_mapping
 
 # One kubeconfig over a hub and its members, each a context by its name (pure).

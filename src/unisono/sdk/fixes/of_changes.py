@@ -26,10 +26,10 @@ from unisono.api.kinds import (
 from unisono.api.membership import pod_group_name
 from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
+from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fixes.gang_sizes import NoSuchField
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.fixes.workload_groups import group_named_in

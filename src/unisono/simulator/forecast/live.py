@@ -15,15 +15,7 @@ from unisono.api.core import Container, Node, Pod, PodSpec, PodStatus, ResourceR
 from unisono.api.decode import decode
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.groups.topology import HyperNode
-from unisono.api.keys import (
-    CONFIG_MAP_KEY,
-    CONFIG_MAP_NAME,
-    CONFIG_MAP_NAMESPACE,
-    GPU_COUNT,
-    GPU_MILLI,
-    GROUP_NAME,
-    NVIDIA_GPU,
-)
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_NAMESPACE, GPU_COUNT, GPU_MILLI, GROUP_NAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, JOBS, LEASES, PODS, QUEUES, find
 from unisono.api.membership import pod_group_name
@@ -42,7 +34,7 @@ from unisono.engine.session.session import Session
 from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
 from unisono.kube.client import Client
-from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME, text_of
+from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME, holds_configuration, text_of
 from unisono.scheduler.feed import KINDS, OPTIONAL
 from unisono.simulator.clusters import Cluster, make_queue, paths_of
 from unisono.simulator.files import InputError
@@ -74,8 +66,7 @@ class Followed:
 async def configuration_in_force(client: Client, namespaces: tuple[str, ...] = ()) -> Followed:
     """What the scheduler follows, in the order in which it looks itself.
 
-    1. The ConfigMap ``volcano-system/volcano-scheduler-config``, where users of Volcano keep it: it comes before all
-       others.
+    1. A ConfigMap of namespace ``volcano-system`` where users of Volcano keep it: it comes before all others.
     2. The ConfigMap of the installation, in one of ``namespaces``.
     3. The file that the scheduler names in the Lease of its heartbeat, where it can be read on this machine: so for
        ``unisono up --scheduler-config FILE``.
@@ -106,7 +97,7 @@ async def configuration_in_maps(client: Client, namespaces: tuple[str, ...] = ()
         namespaces: where the installation may be; the ConfigMap of Volcano's users comes first in any case.
 
     """
-    maps = [(CONFIG_MAP_NAMESPACE, CONFIG_MAP_NAME, CONFIG_MAP_KEY)]
+    maps = [(CONFIG_MAP_NAMESPACE, name, "") for name in (*CONFIG_MAP_NAMES, *await _other_releases(client))]
     maps += [(namespace, INSTALLED_NAME, INSTALLED_KEY) for namespace in namespaces]
     hidden = ""
     for namespace, name, key in maps:
@@ -118,6 +109,16 @@ async def configuration_in_maps(client: Client, namespaces: tuple[str, ...] = ()
         except ApiError as error:
             hidden = hidden or (place if error.code != 404 else "")
     return None, hidden
+
+
+async def _other_releases(client: Client) -> list[str]:
+    """Names of the ConfigMaps that Volcano's chart makes for releases of other names, where they may be listed."""
+    try:
+        found = await client.list(CONFIG_MAPS, namespace=CONFIG_MAP_NAMESPACE)
+    except ApiError:
+        return []
+    names = {one.metadata.name for one in found.items} - set(CONFIG_MAP_NAMES)
+    return sorted(name for name in names if holds_configuration(name))
 
 
 async def _source(client: Client) -> str:

@@ -67,6 +67,12 @@ class Unit:
         """When it ends at this rate, infinite where it does not."""
         return self.since + self.left / self.rate if self.rate > 0 else inf
 
+    def saved_at(self, now: float, checkpoint: float) -> float:
+        """When it last saved its progress: all of it at any time where ``checkpoint`` is 0, or when it began."""
+        made = self.done + max(now - self.since, 0.0) * self.rate
+        beyond = made % checkpoint if checkpoint > 0 else 0.0
+        return now - beyond / self.rate if self.rate > 0 else self.since
+
     def fall_back(self, checkpoint: float | None) -> float:
         """Lose the progress since the last checkpoint; answers how many seconds of it."""
         if checkpoint is None:
@@ -135,6 +141,7 @@ class LiveJob:
         pods: the pods, by number.
         needs: what each pod takes from its node.
         incarnations: how often each pod has been made.
+        saved: when it was last said to have saved its work, seconds since the beginning.
         templates: real pods, of which those that are made again are copies; empty for pods of a workload.
 
     """
@@ -150,6 +157,7 @@ class LiveJob:
     pods: list[Pod] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)
     templates: tuple[Pod, ...] = ()
+    saved: float = 0.0
 
     @classmethod
     def of(cls, number: int, job: Job, outcome: JobOutcome, group: PodGroup) -> LiveJob:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import RUN_SECONDS
-from unisono.api.base import ObjectMeta
+from unisono.api.annotations import CHECKPOINT_TIME, RUN_SECONDS, USER
+from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import (
     Affinity,
     Container,
@@ -28,6 +28,7 @@ from unisono.api.core import (
 from unisono.api.groups.scheduling import PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, GROUP_NAME, NVIDIA_GPU, PREEMPTABLE, TASK_SPEC
+from unisono.api.kinds import JOBS
 from unisono.api.times import rfc3339, rfc3339_micro
 from unisono.engine.decisions import PodGroupUpdate
 from unisono.simulator.workload.job import Job, Role
@@ -49,12 +50,13 @@ class ObjectMaker:
         self._shared = shared
         self._run_times = run_times
         self._specs: dict[tuple[Any, ...], PodSpec] = {}
+        self._owner: tuple[Job, list[OwnerReference]] | None = None  # of the last job: its pods come together
         self._placed: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}  # the first keeps its id from being reused
 
     def group(self, job: Job, number: int) -> PodGroup:
         """The PodGroup of the ``number``-th job; jobs of one moment are told apart by microseconds."""
         name = job.name
-        notes = self._told(job)
+        notes = self._told(job) | ({USER: job.user} if job.user else {})
         topology = None
         if job.topology_tier is not None:
             mode = "hard" if job.topology_hard else "soft"
@@ -68,13 +70,13 @@ class ObjectMaker:
         )
         created = rfc3339_micro(self._epoch + job.submit + number % 1_000_000 * 1e-6)
         meta = ObjectMeta(
-            name=name, namespace=namespace_of(job), uid=name, creation_timestamp=created, annotations=notes
+            name=name, namespace=namespace_of(job), uid=name, creation_timestamp=created, annotations=notes or None
         )
         return PodGroup(metadata=meta, spec=spec, status=PodGroupStatus(phase="Pending"))
 
-    def _told(self, job: Job) -> dict[str, str] | None:
+    def _told(self, job: Job) -> dict[str, str]:
         seconds = {"exact": job.run_seconds, "estimate": job.estimate}.get(self._run_times)
-        return {RUN_SECONDS: f"{seconds:.3f}"} if seconds else None
+        return {RUN_SECONDS: f"{seconds:.3f}"} if seconds else {}
 
     def _least(self, job: Job) -> dict[str, str | int | float]:
         """What the smallest gang asks for, the first pods; resources of any other form do not count."""
@@ -107,9 +109,23 @@ class ObjectMaker:
             notes[PREEMPTABLE] = "false"
         created = rfc3339(self._epoch + now)
         meta = ObjectMeta(
-            name=name, namespace=namespace_of(job), uid=name, creation_timestamp=created, annotations=notes
+            name=name,
+            namespace=namespace_of(job),
+            uid=name,
+            creation_timestamp=created,
+            annotations=notes,
+            owner_references=self._owners(job),
         )
         return Pod(metadata=meta, spec=self._spec(role, job.priority), status=PodStatus(phase="Pending"))
+
+    def _owners(self, job: Job) -> list[OwnerReference]:
+        """Its controller, which makes a new pod for each that is gone."""
+        if self._owner is None or self._owner[0] is not job:
+            owner = OwnerReference(
+                api_version=JOBS.api_version, kind=JOBS.kind, name=job.name, uid=f"job-{job.name}", controller=True
+            )
+            self._owner = job, [owner]
+        return self._owner[1]
 
     def _spec(self, role: Role, priority: int) -> PodSpec:
         extra = tuple(sorted(role.resources.items())) if role.resources else ()
@@ -196,6 +212,13 @@ def with_status(group: PodGroup, update: PodGroupUpdate) -> PodGroup:
         conditions=conditions or None,
     )
     return PodGroup(metadata=group.metadata, spec=group.spec, status=status)
+
+
+def with_checkpoint(group: PodGroup, at: float) -> PodGroup:
+    """The PodGroup of a job that has saved its work, ``at`` seconds since 1970."""
+    notes = {**(group.metadata.annotations or {}), CHECKPOINT_TIME: rfc3339_micro(at)}
+    meta = msgspec.structs.replace(group.metadata, annotations=notes)
+    return PodGroup(metadata=meta, spec=group.spec, status=group.status)
 
 
 def namespace_of(job: Job) -> str:

@@ -17,7 +17,7 @@ from unisono.simulator.clusters import Cluster
 from unisono.simulator.workload.job import WHOLE_GPU
 from unisono.simulator.world import outcome as outcomes
 from unisono.simulator.world.live_jobs import Adopted, LiveJob, Needs, Room, SpeedModel, Unit
-from unisono.simulator.world.objects import ObjectMaker, succeeded, with_status
+from unisono.simulator.world.objects import ObjectMaker, succeeded, with_checkpoint, with_status
 from unisono.simulator.world.outcome import EvictionRecord, Run, Stretch
 from unisono.simulator.world.settings import NodeChange, Settings
 
@@ -272,6 +272,19 @@ class Places:
                     running = True
                     self._end_stretch(unit, "end")
             live.outcome.state = outcomes.RUNNING if running else outcomes.WAITING
+
+    def note_saved_work(self) -> None:
+        """Tell of jobs that save their work when they did so last: the part of a job that did so first counts."""
+        for live in self.live.values():
+            every = live.job.checkpoint
+            running = [unit for unit in live.units if unit.stretch is not None] if every is not None else []
+            if not running:
+                continue
+            since = min(unit.saved_at(self.heap.now, every or 0.0) for unit in running)
+            if since - live.saved >= _ROUNDED:
+                live.saved = since
+                live.group = with_checkpoint(live.group, self.settings.epoch + since)
+                self.state.apply("MODIFIED", POD_GROUPS, live.group)
 
     # ---- what the engine decides
 

@@ -51,8 +51,8 @@ class Settings:
         grace: seconds that an evicted pod holds its place.
         period: shortest time in seconds between two cycles; 0 means a cycle after each moment at which something
             happened.
-        recheck: a cycle after so many seconds in which nothing happened while jobs wait, for plug-ins that look at the
-            clock; 0 means none.
+        recheck: a cycle after so many seconds in which nothing happened, for what looks at the clock; 0 means none, and
+            None as often as the running scheduler where the configuration has such plug-ins or actions.
         marks: GPU-seconds; a cycle when a running job has had so many, for plug-ins with levels of attained service.
         topology_slowdown: factor on run times for gangs that span more than one domain, by the tier that joins them
             (1 for pods in one domain of the lowest tier).
@@ -70,7 +70,7 @@ class Settings:
     startup: float = 0.0
     grace: float = 0.0
     period: float = 0.0
-    recheck: float = 0.0
+    recheck: float | None = None
     marks: tuple[float, ...] = ()
     topology_slowdown: Mapping[int, float] = field(default_factory=dict)
     model_speed: Mapping[str, float] = field(default_factory=dict)

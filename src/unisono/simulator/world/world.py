@@ -29,6 +29,7 @@ from unisono.gc_pauses import collect_now, collector_paused
 from unisono.simulator.clusters import Cluster, gpus_of, make_queue, with_shared_gpus
 from unisono.simulator.workload.job import WHOLE_GPU, Job
 from unisono.simulator.world import outcome as outcomes
+from unisono.simulator.world.abilities import goes_by_saved_work, recheck_seconds
 from unisono.simulator.world.live_jobs import Adopted, LiveJob, Unit
 from unisono.simulator.world.objects import ObjectMaker, priority_object
 from unisono.simulator.world.outcome import JobOutcome, Run
@@ -44,9 +45,11 @@ from unisono.simulator.world.settings import NodeChange, Settings
 _MOST_CYCLES = 16
 """Cycles at one moment; what still moves then goes on a second later."""
 _SETTLING = 1.0
+_QUIET = 86_400.0
+"""After so long with nothing to come, no window or limit of time will change a decision."""
 _KEEPING = frozenset(("enqueue", "allocate", "backfill"))
 """Actions that do nothing unless there is room for a pod that waits, but for admission."""
-_PASSIVE = _KEEPING | {"preempt", "reclaim", "gangpreempt", "gangreclaim"}
+_PASSIVE = _KEEPING | {"preempt", "reclaim", "gangpreempt", "gangreclaim", "defragment"}
 """Actions that do nothing unless a pod waits."""
 
 
@@ -66,12 +69,20 @@ class Cycles:
         self._config, self._plugins, self._places = config, plugins, places
         self._settings, self._heap, self._run = places.settings, places.heap, places.run
         actions = set(config.actions)
-        self._passive = actions <= _PASSIVE
+        found = [lookup_with(plugins)(one.name) for one in config.plugins]
+        self._watches = any(one is None or one.remembers for one in found)
+        self._moves = not actions <= _PASSIVE
+        self._passive = not self._moves and not self._watches
         self._admits = "enqueue" in actions
         # Where a gate may refuse, what it lets in next depends on what was tried in each cycle.
-        gated = self._admits and _may_refuse(config, plugins)
-        self._keeping = whole and actions <= _KEEPING and not gated
+        gated = self._admits and any(
+            one is None or ("enqueueable" in one.implemented and not one.permits_only) for one in found
+        )
+        self._keeping = whole and actions <= _KEEPING and not gated and not self._watches
+        self._recheck = recheck_seconds(config) if self._settings.recheck is None else self._settings.recheck
+        self._by_saved_work = goes_by_saved_work(config)
         self._next, self._due = 0.0, -1.0
+        self._moved = 0.0
 
     def wake(self, at: float) -> None:
         """Ask for a cycle at a later moment."""
@@ -102,11 +113,18 @@ class Cycles:
                 self._drop_waiting()
                 return
             if not again:
-                if places.waiting and settings.recheck:
-                    self.wake(now + settings.recheck)
+                self._look_again()
                 return
         places.changed = True
         self.wake(now + max(_SETTLING, settings.period))
+
+    def _look_again(self) -> None:
+        """Ask for a cycle for what looks at the clock, as long as anything can come of it."""
+        heap, now = self._heap, self._heap.now
+        if self._places.live and (self._places.waiting or self._moves) and self._recheck:
+            if not heap and now - self._moved > _QUIET:
+                return
+            self.wake(now + self._recheck)
 
     def _is_vain(self) -> bool:
         """Whether a cycle would bind nothing, and refuse no job: those that have come are admitted then."""
@@ -125,6 +143,8 @@ class Cycles:
 
     def _ask(self) -> Decisions:
         self._run.cycles += 1
+        if self._by_saved_work:
+            self._places.note_saved_work()
         snapshot, now = self._places.state.snapshot(), self._settings.epoch + self._heap.now
         return engine.run(snapshot, self._config, now, self._settings.seed, plugins=self._plugins, verdicts=False)
 
@@ -143,7 +163,9 @@ class Cycles:
         for condition in decisions.pod_conditions:
             places.nominate(condition)
         started = places.bind(decisions.binds)
-        again = again and bool(places.waiting) and not started
+        if started or decisions.evictions:
+            self._moved = self._heap.now
+        again = (again and bool(places.waiting) and not started) or (started and self._watches)
         places.evict(decisions.evictions)
         if decisions.again_at is not None:
             now = self._heap.now
@@ -155,13 +177,6 @@ class Cycles:
             if live.outcome.started is None:
                 self._places.remove(live, outcomes.DROPPED)
         self._places.changed = False
-
-
-def _may_refuse(config: SchedulerConfig, plugins: Mapping[str, type[Plugin]]) -> bool:
-    """Whether a plug-in may keep a job from being admitted."""
-    lookup = lookup_with(plugins)
-    found = [lookup(one.name) for one in config.plugins]
-    return any(one is None or ("enqueueable" in one.implemented and not one.permits_only) for one in found)
 
 
 Progress = Callable[[int, int], None]

@@ -28,6 +28,7 @@ from unisono.api.keys import (
     BATCH_JOB_NAME,
     COMPLETION_INDEX,
     GROUP_NAME,
+    JOBSET_JOB_KEY,
     JOBSET_NAME,
     JOBSET_REPLICATED_JOB_NAME,
     QUEUE_NAME,
@@ -88,7 +89,7 @@ def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
     _mount_claims(view, pod)
     topology = _exclusive(view, child)
     if topology:
-        _keep_apart(pod, topology, marks[labels.JOB_KEY])
+        _keep_apart(pod, topology, marks[JOBSET_JOB_KEY])
     return pod
 
 
@@ -140,7 +141,7 @@ def _marks(view: JobSetView, child: ChildJob) -> dict[str, str]:
         labels.GLOBAL_REPLICAS: str(len(view.children)),
         labels.JOB_INDEX: str(child.index),
         labels.JOB_GLOBAL_INDEX: str(child.global_index),
-        labels.JOB_KEY: hashlib.sha256(f"{view.namespace}/{name}".encode()).hexdigest()[:40],
+        JOBSET_JOB_KEY: hashlib.sha256(f"{view.namespace}/{name}".encode()).hexdigest()[:40],
         labels.GROUP_NAME: group,
         labels.GROUP_REPLICAS: str(len(peers)),
         labels.JOB_GROUP_INDEX: str(peers.index(child)),
@@ -182,10 +183,10 @@ def _keep_apart(pod: Pod, topology: str, key: str) -> None:
     """One Job per domain of the topology: its pods keep together, and away from those of other Jobs."""
     affinity = pod.spec.affinity = pod.spec.affinity or Affinity()
     together, apart = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
-    mine = LabelSelectorRequirement(key=labels.JOB_KEY, operator="In", values=[key])
+    mine = LabelSelectorRequirement(key=JOBSET_JOB_KEY, operator="In", values=[key])
     others = [
-        LabelSelectorRequirement(key=labels.JOB_KEY, operator="Exists"),
-        LabelSelectorRequirement(key=labels.JOB_KEY, operator="NotIn", values=[key]),
+        LabelSelectorRequirement(key=JOBSET_JOB_KEY, operator="Exists"),
+        LabelSelectorRequirement(key=JOBSET_JOB_KEY, operator="NotIn", values=[key]),
     ]
     together.required_during_scheduling_ignored_during_execution = [
         *(together.required_during_scheduling_ignored_during_execution or ()),

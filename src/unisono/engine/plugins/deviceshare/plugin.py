@@ -39,7 +39,13 @@ _ALIYUN = Argument("deviceshare.AliyunGPUShareEnable", "bool", True, "aliyun.com
 _QGPU = Argument("deviceshare.QGPUEnable", "bool", True, "tke.cloud.tencent.com/qgpu-*, by card")
 _MILLI = Argument("deviceshare.GPUMilliEnable", "bool", True, "alibabacloud.com/gpu-milli, by card")
 _AUTO = Argument("deviceshare.AutoEnable", "bool", False, "every family that nodes offer, and nothing without any")
-_POLICY = Argument("deviceshare.SchedulePolicy", "text", "", "binpack or spread: order of cards, and what scores")
+_POLICY = Argument(
+    "deviceshare.SchedulePolicy",
+    "text",
+    "",
+    "binpack or spread: order of cards, and what scores",
+    choices=("", "binpack", "spread"),
+)
 _WEIGHT = Argument("deviceshare.ScheduleWeight", "int", 0, "multiplies the score; 0: cards do not influence the choice")
 _GEOMETRIES = Argument(
     "deviceshare.KnownGeometries", "list", None, "how MIG cards are cut, instead of what is built in"

@@ -21,7 +21,7 @@ from unisono.cluster.recent import KEPT_SECONDS
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Purpose, Refusal
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.eviction_guard.headroom import Headroom
@@ -35,10 +35,22 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
 _NAME = "eviction-guard"
+_DURATIONS = Shape("map", each=Shape("duration"))
+_SHARES = Shape("map", each=Shape("float", least=0, most=1, form="a share, 0 to 1"))
 _RUN = Argument(f"{_NAME}.minRunTime", "duration", "0s", "how long a pod must have run before it may be evicted")
-_RUN_QUEUES = Argument(f"{_NAME}.minRunTime.queues", "map", None, "the same by queue of the pod: name to duration")
+_RUN_QUEUES = Argument(
+    f"{_NAME}.minRunTime.queues",
+    "map",
+    None,
+    "the same by queue of the pod: name to duration",
+    shape=_DURATIONS,
+)
 _RUN_CLASSES = Argument(
-    f"{_NAME}.minRunTime.priorityClasses", "map", None, "the same by PriorityClass of its job: name to duration"
+    f"{_NAME}.minRunTime.priorityClasses",
+    "map",
+    None,
+    "the same by PriorityClass of its job: name to duration",
+    shape=_DURATIONS,
 )
 _PER_CYCLE = Argument(f"{_NAME}.maxPerCycle", "int", 0, "evictions in one cycle at most; 0: any number")
 _PER_WINDOW = Argument(f"{_NAME}.maxPerWindow", "int", 0, "evictions within a window at most; 0: any number")
@@ -49,7 +61,11 @@ _HEADROOM = Argument(
     f"{_NAME}.headroom", "float", 0.0, "share of each resource, 0 to 1, that jobs leave free for those that evict them"
 )
 _HEADROOM_CLASSES = Argument(
-    f"{_NAME}.headroom.priorityClasses", "map", None, "the same by PriorityClass of the job: name to share"
+    f"{_NAME}.headroom.priorityClasses",
+    "map",
+    None,
+    "the same by PriorityClass of the job: name to share",
+    shape=_SHARES,
 )
 
 

@@ -16,7 +16,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray, Purpose, Reason, Refusal, Scope, Veto, Vote
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.extender import wire
@@ -52,7 +52,10 @@ _PREFIX = Argument("extender.urlPrefix", "text", "", "where the extender listens
 _TIMEOUT = Argument("extender.httpTimeout", "duration", "1s", "time for one call")
 _BUDGET = Argument("extender.cycleTimeout", "duration", "3s", "time for all calls of one cycle together")
 _IGNORABLE = Argument("extender.ignorable", "bool", False, "true: go on as if it were not there when a call fails")
-_MANAGED = Argument("extender.managedResources", "list", None, "only tasks that ask for one of these are shown to it")
+_RESOURCES = Shape("list", each=Shape("text", form="a name of a resource"))
+_MANAGED = Argument(
+    "extender.managedResources", "list", None, "only tasks that ask for one of these are shown to it", shape=_RESOURCES
+)
 _PURPOSES = {Purpose.PREEMPT: "preemptable", Purpose.RECLAIM: "reclaimable"}
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from unisono.api.annotations import SHARE_WEIGHTS, USE
 from unisono.api.times import duration_or_none
 from unisono.engine.answers import Key
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.accounts import KINDS, USERS, account_of, numbers_of
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
+_NUMBERS = Shape("map", each=Shape("float", right=lambda value: 0 < value < float("inf"), form="a number above 0"))
 _BY = Argument("fair-share.by", "text", USERS, "user: who submitted a job; namespace: where it is")
 _HALF_LIFE = Argument("fair-share.halfLife", "duration", "168h", "after it use counts half; 0s: only what is held")
-_WEIGHTS = Argument("fair-share.weights", "map", None, "accounts with another weight than 1, by name")
+_WEIGHTS = Argument("fair-share.weights", "map", None, "accounts with another weight than 1, by name", shape=_NUMBERS)
 
 
 class FairSharePlugin(Plugin):
     """Orders the jobs of a queue by the turn of their account."""
 
     name = "fair-share"
+    remembers = True
     known_arguments = (_BY, _HALF_LIFE, _WEIGHTS)
 
     def __init__(self, config: PluginConfig) -> None:

@@ -11,7 +11,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.engine.session.job_state import JobState, QueueState
-from unisono.engine.session.queue_limit import QueueLimit
+from unisono.engine.session.limit import Limit
 from unisono.engine.session.session import Session
 from unisono.engine.session.task_runs import runs
 
@@ -23,20 +23,20 @@ class QueueRoom:
     Attributes:
         queue: its queue.
         rows: resource rows of which the queue's share has too little left; what becomes free of them is kept for it.
-        limits: capabilities, of the queue and of those above it, of which too little is left, with the rows.
+        limits: those of the gang, its queue and the queues above it, of which too little is left, with the rows.
 
     """
 
     queue: QueueState
     rows: frozenset[int]
-    limits: tuple[tuple[QueueLimit, frozenset[int]], ...]
+    limits: tuple[tuple[Limit, frozenset[int]], ...]
 
     def kept_from(self, job: JobState, pod_class: PodClass) -> bool:
         """Whether pods of the class would take room from the gang, in its queue or below one of the limits."""
         asked = pod_class.rows.tolist()
         if job.queue is self.queue and not self.rows.isdisjoint(asked):
             return True
-        return any(limit in job.queue.limits and not rows.isdisjoint(asked) for limit, rows in self.limits)
+        return any(limit in job.limits and not rows.isdisjoint(asked) for limit, rows in self.limits)
 
 
 def room_in_queue(session: Session, job: JobState, tasks: Sequence[Task]) -> QueueRoom | None:
@@ -54,8 +54,8 @@ def room_in_queue(session: Session, job: JobState, tasks: Sequence[Task]) -> Que
     if free is not None and (free + fitted(queue.claimed, session.rows) < need)[need > 0].any():
         return None
     rows = _short(need, free) if free is not None else frozenset[int]()
-    limits: list[tuple[QueueLimit, frozenset[int]]] = []
-    for limit in queue.limits:
+    limits: list[tuple[Limit, frozenset[int]]] = []
+    for limit in job.limits:
         asked = {row: int(need[row]) for row in limit.most if row < len(need) and need[row] > 0}
         if any(amount > limit.most[row] for row, amount in asked.items()):
             return None

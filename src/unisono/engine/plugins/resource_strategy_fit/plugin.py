@@ -13,11 +13,12 @@ from unisono.api.keys import SCORING_TYPE, SCORING_WEIGHT
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument, Shape, argument_value, one_of
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.json_text import decoded
 from unisono.engine.plugins.resource_strategy_fit.strategy import (
+    LEAST,
     MOST,
     Choices,
     Strategies,
@@ -28,15 +29,46 @@ from unisono.engine.plugins.resource_strategy_fit.strategy import (
 )
 from unisono.engine.session.node_view import NodeView
 
+_AT_LEAST_1 = Shape("int", least=1)
+_NAMES = Shape("text", form="names of resources, separated by commas")
 _WEIGHT = Argument("resourceStrategyFitWeight", "int", 10, "multiplies the score; negative means 10, 0 switches it off")
 _RESOURCES = Argument(
-    "resources", "map", None, "name to `{type: MostAllocated|LeastAllocated, weight}`; a name may end in `*`"
+    "resources",
+    "map",
+    None,
+    "name to `{type: MostAllocated|LeastAllocated, weight}`; a name may end in `*`",
+    shape=Shape("map", each=Shape("map", fields={"type": one_of(MOST, LEAST), "weight": _AT_LEAST_1})),
 )
 _SRA = Argument(
-    "sra", "map", None, "`{enable, resources, weight, resourceWeight}`: keeps off nodes with scarce resources"
+    "sra",
+    "map",
+    None,
+    "`{enable, resources, weight, resourceWeight}`: keeps off nodes with scarce resources",
+    shape=Shape(
+        "map",
+        required=("enable",),
+        fields={
+            "enable": Shape("bool"),
+            "resources": _NAMES,
+            "weight": Shape("int", least=0),
+            "resourceWeight": Shape("map", each=Shape("int", least=0)),
+        },
+    ),
 )
 _PROPORTIONAL = Argument(
-    "proportional", "map", None, "`{enable, resources, resourceProportion}`: keeps cpu and memory for idle devices"
+    "proportional",
+    "map",
+    None,
+    "`{enable, resources, resourceProportion}`: keeps cpu and memory for idle devices",
+    shape=Shape(
+        "map",
+        required=("enable",),
+        fields={
+            "enable": Shape("bool"),
+            "resources": _NAMES,
+            "resourceProportion": Shape("map", each=Shape("float", least=0)),
+        },
+    ),
 )
 _GIGA = 10**6
 """Bytes per milli-device that a proportion of 1 keeps: one decimal gigabyte per device."""

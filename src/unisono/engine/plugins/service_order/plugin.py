@@ -22,7 +22,7 @@ import numpy as np
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Key, Purpose, Reach
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
@@ -46,6 +46,7 @@ _LEVELS = Argument(
     "list",
     [7200, 18000, 36000, 90000, 180000, 432000, 2520000, 16920000],
     "GPU-seconds at which levels of attained service end",
+    shape=Shape("list", each=Shape("float", right=lambda value: value > 0, form="GPU-seconds above 0")),
 )
 _WIDE_LEVEL = Argument(
     "service-order.wideLevel",

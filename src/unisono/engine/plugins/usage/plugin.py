@@ -18,7 +18,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import FloatArray, Reason, Veto
-from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.arguments import PERCENT, Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.measured_load import measured
@@ -39,11 +39,21 @@ GPU_MEMORY_HIGH = Reason("the GPU memory load of the node exceeds the upper limi
 _WEIGHT = Argument("usage.weight", "int", 5, "multiplies the score; negative means 5")
 _CPU = Argument("cpu.weight", "int", 1, "weight of cpu; negative means 1")
 _MEMORY = Argument("memory.weight", "int", 1, "weight of memory; negative means 1")
-_LIMITS = Argument("thresholds", "map", None, "`cpu` and `mem`: percent of load above which a node takes no pod")
-_CPU_LIMIT = Argument("thresholds.cpu", "int", 80, "percent of cpu load above which a node takes no pod, 0 to 100")
-_MEMORY_LIMIT = Argument("thresholds.mem", "int", 80, "the same for memory")
-_GPU_LIMIT = Argument("thresholds.gpu", "int", 100, "of GPU load, for pods that ask for GPUs; 100 is no limit")
-_GPU_MEMORY_LIMIT = Argument("thresholds.gpumem", "int", 100, "the same for GPU memory")
+_LIMITS = Argument(
+    "thresholds",
+    "map",
+    None,
+    "`cpu` and `mem`: percent of load above which a node takes no pod",
+    shape=Shape("map", fields=dict.fromkeys(("cpu", "mem", "gpu", "gpumem"), PERCENT)),
+)
+_CPU_LIMIT = Argument(
+    "thresholds.cpu", "int", 80, "percent of cpu load above which a node takes no pod, 0 to 100", shape=PERCENT
+)
+_MEMORY_LIMIT = Argument("thresholds.mem", "int", 80, "the same for memory", shape=PERCENT)
+_GPU_LIMIT = Argument(
+    "thresholds.gpu", "int", 100, "of GPU load, for pods that ask for GPUs; 100 is no limit", shape=PERCENT
+)
+_GPU_MEMORY_LIMIT = Argument("thresholds.gpumem", "int", 100, "the same for GPU memory", shape=PERCENT)
 _GPU = Argument("gpu.weight", "int", 1, "weight of GPU load, for pods that ask for GPUs; negative means 1")
 _GPU_MEMORY = Argument("gpumem.weight", "int", 1, "the same for GPU memory")
 _REQUEST = Argument("estimator.request_ratio", "float", 0.7, "part of its request that a new pod uses, 0 to 1")

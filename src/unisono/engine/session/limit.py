@@ -1,4 +1,4 @@
-"""The ``spec.capability`` of one queue, and how much of it is left."""
+"""What may be held under one limit, such as the ``spec.capability`` of a queue, and how much of it is left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from unisono.engine.session.amounts import UNLIMITED, exceeded, listed, named, t
 from unisono.engine.verdict import Cause
 
 
-class QueueLimit:
-    """The capability of one queue, followed through a session.
+class Limit:
+    """The capability of one queue, followed through a session; plug-ins limit other accounts in the same way.
 
     Attributes:
         name: of the queue.
-        family: the queue and all below it.
+        family: the queue and all below it; empty where the promises of no queue as a whole count.
         most: engine units by resource row, for the resources that are limited.
         held: ``[R]`` what it will hold once those that leave are gone.
         leaving: ``[R]`` what pods hold that terminate, or that this session evicts.

@@ -1,0 +1,133 @@
+"""Every action and plug-in decides in a simulation as it does live, or is refused by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulator.worlds import cluster, job, simulate, times
+
+from unisono.engine.actions import action_names
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.plugins.registry import plugin_names
+from unisono.errors import ConfigError
+from unisono.simulator.experiment import read_experiment
+from unisono.simulator.workload.job import Job, Role
+from unisono.simulator.world.abilities import ACTING, ACTIONS, LIVE_RECHECK, MISSING, recheck_seconds, refuse_missing
+from unisono.simulator.world.outcome import Run
+from unisono.simulator.world.settings import Settings
+
+
+def config(actions: str = "enqueue, allocate", *plugins: str, more: str = "") -> str:
+    lines = "".join(f"  - {one}\n" for one in ("{name: priority}", *plugins, "{name: gang}", "{name: predicates}"))
+    return f'actions: "{actions}"\ntiers:\n- plugins:\n{lines}{more}'
+
+
+def test_each_plugin_and_action_is_in_the_table_once() -> None:
+    assert set(plugin_names()) == ACTING | set(MISSING)
+    assert not ACTING & set(MISSING)
+    assert set(action_names()) == ACTIONS
+
+
+@pytest.mark.parametrize("name", plugin_names())
+def test_a_plugin_acts_or_is_refused_by_its_name(name: str) -> None:
+    given = load_config(f"actions: allocate\ntiers:\n- plugins:\n  - name: {name}\n")
+    if name not in MISSING:
+        refuse_missing(given, "a.conf")
+        return
+    with pytest.raises(ConfigError, match=rf"a\.conf: .*plug-in {name} goes by "):
+        refuse_missing(given, "a.conf")
+
+
+def test_what_cannot_be_simulated_is_named_together(tmp_path: Path) -> None:
+    files = {
+        "jobs.jsonl": '{"unisono": "workload", "version": 1}\n'
+        '{"name": "a", "submit": 0, "runSeconds": 5, "roles": [{"count": 1}]}\n',
+        "cluster.yaml": "nodes:\n- {name: node, cpu: 8, memory: 8Gi}\n",
+        "a.conf": config(
+            "enqueue, allocate, shuffle",
+            "{name: usage}",
+            "{name: extender, arguments: {extender.urlPrefix: 'http://x'}}",
+            "{name: rescheduling, arguments: {strategies: [{name: lowNodeUtilization,"
+            " params: {thresholds: {cpu: 20}, targetThresholds: {cpu: 50}}}]}}",
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"plug-in usage .*plug-in extender .*strategy lowNodeUtilization") as caught:
+        read_experiment(tmp_path / "jobs.jsonl", tmp_path / "cluster.yaml", tmp_path / "a.conf", Settings())
+    assert "a.conf" in str(caught.value)
+
+
+def starts(run: Run) -> dict[str, float | None]:
+    return {name: started for name, (started, _) in times(run).items()}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_users_take_turns_by_what_they_used(late: bool) -> None:
+    """Also where one who used much comes back after a time without any job."""
+    held = [job("a", seconds=5000, gpus=8, user="alice")]
+    more = [job(f"a{n}", 5100 if late else n, 1000, gpus=8, user="alice") for n in range(1, 4)]
+    other = [job("keeps", 5000, 200, gpus=8, user="carol")] if late else []
+    bob = [job(f"b{n}", 5101 if late else 10, 1000, gpus=8, user="bob") for n in range(1, 3)]
+    shares = config("enqueue, allocate", "{name: fair-share, arguments: {fair-share.by: user}}")
+    run = simulate([*held, *more, *other, *bob], cluster(1, 8), shares)
+    first = 5200 if late else 5000
+    assert starts(run)["b1"] == first
+    assert starts(run)["b2"] == first + 1000
+    assert starts(run)["a1"] == first + 2000
+
+
+def small(**more: Any) -> list[Job]:
+    """One on each of four nodes, of which two have room for all of them."""
+    return [job(f"s{n}", 0, 20_000, roles=(Role(count=1, gpus=1, cpu_milli=14_000),), **more) for n in range(4)]
+
+
+DEFRAGMENT = config(
+    "enqueue, allocate, backfill, defragment",
+    "{name: nodeorder}",
+    "{name: conformance}",
+    more="configurations:\n- {name: defragment, arguments: {minRunTime: 1m, interval: 1m}}\n",
+)
+
+
+def test_defragment_moves_pods_that_a_controller_would_make_again() -> None:
+    run = simulate([*small(), job("big", 2000, 100, gpus=8)], cluster(4, 8), DEFRAGMENT)
+    assert starts(run)["big"] == 2000
+    assert len(run.evictions) == 1
+
+
+@pytest.mark.parametrize(("checkpoint", "moved"), [(None, False), (600.0, True), (0.0, True)])
+def test_defragment_spares_work_that_is_not_saved(checkpoint: float | None, moved: bool) -> None:
+    run = simulate([*small(checkpoint=checkpoint), job("big", 7000, 100, gpus=8)], cluster(4, 8), DEFRAGMENT)
+    assert bool(run.evictions) is moved
+    assert (starts(run)["big"] == 7000) is moved
+
+
+def test_what_the_clock_alone_allows_happens_without_an_event() -> None:
+    run = simulate([*small(), job("big", 10, 100, gpus=8)], cluster(4, 8), DEFRAGMENT)
+    begun = starts(run)["big"]
+    assert begun is not None
+    assert 60 <= begun <= 60 + LIVE_RECHECK
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (config(), 0.0),
+        (config("enqueue, allocate, preempt"), 0.0),
+        (config("enqueue, allocate", "{name: eviction-guard}"), 0.0),
+        (config("enqueue, allocate, preempt", "{name: eviction-guard}"), LIVE_RECHECK),
+        (config("enqueue, allocate", "{name: sla}"), LIVE_RECHECK),
+        (config("enqueue, allocate, shuffle", "{name: rescheduling}"), LIVE_RECHECK),
+        (DEFRAGMENT, LIVE_RECHECK),
+    ],
+)
+def test_quiet_cycles_come_only_where_the_clock_decides(text: str, seconds: float) -> None:
+    assert recheck_seconds(load_config(text)) == seconds
+
+
+def test_a_job_that_never_starts_does_not_keep_a_simulation_going() -> None:
+    run = simulate([job("never", gpus=64)], cluster(1, 8), config("enqueue, allocate", "{name: sla}"))
+    assert starts(run) == {"never": None}
