@@ -14,7 +14,8 @@ from unisono.api.membership import pod_group_name
 from unisono.api.queue_enforcement import warnings_of
 from unisono.api.scheduling import QueueSpec
 from unisono.api.verdict import Cause, verdict_in
-from unisono.jobkinds.registry import OWNERS
+from unisono.jobkinds.others_words import without_effect
+from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.sdk.conditions import complaints, has_conditions
 from unisono.sdk.dependents import Dependents, dependents
 from unisono.sdk.explanation import Explanation, NothingToExplain
@@ -93,6 +94,9 @@ async def _completed(
             told.pods = [without_group(pod) for pod in told.pods]
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
+    kind = job_kind_of(item) if item is not None else None
+    if kind is not None:
+        told.warnings += without_effect(item, (*kind.inner, *kind.templates))
     told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]

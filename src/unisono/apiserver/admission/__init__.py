@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import (
@@ -32,6 +33,7 @@ from unisono.apiserver.admission import (
     sizes,
     system_priority,
     tenants,
+    unreached_webhooks,
 )
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 
@@ -64,6 +66,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
 }
 _QUEUES = "queues.scheduling.volcano.sh"
+_WEBHOOKS = (MUTATING_WEBHOOKS.resource, VALIDATING_WEBHOOKS.resource)
 _PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
 _OF_USERS = frozenset(kind.resource for kind in SUBMITTED)
 
@@ -149,7 +152,11 @@ class Admission:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
         told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
-        return told + queues.warnings(request, view) if request.kind.resource == _QUEUES else told
+        if request.kind.resource == _QUEUES:
+            told += queues.warnings(request, view)
+        elif request.kind.resource in _WEBHOOKS and written:
+            told += unreached_webhooks.warnings(request, view)
+        return told
 
     async def advice(self, request: Request) -> list[str]:
         """The same from those who take their time; the object must be complete."""

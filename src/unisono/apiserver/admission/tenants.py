@@ -16,6 +16,7 @@ from unisono.api.user_limits import limits_of
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.custom.kinds import CustomObject
 from unisono.apiserver.failures import forbidden, invalid
+from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import job_kind
 
 MayUse = Callable[[Request, str], bool]
@@ -117,11 +118,12 @@ def _shown(obj: Any) -> Any:
 
 
 def unheeded(request: Request) -> list[str]:
-    """What to tell the writer of an object that names a queue where none is looked for."""
+    """What to tell the writer of an object that names a queue where none is looked for, or in words of others."""
     kind = job_kind(request.kind)
     if kind is None or controller_of(request.object) is not None:
         return []
-    return kind.unheeded(_shown(request.object))
+    shown = _shown(request.object)
+    return [*kind.unheeded(shown), *without_effect(shown, (*kind.inner, *kind.templates))]
 
 
 def check_namespace(request: Request, view: View) -> None:

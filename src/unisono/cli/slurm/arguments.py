@@ -98,7 +98,7 @@ def script_elements(words: Sequence[str], image: str | None) -> tuple[Batch, lis
         UsageError: there is no script.
 
     """
-    from unisono.cli.slurm.programs import program_of
+    from unisono.cli.slurm.programs import doubts, program_of
     from unisono.cli.slurm.script import BadScript, batch_of, read_options, read_script
 
     options, rest = split_words(words)
@@ -111,6 +111,9 @@ def script_elements(words: Sequence[str], image: str | None) -> tuple[Batch, lis
     variables = {**_variables(batch), "SLURM_SUBMIT_DIR": str(Path.cwd()), "SLURM_SUBMIT_HOST": platform.node()}
     path = str(Path(script).absolute())
     _enter(batch)
+    first = program_of(batch, path, text, rest[1:], batch.array[0] if batch.array else None, variables=variables)
+    if first.command[0] == "bash" and batch.tasks > 1:
+        batch = replace(batch, notes=(*batch.notes, *doubts(text, first.env)))
     if batch.at_once:
         note = f"--array with %{batch.at_once} is not supported: elements run as the queue lets them"
         batch = replace(batch, notes=(*batch.notes, note))
