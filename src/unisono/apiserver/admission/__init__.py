@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
+from unisono.api.kind import Kind
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import (
@@ -34,6 +36,7 @@ from unisono.apiserver.admission import (
     tenants,
 )
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
+from unisono.apiserver.custom.kinds import CustomKind, as_job
 
 __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "View"]
 
@@ -66,6 +69,11 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
 _QUEUES = "queues.scheduling.volcano.sh"
 _PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
 _OF_USERS = frozenset(kind.resource for kind in SUBMITTED)
+
+
+def _has_author(kind: Kind[Any]) -> bool:
+    """Whether it is written down who submits an object of a kind: limits and shares of users rest on it."""
+    return kind.resource in _OF_USERS or (isinstance(kind, CustomKind) and as_job(kind) is not None)
 
 
 class Admission:
@@ -124,7 +132,7 @@ class Admission:
         definitions.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
-        if request.kind.resource in _OF_USERS and not request.subresource and request.operation != "DELETE":
+        if _has_author(request.kind) and not request.subresource and request.operation != "DELETE":
             tenants.note_user(request, view)
         if request.kind.resource in placements.DISPATCHED and not request.subresource:
             placements.keep(request, view)
@@ -149,6 +157,7 @@ class Admission:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
         told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
+        told += definitions.unusable(request) if written else []
         return told + queues.warnings(request, view) if request.kind.resource == _QUEUES else told
 
     async def advice(self, request: Request) -> list[str]:
