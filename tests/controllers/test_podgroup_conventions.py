@@ -9,7 +9,7 @@ import pytest
 from controller_world import ControllerWorld
 
 from support.definitions import crd
-from unisono.api.annotations import JOB_KIND
+from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND
 from unisono.api.apps import Deployment, ReplicaSet
 from unisono.api.core import CustomResourceDefinition, Pod
 from unisono.api.kind import Kind
@@ -173,6 +173,24 @@ def definition(plural: str, kind: str, table: str) -> Any:
     body = crd(plural, kind=kind)
     body["metadata"]["annotations"] = {JOB_KIND: table}
     return msgspec.convert(body, CustomResourceDefinition)
+
+
+@pytest.mark.parametrize("reviewed", [False, True])
+async def test_whose_object_it_is_counts_where_admission_has_seen_it(reviewed: bool) -> None:
+    class World(GroupWorld):
+        def make_controllers(self) -> list[Controller]:
+            return [PodGroupController(self.recorder, all_reviewed=reviewed)]
+
+    async with World() as world:
+        world.client.put(CUSTOM_RESOURCE_DEFINITIONS, definition("swarms", "Swarm", TABLE))
+        kind: Kind[Any] = Kind("example.com", "v1", "Swarm", "swarms", ForeignObject)
+        swarm = foreign(kind, "s", {"leader": {"spec": ONE_CPU}})
+        swarm.metadata.annotations = {ADMITTED_QUEUES: "gold"}
+        world.client.put(kind, swarm)
+        world.client.put(PODS, pod("leader", ("example.com/v1", "Swarm", "s")))
+        await world.settle()
+        (group,) = world.client.objects(POD_GROUPS)
+        assert ((group.metadata.annotations or {}).get(ADMITTED_QUEUES) == "gold") is reviewed
 
 
 async def test_a_definition_says_what_its_objects_mean_and_one_that_is_wrong_is_named() -> None:

@@ -27,6 +27,7 @@ from unisono.controllers.podgroup.decide import (
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.registry import known as known_kinds
 from unisono.kube.controller import Context, Controller
 from unisono.kube.defined_kinds import DefinedKinds
 
@@ -48,9 +49,20 @@ class PodGroupController(Controller):
 
     name = "pg-controller"
 
-    def __init__(self, recorder: Recorder, scheduler_names: Collection[str] = SCHEDULER_NAMES) -> None:
-        """Only pods whose ``schedulerName`` is one of these are looked at."""
+    def __init__(
+        self, recorder: Recorder, scheduler_names: Collection[str] = SCHEDULER_NAMES, *, all_reviewed: bool = False
+    ) -> None:
+        """Make one.
+
+        Args:
+            recorder: records events.
+            scheduler_names: only pods whose ``schedulerName`` is one of these are looked at.
+            all_reviewed: the API server says of objects of every kind which queues their authors may use; else of those
+                that this version knows, and not of those that a definition on the cluster describes.
+
+        """
         self._announcer, self._recorder = Announcer(recorder), recorder
+        self._all_reviewed = all_reviewed
         self._names: dict[str, str] = {}
         self._scheduler_names = frozenset(scheduler_names)
 
@@ -100,8 +112,10 @@ class PodGroupController(Controller):
         queue = (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
         handed = handed_down(chain[0]) if chain and chain[0].kind in INHERITING else {}
         outermost = chain[-1] if chain else pod
-        # Who is behind an owner that is not known here is not known either.
-        author = submitters.handed_down(outermost.metadata.annotations, None) if not controller_of(outermost) else {}
+        # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
+        # its author may have written these annotations.
+        known = controller_of(outermost) is None and self._is_reviewed(outermost)
+        author = submitters.handed_down(outermost.metadata.annotations, None) if known else {}
         group = pod_group_for(pod, handed, queue, author)
         if whole is not None:
             group = group_of_all(group, pod, *whole)
@@ -115,6 +129,10 @@ class PodGroupController(Controller):
         except ApiError as error:
             await self._tell(pod, str(error))
             raise
+
+    def _is_reviewed(self, owner: Object) -> bool:
+        api_version, kind = owner.api_version or "", owner.kind or ""
+        return self._all_reviewed or bool(find(api_version, kind) or known_kinds().of_kind(api_version, kind))
 
     async def _whole(self, pod: Pod, chain: list[Object]) -> tuple[JobKind, Object] | None:
         """The outermost owner all of whose pods are in one group, and its kind; None where none is."""
