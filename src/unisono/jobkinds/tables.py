@@ -273,7 +273,7 @@ def read_table(given: Any, **names: str) -> Table:
     if isinstance(given, str) and len(given) > _LONGEST_TABLE:
         raise BadTable(f"the table is longer than {_LONGEST_TABLE} characters")
     try:
-        documents = load_all(given) if isinstance(given, str) else []
+        documents = load_all(given, "table") if isinstance(given, str) else []
         value = documents[0].value if len(documents) == 1 else given
         if not isinstance(value, dict):
             raise BadTable("the table is no mapping")
