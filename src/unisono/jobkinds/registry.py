@@ -51,6 +51,13 @@ DIVIDED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.
 """Kinds whose replicas a hub divides over members."""
 DISPATCHED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet in ("whole", "parts"))
 """Kinds whose objects a hub sends to a member, or makes such objects of: they carry their place."""
+FROM_TEMPLATES: Final = frozenset(each.kind.kind for each in WORKLOADS if each.own_pods)
+"""Kinds that make pods with new names from a template: what is changed on a pod is lost with it. Their annotations hold
+for the PodGroup of their pods."""
+MAKES_JOBS: Final = frozenset(each.kind.kind for each in ALL if JOBS in each.makes)
+"""Kinds that make jobs, each with a PodGroup of its own."""
+FLOWS: Final = frozenset(each.kind.kind for each in ALL if JOBS in each.makes and each.ends)
+"""Those of them that run to an end."""
 PART_LABELS: Final[tuple[str, ...]] = tuple(dict.fromkeys(each.part_label for each in ALL if each.part_label))
 """Labels of pods that say which part of their job they are, in the order in which they count."""
 OWNERS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in _SERVED if each.runs)
@@ -198,6 +205,12 @@ PARTS: Final[tuple[Kind[Any], ...]] = tuple(
     {part.resource: part for kind in JOB_KINDS for part in between(kind.resource) if part not in JOB_KINDS}.values()
 )
 """Kinds that stand between jobs and their pods and are no jobs themselves."""
+
+
+def one_by_one(obj: Any) -> bool:
+    """Whether each of an object's pods is made when the one before it is ready."""
+    found = job_kind_of(obj)
+    return found is not None and found.one_by_one(obj)
 
 
 def queues_of(obj: Any) -> list[str]:

@@ -14,7 +14,6 @@ from unisono.api.membership import controller_of
 from unisono.api.scheduling import PodGroup
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.podgroup.decide import (
-    INHERITING,
     group_name,
     group_of_all,
     handed_down,
@@ -27,6 +26,7 @@ from unisono.controllers.podgroup.decide import (
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.registry import FROM_TEMPLATES
 from unisono.jobkinds.registry import known as known_kinds
 from unisono.kube.controller import Context, Controller
 from unisono.kube.defined_kinds import DefinedKinds
@@ -110,7 +110,7 @@ class PodGroupController(Controller):
     async def _create(self, pod: Pod, chain: list[Object], whole: tuple[JobKind, Object] | None) -> PodGroup | None:
         namespace = self._namespaces.get(pod.metadata.namespace or "")
         queue = (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
-        handed = handed_down(chain[0]) if chain and chain[0].kind in INHERITING else {}
+        handed = handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
         outermost = chain[-1] if chain else pod
         # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
         # its author may have written these annotations.

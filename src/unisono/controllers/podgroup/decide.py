@@ -24,8 +24,6 @@ from unisono.controllers.texts import whole_number
 from unisono.jobkinds.kind import JobKind
 
 KUBERNETES_SCHEDULER = "default-scheduler"
-# Owners of these kinds hand their annotations down to the pod group.
-INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
 _PREFIX = "volcano.sh/"
 # Replicas of the Deployment, on its ReplicaSets.
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
