@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +89,7 @@ class Entry:
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
     entries: list[Entry] = []
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries if group == registry.GROUP else [])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries if group == registry.GROUP else [])
     registry._installed.cache_clear()
     registry.known.cache_clear()
     yield entries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 from unisono.api.base import Object
@@ -128,6 +127,9 @@ _BUILT_IN: Final = Kinds(ALL)
 
 @cache
 def _installed() -> tuple[tuple[JobKind, ...], Mapping[str, str]]:
+    # Heavy to import, and needed by whoever meets a kind that is not known.
+    from importlib.metadata import entry_points
+
     tables: dict[str, Table] = {}
     failed: dict[str, str] = {}
     for entry in entry_points(group=GROUP):

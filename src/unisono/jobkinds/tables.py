@@ -17,7 +17,6 @@ from unisono.api.base import Base, Object
 from unisono.api.core import Container, CustomResourceDefinition, PodSpec, ResourceRequirements
 from unisono.api.kind import Kind
 from unisono.api.workload_kinds import BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from unisono.api.yaml import load_all
 from unisono.errors import UnisonoError
 from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
 from unisono.jobkinds.paths import first, steps
@@ -270,6 +269,8 @@ def read_table(given: Any, **names: str) -> Table:
         BadTable: the text is too long, or no table.
 
     """
+    from unisono.api.yaml import load_all  # heavy to import
+
     if isinstance(given, str) and len(given) > _LONGEST_TABLE:
         raise BadTable(f"the table is longer than {_LONGEST_TABLE} characters")
     try:
