@@ -11,6 +11,7 @@ from unisono.api.verdict import Cause, Verdict, job_name, to_json
 from unisono.cli.printing import visible
 from unisono.cli.verdicts import verdict_lines
 from unisono.errors import NotFound
+from unisono.jobkinds.registry import MAKES_JOBS
 from unisono.sdk.explaining import (
     Explanation,
     NothingToExplain,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Fix
 
-# Kinds that make jobs, each with a PodGroup of its own.
-_MAKES_JOBS = frozenset({"JobFlow", "HyperJob", "CronJob"})
 # Pods that are listed one by one.
 _SHOWN = 10
 _FAILURES = 3
@@ -106,7 +105,7 @@ def _subject(told: Explanation, verdicts: Sequence[Verdict]) -> str:
     if len(verdicts) != 1 or told.kind == "Queue":
         return ""
     name = job_name(verdicts[0].job).rpartition("/")[2]
-    own = told.kind in _MAKES_JOBS and not name.startswith("podgroup-")  # that name tells users nothing
+    own = told.kind in MAKES_JOBS and not name.startswith("podgroup-")  # that name tells users nothing
     return f"{told.title} (its job {name})" if own else told.title
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from unisono.api.job_state import ENDED, SUCCEEDED
 from unisono.api.pod_states import PodEnd, pod_end
 from unisono.api.words import counted
+from unisono.jobkinds.registry import FLOWS
 from unisono.sdk.views import JobView, TaskView, end_text, job_view, pod_view
 
 # Of pods that fail at once, lines for the first ones.
@@ -14,9 +15,6 @@ _MOST_FAILURES = 3
 # Phases in which a job's pods are ended, and the exit codes that they have then: SIGTERM and SIGKILL.
 _ENDING = frozenset({"Aborting", "Aborted", "Terminating", "Terminated", "Restarting", "Completing", "Completed"})
 _ENDED_BY_SIGNAL = frozenset({143, 137})
-
-# Jobs that are made of jobs.
-FLOWS = ("JobFlow", "HyperJob")
 
 __all__ = [
     "ENDED",

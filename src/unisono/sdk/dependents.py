@@ -13,8 +13,10 @@ from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
 from unisono.api.scheduling import PodGroup
 from unisono.errors import NotFound
-from unisono.jobkinds.registry import between, of_resource
+from unisono.jobkinds.registry import Kinds, between, of_resource
 from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK
+from unisono.kube.defined_kinds import DefinedKinds
 
 # From so many owners on, one list of all pods is cheaper than one list per owner.
 _MANY_OWNERS = 16
@@ -58,18 +60,21 @@ class Owned(Protocol):
         ...
 
 
-def owners_of(resource: str, owner: Object, made: Mapping[str, Owned]) -> list[tuple[str, Any]]:
+def owners_of(
+    resource: str, owner: Object, made: Mapping[str, Owned], kinds: Kinds | None = None
+) -> list[tuple[str, Any]]:
     """The object and everything between it and its pods, each with its resource.
 
     Args:
         resource: of the object.
         owner: the object.
         made: objects of the kinds of ``between``, by resource.
+        kinds: what is known of kinds, where that is more than this program knows.
 
     """
     found: list[tuple[str, Any]] = [(resource, owner)]
     for above, each in found:
-        known = of_resource(above)
+        known = of_resource(above) if kinds is None else kinds.of_resource(above)
         for kind in known.makes if known is not None else ():
             if kind.resource in made:
                 found += [(kind.resource, part) for part in made[kind.resource].of(each)]
@@ -110,8 +115,11 @@ async def dependents(client: Client, resource: str, owner: Object) -> Dependents
 
     """
     namespace = owner.metadata.namespace
-    made = {kind.resource: ByOwner(await listed(client, kind, namespace)) for kind in between(resource)}
-    owners = owners_of(resource, owner, made)
+    # Definitions are large: they are read for kinds that are not known without them.
+    kinds = await DefinedKinds(client, SYSTEM_CLOCK).all() if of_resource(resource) is None else None
+    parts = between(resource) if kinds is None else kinds.between(resource)
+    made = {kind.resource: ByOwner(await listed(client, kind, namespace)) for kind in parts}
+    owners = owners_of(resource, owner, made, kinds)
     pods = await _pods(client, namespace, [(name, each) for name, each in owners if _has_pods(name)])
     groups = await listed(client, POD_GROUPS, namespace, group_selector(resource, owner))
     return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}.get, ByOwner(pods))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import JOBS
+from unisono.jobkinds.registry import has_ended
 from unisono.sdk.dependents import Dependents
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.followed import workload_view
@@ -20,7 +21,6 @@ DEFAULT_SCHEDULER = "volcano"
 # Phases of a Volcano Job in which its message says how it came to that.
 _TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
 # Phases and conditions after which no pods are wanted any more.
-_OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Succeeded", "Terminated"})
 
 
 def scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
@@ -49,13 +49,7 @@ def unseen_by(item: Mapping[str, Any], found: Dependents) -> str:
 
 def is_over(item: Mapping[str, Any]) -> bool:
     """Whether the object wants no more pods."""
-    status = item.get("status") or {}
-    state = status.get("state") or {}
-    phases = {state.get("phase") if isinstance(state, dict) else state, status.get("jobDeploymentStatus")}
-    conditions = status.get("conditions")
-    if isinstance(conditions, list):  # those of a JobFlow are a map by job
-        phases |= {each.get("type") for each in conditions if each.get("status") == "True"}
-    return not _OVER.isdisjoint(phases)
+    return has_ended(item)
 
 
 def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:

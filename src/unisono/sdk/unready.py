@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.jobkinds.registry import one_by_one
 from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
@@ -56,6 +57,5 @@ async def unready_text(client: HttpClient, namespace: str, item: Mapping[str, An
 def _next_pod(item: Mapping[str, Any], pods: int) -> str:
     """A StatefulSet makes its pods one after the other."""
     spec = item.get("spec") or {}
-    ordered = item.get("kind") == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel"
     wanted = spec.get("replicas", 1)
-    return f"; pod {pods + 1} of {wanted} is made when it is" if ordered and pods < wanted else ""
+    return f"; pod {pods + 1} of {wanted} is made when it is" if pods < wanted and one_by_one(item) else ""

@@ -27,7 +27,7 @@ from unisono.apiserver.admission.tenants import MayUse, note_queues, unheeded
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import foreign_kind
-from unisono.webhook.rules import CHANGING, FOREIGN, PREPARING, checking
+from unisono.webhook.rules import CHANGING, PREPARING, checking, is_foreign
 
 _SETTINGS = Settings()
 # Longest text of a mistake: it may quote the object.
@@ -109,7 +109,7 @@ def completed(
     kind, raw = question.kind, question.raw
     if kind is None or raw is None or question.subresource or question.leaving:
         return None
-    foreign = kind.resource in FOREIGN
+    foreign = is_foreign(kind)
     decoded = decode(kind, _copy(raw))
     if decoded.type_errors and not foreign:
         return None
@@ -171,7 +171,7 @@ def check(
         new = old if question.operation == "DELETE" else _decoded(kind, question.raw)
         if new is None:
             return _answer(question)
-        if question.operation != "DELETE" and kind.resource not in FOREIGN:
+        if question.operation != "DELETE" and not is_foreign(kind):
             problems = [*new.type_errors, *validate(kind, new.obj, old.obj if old else None)]
             if problems:
                 raise invalid(kind, question.name, problems)

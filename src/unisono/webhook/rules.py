@@ -12,6 +12,7 @@ from unisono.api.kind import Kind
 from unisono.api.membership import controller_of
 from unisono.apiserver.admission import Request, Rule, Settings, View, jobs, pod_groups, pods, queues, sizes, tenants
 from unisono.jobkinds.registry import ALL, job_kind
+from unisono.jobkinds.tables import ForeignObject
 
 _ACCOUNT, _CONTROLLER_MANAGER = "system:serviceaccount:", "system:kube-controller-manager"
 
@@ -73,5 +74,9 @@ def checking(kind: Kind[Any], settings: Settings, may_use: tenants.MayUse) -> It
 
 
 _OWN: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS)
-FOREIGN = frozenset(each.kind.resource for each in ALL if each.kind not in _OWN) | {kinds.CONFIG_MAPS.resource}
-"""Resources that the API server itself, or their own operator, defaults and validates."""
+_OTHERS = frozenset(each.kind.resource for each in ALL if each.kind not in _OWN) | {kinds.CONFIG_MAPS.resource}
+
+
+def is_foreign(kind: Kind[Any]) -> bool:
+    """Whether the API server itself, or its own operator, defaults and validates a kind."""
+    return kind.resource in _OTHERS or kind.struct is ForeignObject

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api.kind import Kind
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import (
@@ -36,6 +38,7 @@ from unisono.apiserver.admission import (
     unreached_webhooks,
 )
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
+from unisono.apiserver.custom.kinds import CustomKind, as_job
 
 __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "View"]
 
@@ -69,6 +72,11 @@ _QUEUES = "queues.scheduling.volcano.sh"
 _WEBHOOKS = (MUTATING_WEBHOOKS.resource, VALIDATING_WEBHOOKS.resource)
 _PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
 _OF_USERS = frozenset(kind.resource for kind in SUBMITTED)
+
+
+def _has_author(kind: Kind[Any]) -> bool:
+    """Whether it is written down who submits an object of a kind: limits and shares of users rest on it."""
+    return kind.resource in _OF_USERS or (isinstance(kind, CustomKind) and as_job(kind) is not None)
 
 
 class Admission:
@@ -127,7 +135,7 @@ class Admission:
         definitions.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
-        if request.kind.resource in _OF_USERS and not request.subresource and request.operation != "DELETE":
+        if _has_author(request.kind) and not request.subresource and request.operation != "DELETE":
             tenants.note_user(request, view)
         if request.kind.resource in placements.DISPATCHED and not request.subresource:
             placements.keep(request, view)
@@ -152,6 +160,7 @@ class Admission:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
         told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
+        told += definitions.unusable(request) if written else []
         if request.kind.resource == _QUEUES:
             told += queues.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from unisono.api.annotations import JOB_KIND
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.kinds import CUSTOM_KINDS
+from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS
 from unisono.apiserver.admission.request import Clocked, Request
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.naming import NAMED_DEFINITIONS, TERMINATING, accept_names, note_storage, set_condition
 from unisono.apiserver.failures import forbidden
+from unisono.jobkinds.tables import described
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _BUILT_IN = frozenset(kind.resource for kind in CUSTOM_KINDS)
@@ -41,6 +43,14 @@ def begin_deletion(request: Request, view: Clocked) -> None:
     crd.metadata.finalizers = [*(crd.metadata.finalizers or ()), CLEANUP]
     message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     set_condition(crd, TERMINATING, "True", "InstanceDeletionPending", message, view.now())
+
+
+def unusable(request: Request) -> list[str]:
+    """What to tell the writer of a definition whose table of jobs cannot be used."""
+    if request.kind is not CUSTOM_RESOURCE_DEFINITIONS:
+        return []
+    _, wrong = described([request.object], alone=True)
+    return [f"metadata.annotations[{JOB_KIND}]: {why}; objects of the kind count as no jobs" for why in wrong.values()]
 
 
 def check_not_terminating(request: Request) -> None:

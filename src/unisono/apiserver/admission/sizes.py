@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from unisono.api.base import Object
 from unisono.apiserver.admission.request import Request, Settings, View
+from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden
-from unisono.jobkinds.registry import pods_of, too_many
+from unisono.jobkinds.registry import too_many
 
 
 def check(settings: Settings, request: Request, _: View) -> None:
@@ -17,6 +18,10 @@ def check(settings: Settings, request: Request, _: View) -> None:
     """
     if request.operation == "DELETE" or not isinstance(request.object, Object):
         return
-    why = too_many(request.object, settings.most_pods)
-    if why and (request.old is None or pods_of(request.object) > pods_of(request.old)):
+    kind = as_job(request.kind)
+    if kind is None:
+        return
+    pods = kind.pods_of(as_json(request.object))
+    why = too_many(pods, settings.most_pods)
+    if why and (request.old is None or pods > kind.pods_of(as_json(request.old))):
         raise forbidden(request.kind, request.name, why)
