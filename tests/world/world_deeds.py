@@ -15,7 +15,7 @@ from world_nevers import plural
 from world_server import Server
 from world_story import Deed
 
-from unisono.api.kinds import ALL_KINDS, LEASES
+from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import ApiError
 
@@ -81,6 +81,17 @@ class Deeds(Server):
         policy = "Foreground" if self.draw.random() < 0.3 else "Background"
         options = DeleteOptions(propagation_policy=policy, user="admin", groups=("system:masters",))
         await self._asked(service.delete(kind, namespace if kind.namespaced else None, name, options))
+
+    async def _do_order(self, action: str, name: str) -> None:
+        """A Command to a job, as vcctl gives it."""
+        jobs = next((found for one, found in self.truth.objects.items() if one == JOBS.resource), {})
+        job = jobs.get(f"default/{name}")
+        if job is None:
+            return
+        target = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": name, "uid": job["metadata"]["uid"]}
+        metadata = {"generateName": f"{name}-", "namespace": "default", "ownerReferences": [target]}
+        body = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": metadata}
+        await self._do_create("admin", {**body, "action": action, "target": target})
 
     async def _do_delete_pod(self, number: int) -> None:
         pods = sorted(key for one, found in self.truth.objects.items() if plural(one) == "pods" for key in found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -146,15 +147,22 @@ class Pump(Writer):
     draw: Random
     slowest = 0.01
 
-    def __init__(self, disk: Any, post: Any, on_batch: Any, *, keep_events: int, keep_bytes: int) -> None:
+    def __init__(self, disk: Any, _: Any, on_batch: Any, *, keep_events: int, keep_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._due = False
         self._disk_here = disk
 
-        def reported(callback: Callable[[], None]) -> None:
+        told: deque[Callable[[], None]] = deque()
+
+        def tell() -> None:
+            callback = told.popleft()
             # Nobody hears of a commit that the power went in.
             if not disk.crashed:
-                post(callback)
+                callback()
+
+        def reported(callback: Callable[[], None]) -> None:
+            told.append(callback)
+            self._loop.call_later(self.draw.random() ** 3 * self.slowest, tell)
 
         super().__init__(disk, reported, on_batch, keep_events=keep_events, keep_bytes=keep_bytes)
 

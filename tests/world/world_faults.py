@@ -69,12 +69,6 @@ FAULTS = (
         "if commit.epoch <= -2]",
     ),
     Fault(
-        "count-revisions-again-after-a-start",
-        "unisono.apiserver.storage.store",
-        "        self._revision = self._assigned = loaded.revision\n",
-        "        self._revision, self._assigned = loaded.revision, max(0, loaded.revision - 3)\n",
-    ),
-    Fault(
         "tell-nobody-that-history-is-gone",
         "unisono.apiserver.storage.history",
         "        if revision < self.compacted:\n            return None\n",

@@ -99,8 +99,8 @@ def story(seed: int, *, short: bool = False) -> Story:
         _work(draw, number)
     for _ in range(random.randint(1, 3) if short else random.randint(3, 9)):
         _person(draw)
-    if random.random() < 0.85:
-        for _ in range(random.randint(1, 3) if short else random.randint(2, 6)):
+    if random.random() < 0.92:
+        for _ in range(random.randint(3, 6) if short else random.randint(4, 10)):
             _fault(draw)
     deeds = tuple(sorted(draw.deeds, key=lambda deed: deed.at))
     disorder = random.choice((0.0, 0.3, 0.8))
@@ -111,14 +111,14 @@ def _nodes(draw: _Draw) -> tuple[Object, ...]:
     random = draw.random
     groups = []
     for name in ("n", "g")[: random.randint(1, 2)]:
-        count = random.randint(2, 4)
+        count = random.randint(1, 3)
         capacity: Object = {"cpu": random.choice((4, 6, 8)), "memory": "32Gi"}
         if name == "g":
             capacity["nvidia.com/gpu"] = random.choice((2, 4))
         if random.random() < 0.3:
             capacity["pods"] = random.randint(3, 6)
         groups.append({"name": name, "count": count, "capacity": capacity})
-        draw.node_names += [f"{name}-{number}" for number in range(count)]
+        draw.node_names += [f"{name}-{number}" for number in range(count)] if count > 1 else [name]
     return tuple(groups)
 
 
@@ -242,7 +242,7 @@ def _work(draw: _Draw, number: int) -> None:
 def _person(draw: _Draw) -> None:
     random, at = draw.random, draw.when()
     node, queue = random.choice(draw.node_names), random.choice(draw.queues)
-    kind = random.choice(("cordon", "pod", "pod", "queue", "node", "drain", "shrink", "bare"))
+    kind = random.choice(("cordon", "pod", "pod", "queue", "node", "drain", "shrink", "bare", "order"))
     if kind == "cordon":
         draw.do(at, "patch", "v1", "Node", node, {"spec": {"unschedulable": True}})
         back = round(at + random.random() * 30, 3)
@@ -258,6 +258,10 @@ def _person(draw: _Draw) -> None:
         draw.do(at, "drain", node)
     elif kind == "shrink":
         draw.do(at, "shrink", node, random.choice((0, 1, 2)))
+    elif kind == "order":
+        job = random.choice(draw.jobs)
+        draw.do(at, "order", "AbortJob", job)
+        draw.do(round(at + random.random() * 20, 3), "order", random.choice(("ResumeJob", "RestartJob")), job)
     else:
         spec = pod_template(random, _requests(random), round(random.uniform(5, 40), 1))
         metadata = {**spec["metadata"], "name": f"p{len(draw.deeds)}", "namespace": "default"}
@@ -268,9 +272,8 @@ def _person(draw: _Draw) -> None:
 def _fault(draw: _Draw) -> None:
     random, at = draw.random, draw.when(0.9)
     lasts = round(random.uniform(2, 20), 3)
-    kind = random.choice(
-        ("kill", "kill", "storm", "storm", "cut", "part", "power", "power", "full", "clock", "slow", "abdicate")
-    )
+    weights = {"kill": 3, "storm": 3, "power": 4, "part": 2, "cut": 1, "full": 1, "clock": 1, "slow": 1, "abdicate": 1}
+    kind = random.choices(list(weights), list(weights.values()))[0]
     if kind == "kill":
         draw.do(at, "kill", random.choice(PROCESSES), round(random.random() ** 2 * 10, 3))
     elif kind == "storm":
