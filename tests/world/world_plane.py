@@ -271,13 +271,22 @@ class _Checked:
 
     def __init__(self, wire: Wire, world: World) -> None:
         self._wire, self._world = wire, world
+        self._known: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._wire, name)
 
+    async def list(self, kind: Any, namespace: str | None = None, **options: Any) -> Any:
+        """Remember up to where the reflector knows everything."""
+        found = await self._wire.list(kind, namespace, **options)
+        self._known[kind.resource] = int(found.resource_version)
+        return found
+
     async def watch(self, kind: Any, namespace: str | None = None, **options: Any) -> AsyncIterator[Any]:
         """Pass on what comes."""
         truth, at = self._world.truth, int(options["resource_version"])
+        if at > self._known[kind.resource]:
+            truth.say(f"a reflector knows {kind.plural} up to {self._known[kind.resource]} and asks what is after {at}")
         async for event in self._wire.watch(kind, namespace, **options):
             version = int(event.object.metadata.resource_version or 0)
             if event.type != "BOOKMARK" and version <= at:
@@ -285,7 +294,7 @@ class _Checked:
             left_out = [one for one in truth.revisions[kind.resource] if at < one < version]
             if left_out:
                 truth.say(f"a watch on {kind.plural} goes from {at} to {version} and leaves out {left_out[:3]}")
-            at = max(at, version)
+            at = self._known[kind.resource] = max(at, version)
             yield event
 
 

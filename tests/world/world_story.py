@@ -14,7 +14,7 @@ import yaml
 
 Object = dict[str, Any]
 VOLCANO = "scheduling.volcano.sh/v1beta1"
-PROCESSES = ("scheduler-a", "scheduler-b", "controllers-a", "nodes")
+PROCESSES = ("scheduler-a", "scheduler-b", "controllers-a", "nodes", "observer")
 _USERS = ("ann", "bob")
 
 
