@@ -40,5 +40,5 @@ def test_a_seed_makes_the_same_history_again_and_in_another_process() -> None:
 
 
 @pytest.mark.more
-def test_a_hundred_seeds_make_the_same_histories_whatever_the_hashes_of_texts() -> None:
-    assert _digests(100, 150, 1) == _digests(100, 150, 2)
+def test_more_seeds_make_the_same_histories_whatever_the_hashes_of_texts() -> None:
+    assert _digests(0, 10, 1) == _digests(0, 10, 2)

@@ -54,13 +54,13 @@ FAULTS = (
         "unisono.apiserver.storage.store",
         "        self._writer.submit(Commit(self._epoch, events, done))\n",
         "        self._writer.submit(Commit(self._epoch, events, done))\n        done(None)\n",
+        seed=3,
     ),
     Fault(
         "keep-pending-what-failed",
         "unisono.apiserver.storage.store",
         "            self._pending.clear()\n",
         "            pass\n",
-        seed=6,
     ),
     Fault(
         "commit-what-builds-on-a-failure",
@@ -73,12 +73,14 @@ FAULTS = (
         "unisono.apiserver.storage.history",
         "        if revision < self.compacted:\n            return None\n",
         "",
+        seed=1,
     ),
     Fault(
         "watch-from-one-later-than-the-list",
         "unisono.kube.reflector",
         "        self._resource_version = resource_version\n        self._sink.replace",
         "        self._resource_version = str(int(resource_version) + 2)\n        self._sink.replace",
+        seed=0,
     ),
     Fault(
         "forget-what-was-deleted-between-two-lists",
@@ -98,18 +100,21 @@ FAULTS = (
         "unisono.kube.workqueue",
         "        if key in self._dirty and not self._closed:\n            self._push(key)\n",
         "        self._dirty.discard(key)\n",
+        seed=3,
     ),
     Fault(
         "take-a-lease-that-is-not-over",
         "unisono.kube.leader",
         "        return now - self._seen[1] >= duration\n",
         "        return now - self._seen[1] >= 0.0\n",
+        seed=0,
     ),
     Fault(
         "lead-for-ever",
         "unisono.kube.leader",
         "        return self._clock.monotonic() < self._valid_until\n",
         "        return self._valid_until > 0\n",
+        seed=3,
     ),
     Fault(
         "bind-without-assuming",
@@ -212,6 +217,7 @@ FAULTS = (
         "unisono.apiserver.housekeeping.gc",
         '        lost = {uid for uid, state in states.items() if state != "alive"}\n',
         "        lost: set[str] = set()\n",
+        seed=0,
     ),
 )
 

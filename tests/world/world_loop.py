@@ -13,7 +13,9 @@ from typing import Any
 # Added to every jump of time: a rounding error must not leave a timer due for ever at the same moment (seconds).
 _TICK = 1e-6
 # Steps without any time going by, after which something runs in a circle.
-_MOST_STEPS_AT_ONCE = 400_000
+_MOST_STEPS_AT_ONCE = 100_000
+# Steps of a whole world; those in which all comes to rest need a fifth.
+_MOST_STEPS = 250_000
 
 
 class RunsInCircles(AssertionError):
@@ -148,6 +150,8 @@ class SeededLoop(asyncio.SelectorEventLoop):
         self._at_once += len(turn)
         if self._at_once > _MOST_STEPS_AT_ONCE:
             raise RunsInCircles(f"{_MOST_STEPS_AT_ONCE} steps and no time went by; next is {turn[0]!r}")
+        if self.steps > _MOST_STEPS:
+            raise RunsInCircles(f"the parts keep each other busy: {_MOST_STEPS} steps in {self._now:.0f} s")
         for at, handle in enumerate(turn):
             if handle._cancelled:
                 continue
