@@ -21,6 +21,7 @@ from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
 from unisono.apiserver.storage.history import Retention
 from unisono.apiserver.storage.store import Store
+from unisono.apiserver.storage.writer import Disk
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 
@@ -49,13 +50,16 @@ class Backend:
         new_uid: Callable[[], str] = random_uid,
         new_suffix: Callable[[], str] = random_suffix,
         retention: Retention | None = None,
+        disk: Disk | None = None,
     ) -> Backend:
         """Open or create the data file, create what every cluster has, and start housekeeping.
+
+        ``disk`` stands in for the file.
 
         Raises:
             StoreError: the file is foreign, damaged or in use.
         """
-        store = await Store.open(path, clock=clock, retention=retention)
+        store = await Store.open(path, clock=clock, retention=retention, disk=disk)
         try:
             service = ObjectService(store, admission=admission, clock=clock, new_uid=new_uid, new_suffix=new_suffix)
             await bootstrap(service.context)

@@ -15,7 +15,7 @@ from unisono.api.queue_enforcement import warnings_of
 from unisono.api.scheduling import QueueSpec
 from unisono.api.verdict import Cause, verdict_in
 from unisono.sdk.conditions import complaints, has_conditions
-from unisono.sdk.dependents import OWNERS, Dependents, dependents
+from unisono.sdk.dependents import OWNERS, Dependents, dependents, of_newest_revision
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
@@ -34,7 +34,7 @@ from unisono.sdk.group_verdicts import (
 from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
-from unisono.sdk.offered_fixes import offer_fixes
+from unisono.sdk.offered_fixes import candidates, offer_fixes
 from unisono.sdk.owner_state import (
     DEFAULT_SCHEDULER,
     is_over,
@@ -95,6 +95,7 @@ async def _completed(
     told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]
+    told.candidates = await candidates(client, told, dict(item)) if item is not None else []
     return told
 
 
@@ -208,7 +209,7 @@ async def explain_owner(
         ApiError: the server cannot answer.
 
     """
-    found = await dependents(client, resource, owner)
+    found = of_newest_revision(await dependents(client, resource, owner))
     known = resource in {each.resource for each in OWNERS}
     if not known and not found.groups and not found.pods:
         return _by_conditions(item, owner.metadata.name, title)

@@ -63,6 +63,9 @@ class Explanation:
         running: what is worth knowing of its pods that run.
         fixes: ways out, the first one first, with the requests that carry them out.
         fleet: what a hub knows of its members about it.
+        candidates: changes that may be part of a fix.
+        then: why it goes on waiting after the first change, after the second, and so on, as a copy of the cluster
+            has shown.
 
     """
 
@@ -93,6 +96,8 @@ class Explanation:
     misnamed: Misnamed | None = None
     failed_step: FailedStep | None = None
     fleet: FleetNotes = field(default_factory=FleetNotes)
+    candidates: list[Fix] = field(default_factory=list)
+    then: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.verdicts = telling(self.verdicts, self.refused)

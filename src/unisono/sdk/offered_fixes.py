@@ -17,6 +17,7 @@ from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.fixes.of_fields import for_fields, named
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
+from unisono.sdk.refusal_causes import missing_pods, quota_verdict
 from unisono.sdk.stray_pods import renamed
 from unisono.sdk.waiting import SCHEDULER, Misnamed
 
@@ -47,6 +48,33 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         found += await _of_verdict(FixMaker(client, owner, namespace), verdict)
     if root is None:
         return found
+    return await _offered(client, told, root, found)
+
+
+async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[Fix]:
+    """What may be part of a fix: of every fact in the explanation, whichever of them it names first."""
+    if told.silent or not (told.verdicts or told.refused):
+        return []
+    root = await root_of(client, item)
+    namespace = root["metadata"].get("namespace", "default")
+    found: list[Fix] = []
+    for verdict in told.verdicts:
+        owner = root if makes_pods(root) else await owner_of_group(client, verdict.job)
+        maker = FixMaker(client, owner, namespace)
+        found += [await maker.fix({**one, "tried": False}, change_text(one)) for one in verdict.candidates]
+        if reserved := reserved_queue_in(verdict.message):
+            queue = await read(client, QUEUES, reserved, None)
+            found += [of_objects.admitted(queue, namespace)] if queue is not None else []
+    for refusal in told.refused:
+        missing = max(missing_pods(root, 0), 1)
+        quota = quota_verdict(refusal, f"{namespace}/{root['metadata']['name']}", missing)
+        if quota is not None:
+            found.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
+        found += of_objects.allowed(root, refusal.message)
+    return found
+
+
+async def _offered(client: HttpClient, told: Explanation, root: Raw, found: list[Fix]) -> list[Fix]:
     if told.failed_step is not None:
         found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
     if told.suspended and told.hurdle:

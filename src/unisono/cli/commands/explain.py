@@ -51,7 +51,7 @@ async def _explained(where: Where, what: tuple[str, ...]) -> Explanation:
     from unisono.cli.explaining import explain
 
     async with connect(where) as client:
-        return await explain(client, what, namespace_of(where))
+        return await explain(client, what, namespace_of(where), search=True)
 
 
 def _starts(where: Where, explanation: Explanation) -> list[Start]:
@@ -90,7 +90,7 @@ async def _apply(where: Where, what: tuple[str, ...], number: int, *, yes: bool,
     from unisono.sdk.fixes.applying import apply_fix
 
     async with connect(where) as client:
-        explanation = await explain(client, what, namespace_of(where))
+        explanation = await explain(client, what, namespace_of(where), search=True)
         fix = _chosen(explanation, number)
         for line in fix_lines([fix], first=number):
             click.echo(line)

@@ -74,7 +74,9 @@ class FixMaker:
         why_not = _NOT_HERE if _adds_nodes(told) else ""
         if not operations and not why_not:
             why_not = "nothing is to be changed" if kind == "WaitFor" else "no patch for it is known"
-        return Fix(text, tried, told, tuple(operations), why_not)
+        lasting = kind == "RemoveGates" and self._owner is not None and self._owner["kind"] not in ("Pod", "PodGroup")
+        again = changed(self._owner, _WITHOUT_GATES) if lasting and self._owner is not None else ()
+        return Fix(text, tried, told, tuple(operations), why_not, lasting=tuple(again))
 
     async def _operations(self, change: dict[str, Any]) -> list[Operation]:
         match change["kind"]:
