@@ -19,7 +19,7 @@ from unisono.sdk.dependents import OWNERS, Dependents, dependents, of_newest_rev
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
-from unisono.sdk.fixes.owners import read
+from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
@@ -45,6 +45,7 @@ from unisono.sdk.owner_state import (
     unseen_by,
 )
 from unisono.sdk.queue_hurdles import queue_hurdle
+from unisono.sdk.quota_holders import with_quota_holders
 from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
@@ -92,7 +93,7 @@ async def _completed(
             told.pods = [without_group(pod) for pod in told.pods]
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
-    told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]
+    told.verdicts = [await with_template(client, await with_quota_holders(client, each)) for each in told.verdicts]
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]
     told.candidates = await candidates(client, told, dict(item)) if item is not None else []
@@ -239,6 +240,11 @@ async def explain_owner(
     )
     if scheduler := unseen_by(item, found):
         _unseen_by(told, scheduler)
+    if told.suspended:
+        above = await writer_of(client, dict(item), suspended_by)
+        if above["metadata"].get("uid") != owner.metadata.uid:
+            told.suspended = suspended_by(above)
+            told.suspended_in = f"{above['kind'].lower()}/{above['metadata']['name']}"
     told.partly = len(told.pods) < len(found.pods)
     told.fleet = await fleet_notes(client, owner, found.groups)
     if not (told.verdicts or told.refused or told.suspended or told.pods):

@@ -45,6 +45,7 @@ class Explanation:
         partly: its other pods are no concern of ``pods``.
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
+        suspended_in: the object above it that has this field; empty where it has it itself.
         hurdle: why the server will refuse it, once that field is false.
         failures: pods that have failed.
         loops: pods with a container that fails and is started again and again.
@@ -77,6 +78,7 @@ class Explanation:
     pods: list[UnboundPod] = field(default_factory=list)
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
+    suspended_in: str = ""
     hurdle: str = ""
     failures: list[FailedPod] = field(default_factory=list)
     loops: list[FailedPod] = field(default_factory=list)
@@ -135,7 +137,8 @@ class Explanation:
             return f"{self.title} waits: {self.silent}; {self.state}."
         if self.suspended:
             then = f", and the server refuses it then: {self.hurdle}" if self.hurdle else ""
-            return f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false{then}."
+            where = f"{self.suspended_in}'s " if self.suspended_in else ""
+            return f"{self.title} is suspended: {self.state}; it goes on when {where}{self.suspended} is false{then}."
         if self.loops:
             return f"{self.title} fails again and again: {self._first_loop()}; {self.state}."
         if self.containers:

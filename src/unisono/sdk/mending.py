@@ -117,7 +117,7 @@ async def all_run(client: HttpClient, item: Raw) -> bool:
     known = job_kind_of(live)
     wanted = sum(each.count for each in known.pods(obj) if not each.later) if known is not None else 0
     if kind in (DEPLOYMENTS, STATEFUL_SETS):  # their pods are brought to a new revision, and are to be ready
-        ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", wanted)
+        ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
         if min(ready, updated) < wanted or status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
             return False
     return bool(pods) and len(pods) >= wanted and all(map(_runs, pods))

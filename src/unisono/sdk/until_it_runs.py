@@ -31,8 +31,8 @@ CPU_SECONDS = 8.0
 _LONGEST_CHAIN = 6
 _MOST_TRIED = 4
 """Changes of one explanation that are tried."""
-_SLOW = 30.0
-"""Virtual seconds for which controllers may rest before they try again."""
+_SLOW = (30.0, 90.0)
+"""Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
 
@@ -118,6 +118,8 @@ class _Search:
         todo: list[list[_Step]] = [[]]
         while todo and time.thread_time() < self._until:
             chain, end = self._in_copy(self._climb(todo.pop()))
+            if end is None and not chain:  # in the copy it runs as it is
+                return Found(None, (), ())
             if end is None:
                 found = self._proved(chain)
                 if found is not None:
@@ -195,8 +197,11 @@ class _Search:
         except UnisonoError:
             return False
         await shadow.settle()
-        await asyncio.sleep(_SLOW)
-        await shadow.settle()
+        for seconds in _SLOW:
+            if await self._runs(shadow.client):
+                break
+            await asyncio.sleep(seconds)
+            await shadow.settle()
         return True
 
     def _proved(self, chain: Sequence[_Step]) -> Found | None:

@@ -38,6 +38,9 @@ def command(
         raise click.UsageError("--yes and --dry-run go with --apply N.")
     if number is not None and estimate:
         raise click.UsageError("--estimate and --apply do not go together.")
+    from unisono.standalone.logs import configure_logs
+
+    configure_logs(level="critical")  # a copy of the cluster works in this process, and this is no log of it
     if number is not None:
         run_async(_apply(where, what, number, yes=yes, dry_run=dry_run))
         return

@@ -14,6 +14,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
     PODS,
     QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
@@ -30,7 +31,7 @@ from unisono.api.user_limits import raised
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
-from unisono.sdk.fixes.gang_sizes import NoSuchField
+from unisono.sdk.fixes.gang_sizes import NoSuchField, all_annotations
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.fixes.workload_groups import group_named_in
@@ -167,6 +168,11 @@ class FixMaker:
             raise NoSuchField(
                 f"{above['kind']} {above['name']} makes it: change it there, or in the template that it names"
             )
+        group = await self._own_group()
+        of_group = [one for one in changes if one["kind"] in _OF_GROUPS] if group is not None else []
+        if group is not None and of_group:  # it says so, and not the pods
+            rest = [one for one in changes if one not in of_group]
+            return [*changed(group, all_of(of_group)), *(await self._edited(rest) if rest else [])]
         if any(one["kind"] == "RequestAtMost" for one in changes):
             changes = [{**one, "overheads": await self._overheads()} for one in changes]
         if self._owner["kind"] != "PodGroup":
@@ -179,6 +185,13 @@ class FixMaker:
         pods = await self._bare_pods() if of_pods else []
         own = changed(self._owner, all_of([one for one in changes if one not in of_pods]))
         return [*own, *(each for pod in pods for each in changed(pod, all_of(of_pods)))]
+
+    async def _own_group(self) -> Raw | None:
+        """The PodGroup that the job's pods name, where a user made it; else None."""
+        notes = all_annotations(self._owner) if self._owner is not None else []
+        name = next((found for one in notes if (found := pod_group_name(one))), "")
+        group = await read(self._client, POD_GROUPS, name, self._namespace) if name else None
+        return None if group is None or group["metadata"].get("ownerReferences") else group
 
     async def _overheads(self) -> dict[str, Mapping[str, Any]]:
         """What the RuntimeClasses add that the pods name, by class and resource."""
