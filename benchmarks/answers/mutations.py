@@ -135,7 +135,7 @@ CAUSES: Final = (
         "sizes|LimitRange|maximum cpu",
         lambda w: w.named("LimitRange", "sizes")["spec"]["limits"][0]["max"].update(cpu="1"),
     ),
-    Cause("queue-name", "queue reserach|reserach does not exist", _queue_name),
+    Cause("queue-name", "reserach", _queue_name),
     Cause("queue-closed", "research is not open|research is clos|queue is closed|clos", _close),
     Cause("namespaces", "namespace", _reserve),
     Cause(
