@@ -42,6 +42,7 @@ def on_wire(verdict: Verdict) -> wire.Verdict:
         suggestion=_cut(verdict.suggestion),
         change=changes[0] if changes else {},
         otherwise=tuple(changes[1:]),
+        candidates=tuple(map(_change, verdict.candidates)),
         position=verdict.position,
         ahead=verdict.ahead[:_MAX_HOLDERS],
         would_run_after=verdict.would_run_after[:_MAX_PODS],

@@ -12,6 +12,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
 from unisono.api.scheduling import PodGroup
+from unisono.api.workload_kinds import REPLICA_SETS
 from unisono.errors import NotFound
 from unisono.jobkinds.registry import Kinds, between, of_resource
 from unisono.kube.client import Client
@@ -36,6 +37,31 @@ class Dependents:
     parts: list[Any] = field(default_factory=list)
     groups: list[PodGroup] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+
+
+def of_newest_revision(found: Dependents) -> Dependents:
+    """Without what earlier revisions of a Deployment wait for: its newest one has taken their place."""
+    sets = [part for part in found.parts if isinstance(part, REPLICA_SETS.struct)]
+    newest = max(sets, key=_revision, default=None)
+    if newest is None or len(sets) == 1:
+        return found
+    old = {part.metadata.uid for part in sets if part is not newest}
+    late = [
+        pod
+        for pod in found.pods
+        if not pod.spec.node_name and any(one.uid in old for one in pod.metadata.owner_references or ())
+    ]
+    names = {pod_group_name(pod.metadata.annotations, pod.spec) for pod in late}
+    return Dependents(
+        [part for part in found.parts if part.metadata.uid not in old],
+        [group for group in found.groups if group.metadata.name not in names],
+        [pod for pod in found.pods if pod not in late],
+    )
+
+
+def _revision(replica_set: Any) -> tuple[int, str]:
+    told = (replica_set.metadata.annotations or {}).get("deployment.kubernetes.io/revision", "")
+    return int(told) if told.isdecimal() else 0, replica_set.metadata.creation_timestamp or ""
 
 
 class ByOwner:
