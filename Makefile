@@ -9,13 +9,14 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-more test-nightly audit lint unit tools frameworks files dashboard bench lock clean help
+.PHONY: run test test-more test-nightly world audit lint unit tools frameworks files dashboard bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
 	@echo "make test   lint, and the tests to run before every change"
 	@echo "make test-more     the other tests: real frameworks, long random searches, hostile objects"
 	@echo "make test-nightly  the random searches with new and more examples"
+	@echo "make world  live simulated worlds, SEEDS=0-99, and print the shortest story of each that fails"
 	@echo "make lint   ruff, mypy --strict and import-linter"
 	@echo "make audit  bandit on the code, pip-audit on what is locked"
 	@echo "make bench  measure decision speed, print one table"
@@ -39,6 +40,9 @@ test-more: $(VENV)/.dev-ready
 
 test-nightly: $(VENV)/.dev-ready
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "hypothesis" --hypothesis-profile=nightly $(PYTEST_ARGS)
+
+world: tools
+	@PYTHONPATH=. $(BIN)/python tests/world/world_search.py --seeds $(or $(SEEDS),0-99) $(WORLD_ARGS)
 
 lint: tools
 	$(BIN)/ruff check .

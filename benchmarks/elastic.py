@@ -17,12 +17,12 @@ from typing import Any
 
 from benchmarks.answers.case import Case
 from benchmarks.answers.plane import NOW, Plane, plane
-from benchmarks.churn.virtual import VirtualLoop
 from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, MOST_REPLICAS, RUN_SECONDS
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kind_families import PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import EVENTS, JOBS, PODS
 from unisono.api.times import parse_time
+from unisono.standalone.virtual_time import VirtualLoop
 
 WAYS = ("minimum", "share", "elastic")
 _STEP = 30

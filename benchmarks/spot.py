@@ -21,12 +21,12 @@ from typing import Any
 
 from benchmarks.answers.case import Case
 from benchmarks.answers.plane import NOW, Plane, plane
-from benchmarks.churn.virtual import VirtualLoop
 from unisono.api.annotations import CHECKPOINT_BEFORE, INTERRUPTED_AT
 from unisono.api.core import Pod
 from unisono.api.keys import CAPACITY_TYPE, NVIDIA_GPU
 from unisono.api.kinds import JOBS, NODES, PODS
 from unisono.api.times import rfc3339
+from unisono.standalone.virtual_time import VirtualLoop
 
 WAYS = ("on-demand", "vanishing", "noticed")
 PRICES = {"spot": 9.8, "on-demand": 32.8}

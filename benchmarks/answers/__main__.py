@@ -8,7 +8,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.answers.case import FOLDER, cases
+from benchmarks.answers.composed import figures, judge_composed
 from benchmarks.answers.judge import Result, judge
+from benchmarks.answers.mutations import drawn
 from benchmarks.answers.report import as_json, grouped, row, totals
 from unisono.standalone.logs import configure_logs
 
@@ -22,8 +24,13 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th case, beginning with the K-th")
     parser.add_argument("--cases", type=Path, default=FOLDER, metavar="FOLDER", help="where the cases are")
     parser.add_argument("--answers", action="store_true", help="print the whole answers")
+    parser.add_argument("--causes", type=int, metavar="N", help="in place of them: worlds with N causes at once")
+    parser.add_argument("--draws", type=int, default=100, metavar="COUNT", help="so many of those worlds")
+    parser.add_argument("--seed", type=int, default=1, metavar="SEED", help="which of them")
     options = parser.parse_args()
     configure_logs(level="critical")
+    if options.causes:
+        return _compose(options.causes, options.draws, options.seed)
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="unisono-answers-") as folder:
         part, parts = map(int, options.part.split("/"))
@@ -40,6 +47,17 @@ def main() -> int:
             "\n".join(["", *grouped(results), "", *(f"{name}: {figure}" for name, figure in totals(results).items())])
         )
     return 0
+
+
+def _compose(size: int, draws: int, seed: int) -> int:
+    """Worlds of several causes; 1 where a cause is not named, or the first fix does not undo them all."""
+    results = []
+    with tempfile.TemporaryDirectory(prefix="unisono-answers-") as folder:
+        for case in drawn(draws, seed, size):
+            results.append(judge_composed(case, Path(folder)))
+            print(results[-1], flush=True)
+    print("\n".join(["", *(f"{name}: {figure}" for name, figure in figures(results).items())]))
+    return int(any(one.sound and (one.why or not one.named) for one in results))
 
 
 if __name__ == "__main__":

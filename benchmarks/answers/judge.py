@@ -14,9 +14,9 @@ from benchmarks.answers.case import Case
 from benchmarks.answers.fixes import Offer, carry_out, names, offers, touched
 from benchmarks.answers.plane import Plane, plane
 from benchmarks.answers.steps import play
-from benchmarks.churn.virtual import VirtualLoop
 from unisono.cli.explaining import explanation_lines
 from unisono.errors import UnisonoError
+from unisono.standalone.virtual_time import VirtualLoop
 
 
 @dataclass(slots=True)
@@ -56,14 +56,14 @@ class Result:
 def judge(case: Case, folder: Path, *, soundness_only: bool = False) -> Result:
     """Judge a case; ``folder`` keeps certificates from one case to the next."""
     began, result = time.process_time(), Result(case.name)
-    result.unsound = _run(_asked(case, folder, result))
+    result.unsound = run(_asked(case, folder, result))
     if not result.unsound and not soundness_only:
-        for number, offer in enumerate(result.offers):
+        for offer in result.offers:
             what = "; ".join(touched(case, offer))
             if offer.fix is None or not (offer.fix.operations or _is_outside(offer.change)):
                 result.words.append(offer.text)
                 continue
-            why = _run(_tried(case, folder, number))
+            why = run(_tried(case, folder, offer))
             (result.fails if why else result.works).append(f"{what}: {why}" if why else what)
     result.seconds = time.process_time() - began
     return result
@@ -74,7 +74,9 @@ def _is_outside(change: dict[str, Any]) -> bool:
     return change["kind"] in ("AddNodes", "WaitFor") or any(map(_is_outside, change.get("changes", ())))
 
 
-def _run(work: Awaitable[str]) -> str:
+def run(work: Awaitable[str]) -> str:
+    """Do the work in a loop of virtual time; answers what is wrong."""
+
     async def bounded() -> str:
         return await work
 
@@ -88,7 +90,8 @@ def _run(work: Awaitable[str]) -> str:
 Work = Callable[[Plane], Awaitable[str]]
 
 
-async def _stuck(case: Case, folder: Path, work: Work) -> str:
+async def stuck(case: Case, folder: Path, work: Work) -> str:
+    """Do the work on a plane where the job of the case is stuck."""
     async with plane(case, folder) as made:
         await play(made, case, case.steps)
         if case.wait:
@@ -101,16 +104,16 @@ async def _asked(case: Case, folder: Path, result: Result) -> str:
     """Ask while the job is stuck; then see that it is, and that what is known to start it does."""
 
     async def work(made: Plane) -> str:
-        if not await _lacks(made, case, 0):
+        if not await lacks(made, case, 0):
             return "the job is not stuck"
         await _ask(made, case, result)
         if not case.starts_with:  # nothing is known to start it
             return ""
         await play(made, case, case.starts_with)
-        lacks = await _lacks(made, case, 0)
-        return f"starts_with does not start it: {lacks}" if lacks else ""
+        why = await lacks(made, case, 0)
+        return f"starts_with does not start it: {why}" if why else ""
 
-    return await _stuck(case, folder, work)
+    return await stuck(case, folder, work)
 
 
 async def _ask(made: Plane, case: Case, result: Result) -> None:
@@ -128,28 +131,33 @@ async def _ask(made: Plane, case: Case, result: Result) -> None:
     result.missing = [one for one in case.fixes if not any(names(case, offer, one) for offer in result.offers)]
 
 
-async def _tried(case: Case, folder: Path, number: int) -> str:
+async def _tried(case: Case, folder: Path, offer: Offer) -> str:
     async def work(made: Plane) -> str:
-        offered = offers(await made.explain(case.question))
-        if number >= len(offered):
+        again = None
+        for search in (False, True):  # most are offered without a copy of the plane, which takes longer
+            told = offers(await made.explain(case.question, search=search))
+            again = again or next((one for one in told if one.text == offer.text), None)
+            if again is not None:
+                break
+        if again is None:
             return "it is not offered when the same is asked again"
-        size = await carry_out(made, offered[number])
+        size = await carry_out(made, again)
         await asyncio.sleep(case.slow)
         await made.settle()
-        return await _lacks(made, case, size)
+        return await lacks(made, case, size)
 
-    return await _stuck(case, folder, work)
+    return await stuck(case, folder, work)
 
 
-async def _lacks(made: Plane, case: Case, size: int) -> str:
+async def lacks(made: Plane, case: Case, size: int) -> str:
     """What the gang lacks of running whole; empty where it does not."""
     pods = await made.pods(case.question)
     placed = [pod for pod in pods if pod["spec"].get("nodeName")]
-    wanted = size or case.gang or len(pods)
+    wanted = 1 if case.question.startswith("pod/") else size or case.gang or len(pods)
     if pods and len(placed) >= wanted:
         return ""
     try:
-        first = explanation_lines(await made.explain(case.question))[0]
+        first = explanation_lines(await made.explain(case.question, search=False))[0]
     except UnisonoError as error:
         first = str(error)
     return f"{len(placed)} of {wanted or 'its'} pods have a node: {first}"

@@ -10,58 +10,42 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from benchmarks.answers.case import Case
-from benchmarks.churn.virtual import LoopClock, VirtualLoop
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
-from unisono.apiserver.backend import Backend
-from unisono.apiserver.server import ApiServer
 from unisono.cli.applying import create
 from unisono.cli.explaining import explain
 from unisono.cli.manifests import Manifest
 from unisono.cli.targets import object_of, one
-from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.keeper import ObjectKeeper
-from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists, NotFound
-from unisono.kube.controller import Manager
 from unisono.kube.discovery import Resource, ResourceMap, discover, request_json
-from unisono.kube.events import EventRecorder
-from unisono.kube.http import HttpClient
-from unisono.kube.kubeconfig import load
-from unisono.kube.transport import Transport
-from unisono.scheduler.scheduler import Decide, Scheduler
-from unisono.scheduler.settings import FixedConfig
+from unisono.scheduler.scheduler import Decide
 from unisono.sdk.dependents import dependents
 from unisono.sdk.explaining import Explanation
-from unisono.standalone.background import SCHEDULER_NAMES
+from unisono.standalone.shadow import Shadow, opened
 
 NOW = 1_700_000_000.0
 _NAMESPACE = "default"
-# Virtual seconds: nothing was written for so long, and how long that is waited for.
-_QUIET_SECONDS = 5
-_LONGEST_SECONDS = 90
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Plane:
     """Made by `plane`; everything goes through the API as a user's requests do."""
 
-    def __init__(self, backend: Backend, client: HttpClient, clock: LoopClock, decide: Decide | None) -> None:
-        self._backend, self.client, self._clock, self._decide = backend, client, clock, decide
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+    def __init__(self, shadow: Shadow) -> None:
+        self._shadow, self.client = shadow, shadow.client
         self._pools = itertools.count()
+        self.kill, self.start, self.settle = shadow.kill, shadow.start, shadow.settle
+        self._config: SchedulerConfig | None = None
         self.resources: ResourceMap
 
     async def begin(self, case: Case) -> None:
         """Start the components and make the case's nodes and objects."""
         self.resources = await discover(self.client)
-        self._start("controllers", self._controllers())
-        config = load_config(case.scheduler, case.name) if case.scheduler else None
-        self._start("scheduler", self._scheduler(config))
+        self.start("controllers")
+        self._config = load_config(case.scheduler, case.name) if case.scheduler else None
+        self.start("scheduler", self._config)
         if case.nodes:
             await self.add_nodes(case.nodes)
         asked, name, _ = self.target(case.question)
@@ -71,50 +55,12 @@ class Plane:
             await self.create(body)
         await self.settle()
 
-    async def end(self) -> None:
-        """Stop the components."""
-        for name in list(self._tasks):
-            await self.kill(name)
-
-    async def kill(self, name: str) -> None:
-        """End one component as a crash does."""
-        task = self._tasks.pop(name)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    def start(self, name: str) -> None:
-        """Start ``scheduler`` or ``controllers`` after it was killed."""
-        self._start(name, self._scheduler(None) if name == "scheduler" else self._controllers())
-
-    def _start(self, name: str, part: Any) -> None:
-        self._tasks[name] = asyncio.create_task(part, name=name)
-
-    async def _controllers(self) -> None:
-        clock, backend = self._clock, self._backend
-        recorder = EventRecorder(backend.client(field_manager=COMPONENT), COMPONENT, clock=clock)
-        registry = CollectorRegistry()
-        client = backend.client(field_manager=COMPONENT)
-        keeper = ObjectKeeper(client, recorder, registry=registry, clock=clock)
-        everywhere = all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, registry=registry)
-        try:
-            await Manager(client, clock=clock, keeper=keeper).run([*everywhere, *builtin_controllers(recorder)])
-        finally:
-            await recorder.close(timeout=0.0)
-
-    async def _scheduler(self, config: Any) -> None:
-        await Scheduler(
-            self._backend.client(field_manager="unisono-scheduler"),
-            FixedConfig(config),
-            self._clock,
-            registry=CollectorRegistry(),
-            scheduler_names=SCHEDULER_NAMES,
-            decide=self._decide,
-        ).run()
-
     async def add_nodes(self, specs: Iterable[dict[str, Any]]) -> None:
         """Let more simulated nodes join."""
-        nodes = SimulatedNodes(self._backend.client(), parse_specs(list(specs)), self._clock, volumes=True)
-        self._start(f"nodes {next(self._pools)}", nodes.run())
+        nodes = SimulatedNodes(
+            self._shadow.backend.client(), parse_specs(list(specs)), self._shadow.clock, volumes=True
+        )
+        self._shadow.run(f"nodes {next(self._pools)}", nodes.run())
         await nodes.ready.wait()
 
     # ---- objects
@@ -191,19 +137,9 @@ class Plane:
 
     # ---- time and answers
 
-    async def settle(self) -> None:
-        """Let virtual time pass until nothing has been written for a while."""
-        quiet, revision = 0, -1
-        for _ in range(_LONGEST_SECONDS):
-            await asyncio.sleep(1)
-            now = self._backend.store.revision
-            quiet, revision = (quiet + 1 if now == revision else 0), now
-            if quiet >= _QUIET_SECONDS:
-                return
-
-    async def explain(self, question: str) -> Explanation:
-        """What ``unisono explain QUESTION`` says."""
-        return await explain(self.client, [question], _NAMESPACE)
+    async def explain(self, question: str, *, search: bool = True) -> Explanation:
+        """What ``unisono explain QUESTION`` says; without ``search`` no copy of the plane is made."""
+        return await explain(self.client, [question], _NAMESPACE, search=search, config=self._config)
 
     async def pods(self, question: str) -> list[dict[str, Any]]:
         """The pods of the object in question that have not failed and are not being deleted."""
@@ -239,38 +175,7 @@ async def plane(case: Case, folder: Path, decide: Decide | None = None) -> Async
 
     ``decide`` stands in for the engine.
     """
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    clock = LoopClock(loop, start=NOW - loop.time())
-    uids, suffixes = itertools.count(1), itertools.count(1)
-    backend = await Backend.open(
-        clock=clock.time,
-        timers=clock,
-        new_uid=lambda: f"00000000-0000-4000-8000-{next(uids):012d}",
-        new_suffix=lambda: _suffix(next(suffixes)),
-    )
-    loop.busy = lambda: backend.store.statistics()["pending"] > 0
-    socket = folder / "socket" / "api"
-    server = ApiServer(backend.service, data_dir=folder, own_socket=socket, clock=clock.time)
-    try:
-        await server.start()
-        config = load(server.kubeconfig_path)
-        client = HttpClient(config, transport=Transport(config, socket=socket, clock=clock, program="kubectl"))
-        made = Plane(backend, client, clock, decide)
-        try:
-            await made.begin(case)
-            yield made
-        finally:
-            await made.end()
-            await client.close()
-    finally:
-        await server.stop()
-        await backend.close()
-
-
-def _suffix(number: int) -> str:
-    letters = ""
-    for _ in range(5):
-        number, at = divmod(number, len(_LETTERS))
-        letters += _LETTERS[at]
-    return letters
+    async with opened(folder, now=NOW, decide=decide) as shadow:
+        made = Plane(shadow)
+        await made.begin(case)
+        yield made

@@ -158,8 +158,8 @@ def main() -> int:
         path = os.pathsep.join([str(options.tree.resolve() / "src"), str(_HERE)])
         command = [sys.executable, "-m", "benchmarks.busy", *rest]
         return subprocess.run(command, check=False, cwd=_HERE, env=os.environ | {"PYTHONPATH": path}).returncode
-    from benchmarks.churn.virtual import VirtualLoop
     from unisono.standalone.logs import configure_logs
+    from unisono.standalone.virtual_time import VirtualLoop
 
     configure_logs(level="error")
     with tempfile.TemporaryDirectory(prefix="unisono-busy-") as folder:

@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 from benchmarks.churn import counts
 from benchmarks.churn.fit import Sample
 from benchmarks.churn.load import Load
-from benchmarks.churn.virtual import LoopClock, VirtualLoop
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.apiserver.backend import Backend
@@ -26,6 +25,7 @@ from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.scheduler import Scheduler
 from unisono.standalone.background import SCHEDULER_NAMES
+from unisono.standalone.virtual_time import LoopClock, VirtualLoop
 
 NODES = [{"name": "node", "count": 10, "capacity": {"cpu": 64, "memory": "512Gi"}}]
 Report = Callable[[Sample], None]

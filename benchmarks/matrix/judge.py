@@ -11,10 +11,10 @@ from benchmarks.answers.case import Case
 from benchmarks.answers.plane import Plane, plane
 from benchmarks.check.facts import Amounts, Facts, Turn, add, amounts
 from benchmarks.check.rules.conserving import fitting
-from benchmarks.churn.virtual import VirtualLoop
 from benchmarks.matrix.features import Made, made
 from unisono.engine import run
 from unisono.kube.discovery import request_json
+from unisono.standalone.virtual_time import VirtualLoop
 
 _BETWEEN, _REST, _APART = 60.0, 240.0, 60.0
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1"

@@ -63,6 +63,6 @@ def test_every_place_names_the_cause(name: str, named: str, tmp_path: Path) -> N
         places.update(await _places(made, case.named(name).question))
         return ""
 
-    assert judge._run(judge._stuck(case.named(name), tmp_path, work)) == ""
+    assert judge.run(judge.stuck(case.named(name), tmp_path, work)) == ""
     assert len(places) > 1
     assert {place: text for place, text in places.items() if named not in text} == {}

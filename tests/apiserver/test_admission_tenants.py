@@ -193,3 +193,15 @@ async def test_what_jobs_are_made_from_has_its_author_too(backend: Backend) -> N
 async def test_annotations_that_cannot_be_read_are_refused(backend: Backend, key: str, text: str, told: str) -> None:
     with pytest.raises(Invalid, match=told):
         await restricted(backend, **{key: text})
+
+
+async def test_the_words_of_other_queues_are_told_of_to_users_and_not_to_controllers(backend: Backend) -> None:
+    body = job_body("kueues", "team-a")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gold"}
+    (told,) = (await backend.service.create(JOBS, "team-a", body, ALICE)).warnings
+    assert told.startswith("metadata.labels[kueue.x-k8s.io/queue-name] is Kueue's (LocalQueue), and has no effect")
+    assert "scheduling.volcano.sh/queue-name" in told
+    owner = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": True}
+    body = job_body("made", "team-a")
+    body["metadata"] |= {"labels": {"kueue.x-k8s.io/queue-name": "gold"}, "ownerReferences": [owner]}
+    assert not (await backend.service.create(JOBS, "team-a", body, MASTER)).warnings

@@ -460,3 +460,46 @@ async def test_a_changed_configuration_is_tried_at_once(backend: Backend, dead: 
     await configure(backend, hook("two", failurePolicy="Ignore"), name="more")
     await create(backend, "b")
     assert dead[0].tries == 7
+
+
+def of_service(name: str, service: str, **fields: Any) -> dict[str, Any]:
+    reference = {"name": service, "namespace": "default", "path": "/", "port": 443}
+    return hook(**{"name": name, "clientConfig": {"service": reference}, **fields}) | {"name": name}
+
+
+async def warned(backend: Backend, *each: dict[str, Any]) -> tuple[str, ...]:
+    kind = VALIDATING_WEBHOOKS
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "w"}, "webhooks": list(each)}
+    done = await backend.service.create(kind, None, body, OPTIONS)
+    return tuple(done.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [("validatejob.volcano.sh", "volcano-admission-service"), ("mutatepod.volcano.sh", "batch-admission-service")],
+)
+async def test_volcanos_own_webhooks_are_not_asked_and_their_author_is_told(
+    backend: Backend, name: str, service: str
+) -> None:
+    told = await warned(backend, of_service(name, service))
+    assert told == (f"webhook {name} is not asked: this API server has Volcano's defaults and rules itself",)
+    assert (await create(backend))["warnings"] == []
+
+
+@pytest.mark.parametrize("name", ["validatejob.example.com", "policy.volcano.sh", "validatejob.volcano.sh.evil"])
+async def test_a_webhook_of_an_absent_service_is_told_of_and_refuses(backend: Backend, name: str) -> None:
+    service = "absent" if name != "policy.volcano.sh" else "absent-service"
+    (told,) = await warned(backend, of_service(name, service))
+    why = f"service default/{service} is not there"
+    assert told == f"webhook {name} refuses every request that it is shown until a pod answers: {why}"
+    with pytest.raises(ApiError, match=f"service default/{service} is not there"):
+        await create(backend)
+
+
+async def test_a_service_without_pods_is_told_of_where_the_webhook_may_be_missing(backend: Backend) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "empty"}}
+    spec = {"ports": [{"port": 443}], "selector": {"app": "x"}}
+    await backend.service.create(SERVICES, "default", {**service, "spec": spec}, OPTIONS)
+    (told,) = await warned(backend, of_service("a.example.com", "empty", failurePolicy="Ignore"))
+    assert told.endswith("is passed over until a pod answers: service default/empty has no pod that is ready")
+    await create(backend)

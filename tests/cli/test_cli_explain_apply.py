@@ -39,7 +39,7 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     async def connect(_: object) -> AsyncIterator[Any]:
         yield object()
 
-    async def explain(*_: object) -> Explanation:
+    async def explain(*_: object, **__: object) -> Explanation:
         return Explanation("Job", "train", "job/train", "its phase is Pending", fixes=[OPEN, AGAIN])
 
     async def apply_fix(_: object, fix: Fix, *, dry_run: bool = False) -> None:

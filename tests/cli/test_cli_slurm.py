@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli
-from unisono.cli.slurm.arguments import program_of, script_elements, split_words
+from unisono.cli.slurm.arguments import doubts, program_of, script_elements, split_words
 from unisono.cli.slurm.script import BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import Selection, names_of, sinfo_lines, squeue_lines, states_of
 from unisono.sdk.node_capacity import NodeLine
@@ -145,6 +145,106 @@ def run_script(text: str, folder: Path, **batch: object) -> subprocess.Completed
 def test_srun_in_a_script_runs_its_command_in_each_task(tmp_path: Path) -> None:
     done = run_script(SCRIPT, tmp_path, tasks=8)
     assert done.stdout == "line 11\ntask 3 of 8 a b\n"
+
+
+HOSTS = "fit-rank-0.fit,fit-rank-1.fit,fit-rank-2.fit,fit-rank-3.fit"
+
+
+def ranks(body: str, folder: Path, nodes: int = 4, each: int = 1) -> list[list[str]]:
+    """What each of four tasks prints that run the script on so many nodes."""
+    given = Batch(name="fit", nodes=nodes, tasks=nodes * each, gpus=2, cpus=3, memory_mib=1024)
+    program = program_of(given, "/home/me/fit.sh", f"#!/bin/bash\n#SBATCH -N {nodes}\n{body}\n", [])
+    said = []
+    for rank in range(nodes * each):
+        own = {"SLURM_PROCID": str(rank), "HOSTNAME": f"fit-rank-{rank}", "VC_RANK_HOSTS": HOSTS}
+        done = subprocess.run(
+            list(program.command),
+            cwd=folder,
+            env={"PATH": os.environ["PATH"], **program.env, **own},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.splitlines())
+    return said
+
+
+HEAD = "fit-rank-0.fit"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "at=$(hostname)\nsrun echo $at",
+        "set -eu\nat=$(hostname -f)\nsrun echo $at",
+        "at=$HOSTNAME\nsrun echo $at",
+        'at=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\nsrun echo $at',
+        "set -euo pipefail\nat=$(scontrol show hostname $SLURM_NODELIST | head -n1)\nsrun echo $at",
+        'nodes=($(scontrol show hostnames $SLURM_JOB_NODELIST))\nsrun bash -c "echo ${nodes[0]}"',
+        'h=$(scontrol show hostnames | head -1)\nat=$(srun -N1 -n 1 -w "$h" hostname)\nsrun echo $at',
+        "export MASTER_ADDR=$(srun --ntasks=1 hostname 2>&1 | tail -n1)\nsrun bash -c 'echo $MASTER_ADDR'",
+        "echo $(srun --nodes=1 --ntasks=1 hostname --ip-address)",
+    ],
+)
+def test_all_tasks_meet_at_the_first_node(body: str, tmp_path: Path) -> None:
+    assert ranks(body, tmp_path) == [[HEAD]] * 4
+
+
+def test_random_numbers_are_the_same_in_all_tasks(tmp_path: Path) -> None:
+    said = ranks("srun echo $((10000 + RANDOM % 1000)) $RANDOM", tmp_path)
+    assert len({tuple(each) for each in said}) == 1
+
+
+def test_commands_under_srun_run_where_they_are_sent(tmp_path: Path) -> None:
+    body = (
+        "nodes=($(scontrol show hostnames $SLURM_JOB_NODELIST))\n"
+        'srun -N1 -n1 -w "${nodes[0]}" echo head\n'
+        "for ((i = 1; i < SLURM_JOB_NUM_NODES; i++)); do\n"
+        "  srun -N 1 --ntasks=1 --nodelist=${nodes[i]} echo worker $i\n"
+        "done\n"
+        "srun -l echo all of $SLURM_NNODES"
+    )
+    said = ranks(body, tmp_path)
+    assert said == [
+        [first, f"{rank}: all of 4"] for rank, first in enumerate(["head", *(f"worker {n}" for n in (1, 2, 3))])
+    ]
+
+
+def test_what_runs_under_srun_knows_its_own_node(tmp_path: Path) -> None:
+    said = ranks("srun bash -c 'echo $SLURMD_NODENAME $HOSTNAME $SLURM_NODEID'", tmp_path)
+    assert said == [[f"fit-rank-{rank}.fit fit-rank-{rank}.fit {rank}"] for rank in range(4)]
+
+
+def test_tasks_of_one_node_share_its_number_and_name_in_the_list(tmp_path: Path) -> None:
+    body = "srun bash -c 'echo $SLURM_NODEID $SLURM_JOB_NODELIST $SLURM_NTASKS_PER_NODE $SLURM_GPUS_PER_NODE'\n"
+    body += "srun -n 1 -w fit-rank-2.fit echo second"
+    said = ranks(body, tmp_path, nodes=2, each=2)
+    assert [each[0] for each in said] == [f"{node} {HEAD},fit-rank-2.fit 2 4" for node in (0, 0, 1, 1)]
+    assert [each[1:] for each in said] == [[], [], ["second"], []]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("PORT=$(date +%s)", "line 2: every task runs the script, and date has another answer in each"),
+        ("DIR=$(mktemp -d)", "mktemp has another answer"),
+        ("PORT=$((10000 + SLURM_JOBID % 1000))", "SLURM_JOBID is the job's name here, and no number"),
+        ("module load cuda/12", "environment modules (module) are not here"),
+        ("mpirun -np 4 ./a.out", "mpirun is started by every task"),
+        ("squeue -u me", "squeue is not on the path of a task"),
+        ("scontrol requeue 4", "scontrol requeue is not here"),
+        ("echo $SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR is not set here"),
+        ("# echo $SLURM_TOPOLOGY_ADDR", ""),
+        ("echo ${SLURM_TOPOLOGY_ADDR:-none} $SLURM_NTASKS $SLURM_JOB_NODELIST", ""),
+        ("scontrol show hostnames $SLURM_JOB_NODELIST", ""),
+        ("srun python train.py --nnodes $SLURM_JOB_NUM_NODES", ""),
+    ],
+)
+def test_what_will_not_be_as_under_slurm_is_told_with_its_line(line: str, said: str) -> None:
+    text = f"#!/bin/bash\n{line}\n"
+    found = doubts(text, program_of(Batch(tasks=2, nodes=2), "/fit.sh", text, []).env)
+    assert [said in each for each in found] == ([True] if said else [])
 
 
 def test_the_log_also_goes_to_the_file_of_output(tmp_path: Path) -> None:

@@ -42,6 +42,17 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_places_where_changes_begin_exist() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text()
+    places = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+    assert len(places) >= 20
+    for file, name in places:
+        tree = ast.parse((REPOSITORY / "src" / "unisono" / file).read_text())
+        named = {getattr(node, "name", "") for node in tree.body}
+        named |= {str(getattr(getattr(node, "target", None), "id", "")) for node in tree.body}
+        assert name in named, f"{file} has no {name}"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_a_command_is_described(name: str) -> None:
     text = (REPOSITORY / "docs" / "cli.md").read_text()

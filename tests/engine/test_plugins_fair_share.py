@@ -310,6 +310,14 @@ def test_pods_that_terminate_count_until_they_are_gone(terminating: bool, number
     assert found == {"alice": number, "bob": 1}
 
 
+@pytest.mark.parametrize("limited", ["the user", "the queue"])
+def test_a_pod_that_requests_nothing_does_not_start_beside_one_that_terminates(limited: str) -> None:
+    running = group("old", 1, namespace="team", phase="Running", queue="q", annotations={USER: "alice"})
+    leaving = pod("old-0", "old", namespace="team", node="n000", deleting=True)
+    q = queue("q", annotations={USER_LIMITS: "pods=1"}) if limited == "the user" else queue("q", capability={"pods": 1})
+    assert served([nodes(1, cpu=9), running, leaving, jobs_of("alice", 1, cpu=0)], LIMITED, q=q) == {}
+
+
 def test_limits_that_cannot_be_read_stop_their_queue_alone() -> None:
     pending = {"phase": "Pending", "min_resources": True}
     other = gang("other", 1, queue="free", min_resources=True, phase="Pending")

@@ -9,15 +9,16 @@ import pytest
 from plugins_world import World, a_pod, class_of, job_of, task_of
 
 from unisono import engine
+from unisono.api.keys import TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.task_topology.buckets import AFFINITY, ANTI_AFFINITY, ORDER, read_wishes
+from unisono.engine.plugins.task_topology.buckets import read_wishes
 
 ROLES = ("ps", "worker", "chief")
 
 
 def wishes(near: str = "", apart: str = "", order: str = "") -> dict[str, str]:
-    given = {AFFINITY: near, ANTI_AFFINITY: apart, ORDER: order}
+    given = {TASK_TOPOLOGY_AFFINITY: near, TASK_TOPOLOGY_ANTI_AFFINITY: apart, TASK_TOPOLOGY_ORDER: order}
     return {key: text for key, text in given.items() if text}
 
 

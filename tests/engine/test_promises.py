@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from eviction_world import Plane, settings
 
-from support.build import gang, group, node, pod, queue
-from unisono.api.annotations import GANG_PARTS, USER, USER_LIMITS
+from support.build import START, cluster, config, gang, group, node, pod, queue, quota, schedule
+from unisono.api.annotations import DISPATCH, GANG_PARTS, ORIGIN_UID, USER, USER_LIMITS
+from unisono.cluster.promises import owner_of
 
 SHARING = ["proportion", "capacity"]
 
@@ -170,3 +171,33 @@ def test_pods_that_request_nothing_count_for_a_limit_on_pods() -> None:
     it = of_user("ann", "pods=4", *jobs)
     it.settle()
     assert it.running() == {"j0": 3}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "limit"),
+    [
+        ("resourcequota", quota("team", cpu=4)),
+        ("resourcequota", quota("team", pods=4)),
+        ("user-limits", queue("default", annotations={USER_LIMITS: "cpu=4"})),
+        ("user-limits", queue("default", annotations={USER_LIMITS: "pods=4,cpu=4"})),
+    ],
+    ids=["quota of cpu", "quota of pods", "a user's cpu", "a user's cpu and pods"],
+)
+@pytest.mark.parametrize("phase", ["Pending", "Inqueue"])
+def test_room_that_is_kept_for_a_part_counts_once_and_never_against_the_part(
+    plugin: str, limit: Any, phase: str
+) -> None:
+    """A hub has room kept for three pods: beside it the limit has room for one more, and the part itself gets in."""
+    labels = {ORIGIN_UID: "u", DISPATCH: "1"}
+    others = [group(name, 1, phase="Pending", resources={"cpu": 1}, created=at) for at, name in enumerate("ab")]
+    part = group("part", 3, phase=phase, resources={"cpu": 3}, created=99)
+    part.metadata.labels = labels
+    for each in (part, *others):
+        each.metadata.annotations = {USER: "ann"}
+    state = cluster([node("n1", cpu=8), limit, *others, part])
+    stands = [pod(f"part-{at} (held)", node="n1", phase="Pending", cpu=1, scheduler="unisono-hub") for at in range(3)]
+    state.promise("u.1", owner_of("ns", labels), START + 9999, stands)
+    decisions = schedule(state, config(("priority", "gang", plugin), ("predicates", "nodeorder")))
+    admitted = {update.name for update in decisions.pod_groups if update.phase != "Pending"}
+    assert admitted | {"part"} == {"a", "part"}
+    assert phase == "Inqueue" or "part" in admitted

@@ -24,6 +24,15 @@ def test_nothing_is_found_in_random_clusters(first: int) -> None:
     assert not [finding for seed in range(first, first + _EACH) if (finding := life.examine(seed)) is not None]
 
 
+# Found by the search, and cured.
+_FOUND = [220, 311, 493, 560, 661, 808, 888, 925, 933]
+
+
+@pytest.mark.parametrize("seed", _FOUND)
+def test_what_was_found_once_is_found_no_more(seed: int) -> None:
+    assert life.examine(seed) is None
+
+
 def test_a_seed_always_makes_the_same_cluster() -> None:
     assert world.World(7).objects() == world.World(7).objects()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from fleet_world import World, fleet, node
 
 from unisono.api.annotations import WORKER_LOST_TIMEOUT
@@ -77,6 +78,27 @@ async def test_quota_is_released_when_work_ends_and_taken_again():
             world.stop_playing.add(at_work[0])
             await live(world, 30)
         assert sum(ended(world, name) for name in world.where()) == 3
+
+
+@pytest.mark.parametrize("config", ["", SHARES], ids=["default", "proportion"])
+async def test_a_gang_that_no_member_has_room_for_keeps_its_queue_for_nobody(config: str):
+    async with fleet("a", "b", "c", config=config) as world:
+        world.queue("q", capability={"cpu": "1000", "nvidia.com/gpu": "9"})
+        for name in ("a", "b"):
+            world.join(name, [node("n0", 4)])
+        world.start()
+        await world.job("large", 8, queue="q")
+        await world.run(5)
+        await world.job("small", 2, queue="q")
+        await world.run(15)
+        assert (world.where()["large"], bool(world.where()["small"])) == ("", True)
+        world.join("c", [node("n0", 8)])
+        await live(world, 30)
+        assert world.where()["large"] == ""  # 2 of 9 are held
+        world.say(world.where()["small"], "small", {"state": {"phase": "Completed"}, "succeeded": 2})
+        world.stop_playing.add("small")
+        await live(world, 30)
+        assert world.where()["large"] == "c"
 
 
 async def test_a_queue_has_its_limit_also_when_the_hub_starts_again_and_members_are_slow():

@@ -6,6 +6,9 @@ import ast
 from pathlib import Path
 
 import unisono
+from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, TRAINING_RUNTIMES
+from unisono.api.submitters import SUBMITTED
+from unisono.jobkinds.registry import FAMILIES
 
 SOURCES = Path(unisono.__file__).parent
 KEYS = {"POD_QUEUE", "QUEUE_NAME"}
@@ -33,6 +36,12 @@ def imported(path: Path) -> set[str]:
     """Names that a module imports."""
     tree = ast.parse(path.read_text())
     return {each.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in node.names}
+
+
+def test_who_submits_is_written_down_for_whatever_becomes_a_pod_group() -> None:
+    made_by_us = {each.kind for name in ("volcano", "kubeflow", "jobset", "ray") for each in FAMILIES[name]}
+    templates = {JOB_TEMPLATES, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES}
+    assert set(SUBMITTED) == made_by_us - templates
 
 
 def test_no_other_room_reads_the_queue_of_a_kind() -> None:

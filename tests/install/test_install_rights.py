@@ -31,6 +31,7 @@ from unisono.history.reading import Reader
 from unisono.history.sqlite import SqliteFile
 from unisono.install.options import InstallOptions
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
+from unisono.jobkinds.registry import FOREIGN
 from unisono.kube.controller import Context, Informers
 from unisono.kube.http import HttpClient
 from unisono.scheduler import feed
@@ -114,6 +115,7 @@ def granted(component: str) -> set[Asked]:
 
 
 KINDS = "|".join(kind.plural for kind in RUN_KINDS)
+_FOREIGN = "|".join(re.escape(each.kind.resource) for each in FOREIGN)
 UNUSED: dict[str, dict[str, str]] = {
     "scheduler": {
         r"patch queues.*": "use that decays, with the plug-in fair-share",
@@ -142,7 +144,8 @@ UNUSED: dict[str, dict[str, str]] = {
         r"patch events": "an event that comes again while it is remembered",
         r"(create|get) commands.*": "hyper jobs of which too many jobs are lost: the others are terminated",
         r"get (jobs\.batch|daemonsets\.apps|replicasets\.apps|statefulsets\.apps)": "annotations of pods' owners",
-        r"get (cronjobs\.batch|deployments\.apps|leaderworkersets\..*|(scheduled)?sparkapplications\..*)": (
+        r"list customresourcedefinitions\.apiextensions\.k8s\.io": "owners whose kind nobody here knows",
+        rf"get (cronjobs\.batch|deployments\.apps|{_FOREIGN})": (
             "outermost owners of pods in queues that name their users"
         ),
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",

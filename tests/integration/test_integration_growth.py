@@ -106,6 +106,16 @@ def grow(tmp_path: Path, objects: list[dict[str, Any]], later: list[Any], schedu
             ],
             5,
         ),
+        (
+            [
+                queue("parent", 9, guarantee={"resource": {"cpu": "4"}}),
+                queue(parent="parent"),
+                queue("other", parent="parent", guarantee={"resource": {"cpu": "4"}}),
+                job("fixed", 0, "other", 1),
+                job(),
+            ],
+            5,
+        ),
         ([queue(), quota(requests__cpu=7), job()], 7),
         ([queue(), quota(pods=4), job()], 4),
         ([queue(), quota(["Terminating"], pods=4), job()], 30),

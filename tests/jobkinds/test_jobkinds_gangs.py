@@ -5,18 +5,21 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.build import cluster, config, queue, schedule
 from support.build import nodes as nodes_of
 from support.job_objects import put, small, template
 from unisono.api.annotations import GANG_PARTS
+from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.gang_parts import decode_parts
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS
+from unisono.controllers.podgroup.decide import group_of_all, pod_group_for
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset import decide as jobset
 from unisono.controllers.training.kubeflow import decide as kubeflow
@@ -154,6 +157,26 @@ def test_the_second_of_two_jobs_is_not_let_in_on_what_the_first_has_not_made_yet
     assert verdict.cause is Cause.OVER_CAPABILITY
     assert "minResources" not in verdict.message
     assert type(verdict.change).__name__ != "SetMinResources"
+
+
+def spark_group(name: str) -> PodGroup:
+    """The group of an application whose driver has come: it has 1 cpu, and its two executors 2 each."""
+    kind = next(each for each in ALL if each.kind.kind == "SparkApplication")
+    executor = {"instances": 2, "cores": 2, "memory": "1g"}
+    app = made(kind.kind, {"driver": {"cores": 1, "memory": "1g"}, "executor": executor}, name)
+    body = {"metadata": {"name": f"{name}-driver", "namespace": "ns", "uid": name}, "spec": template()["spec"]}
+    driver = msgspec.convert(body, Pod)
+    return group_of_all(pod_group_for(driver, {}, "q"), driver, kind, app)
+
+
+def test_a_second_driver_is_not_let_in_on_what_the_first_has_not_made_yet() -> None:
+    groups = [spark_group(name) for name in ("first", "second")]
+    for index, group in enumerate(groups):
+        group.metadata.creation_timestamp = f"2026-01-01T00:00:0{index}Z"
+    state = cluster(nodes_of(20), queue("q", capability={"cpu": 9}), *groups)
+    decisions = schedule(state, config(("gang",), ("predicates", "proportion")))
+    assert {each.name for each in decisions.pod_groups if each.phase == "Inqueue"} == {groups[0].metadata.name}
+    assert decisions.verdicts[groups[1].key].cause is Cause.OVER_CAPABILITY
 
 
 def test_the_kinds_are_found_by_their_names_in_any_version() -> None:

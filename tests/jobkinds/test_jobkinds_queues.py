@@ -26,9 +26,8 @@ from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import ApiError
 from unisono.install.admission import naming
-from unisono.jobkinds.foreign import FOREIGN
 from unisono.jobkinds.kind import JobKind
-from unisono.jobkinds.registry import ALL
+from unisono.jobkinds.registry import ALL, FOREIGN
 from unisono.webhook.review import check, completed, read
 from unisono.webhook.server import Objects
 

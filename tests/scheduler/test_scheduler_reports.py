@@ -15,7 +15,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.errors import Conflict, Unavailable
-from unisono.scheduler.explain import material, render
+from unisono.scheduler.explain import ExplainingShare, material, render
 
 
 class Saying(SlotEngine):
@@ -402,3 +402,47 @@ async def test_events_tell_of_a_cause_and_not_of_amounts() -> None:
         it.nudge()
         await it.run(15)
         assert happened() == {"Unschedulable": 2, "FailedScheduling": 4}
+
+
+def test_explanations_take_an_eighth_of_the_time_at_most() -> None:
+    moment, asked = [0.0], list[bool]()
+    share = ExplainingShare(lambda: moment[0])
+
+    def run(_snapshot: Any, _config: Any, _now: float, _seed: int, *, verdicts: bool) -> Decisions:
+        asked.append(verdicts)
+        moment[0] += 0.5
+        seconds = {"actions/allocate": 0.1, "explain": 0.3, "close": 0.1} if verdicts else {"close": 0.1}
+        return Decisions(explained=verdicts, seconds=seconds)
+
+    cluster: Any = None
+    first = share.decide(run, cluster, cluster, 100.0, 0)
+    assert first.explained and first.again_at is None
+    second = share.decide(run, cluster, cluster, 100.5, 0)
+    assert not second.explained
+    # 0.4 s were spent: the next explanation is due 2.8 s after the first, which ended half a second after 100.
+    assert second.again_at == pytest.approx(103.3)
+    while len(asked) < 100:
+        share.decide(run, cluster, cluster, 100.0, 0)
+    assert asked.count(True) * 0.4 <= moment[0] / 8 + 0.4
+
+
+async def test_a_cycle_that_only_decides_keeps_the_verdicts_of_those_that_wait() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 1, "b": 1})
+    explains = [True]
+
+    def say(snapshot: Snapshot, decisions: Decisions) -> None:
+        decisions.explained = explains[0]
+        if explains[0]:
+            decisions.verdicts["team/a"] = Verdict("team/a", Cause.NODES_FULL, "no room", queue="default")
+            decisions.verdicts["team/b"] = Verdict("team/b", Cause.NODES_FULL, "no room", queue="default")
+        else:
+            decisions.pod_groups.append(update(snapshot, "Running", running=1))
+
+    async with world(client, Saying(say)) as it:
+        await it.run(5)
+        assert set(it.scheduler.verdicts.jobs()) == {"team/a", "team/b"}
+        explains[0] = False
+        it.nudge()
+        await it.run(5)
+        assert set(it.scheduler.verdicts.jobs()) == {"team/b"}

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from unisono.api.decode import decode
-from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, SERVICES
 from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import not_shown, overview_lines
-from unisono.errors import ApiError
+from unisono.errors import ApiError, NotFound
 from unisono.kube.client import Listing
 from unisono.sdk.overview import Overview
 from unisono.sdk.overview_source import read_overview
@@ -103,3 +104,49 @@ async def test_queues_are_shown_to_who_may_not_count_their_jobs(everywhere: set[
     groups = await all_groups(_Server(everywhere, set()))  # type: ignore[arg-type]
     (view,) = queue_views(OBJECTS["queues"], groups)
     assert view.groups.get("Pending") == waiting
+
+
+async def test_webhooks_that_nothing_answers_at_are_named() -> None:
+    def configuration(name: str, service: str, policy: str = "Fail") -> Any:
+        hook = {
+            "name": name,
+            "clientConfig": {"service": {"name": service, "namespace": "default"}},
+            "failurePolicy": policy,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        value = {"metadata": {"name": name}, "webhooks": [hook]}
+        return decode(VALIDATING_WEBHOOKS, {**_typed(VALIDATING_WEBHOOKS), **value}).obj
+
+    service = decode(
+        SERVICES, {**_typed(SERVICES), "metadata": {"name": "there"}, "spec": {"selector": {"a": "b"}}}
+    ).obj
+
+    class Hooked(_Server):
+        async def list(self, kind: Any, namespace: str | None = None, *, field_selector: str = "") -> Listing[Any]:
+            if kind is VALIDATING_WEBHOOKS:
+                every = [("a.x", "gone"), ("b.x", "there"), ("validatejob.volcano.sh", "volcano-admission-service")]
+                may = configuration("c.x", "gone", "Ignore")
+                return Listing([*(configuration(*one) for one in every), may], "1")
+            if kind is MUTATING_WEBHOOKS or kind is PODS:
+                return Listing([], "1")
+            return await super().list(kind, namespace, field_selector=field_selector)
+
+        async def get(self, kind: Any, name: str, namespace: str | None = None) -> Any:
+            if name != "there":
+                raise NotFound(f"{name} is not there", code=404)
+            return service
+
+        async def request(self, method: str, path: str, **_: Any) -> tuple[int, dict[str, str], bytes]:
+            return 200, {}, b'{"gitVersion": "v1.36.0+unisono.1"}'
+
+    found = await read_overview(Hooked(ALL, JOBS), "mine")  # type: ignore[arg-type]
+    told = {part.name: part.problem for part in found.components if part.name.startswith("webhook ")}
+    assert told == {
+        "webhook a.x": "it stops what it is asked about: service default/gone is not there",
+        "webhook b.x": "it stops what it is asked about: service default/there has no pod that is ready",
+    }
+
+
+def _typed(kind: Any) -> dict[str, str]:
+    return {"apiVersion": kind.api_version, "kind": kind.kind}

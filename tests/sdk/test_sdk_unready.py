@@ -37,7 +37,7 @@ class Events:
 
 
 REFUSED = ("a", "Unhealthy", "Readiness probe failed: port 80: Connection refused")
-OLDEST_FIRST: dict[str, Any] = {"kind": "StatefulSet", "spec": {"replicas": 3}}
+OLDEST_FIRST: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 3}}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ FULL = Verdict(
     queue="q",
     changes=(AddNodes("n1", 1), LowerMinAvailable(1)),
     untried=(AddNodes("n2", 1),),
+    candidates=(AddNodes("n3", 1),),
     position=2,
     ahead=("ns/before",),
     would_run_after=tuple(f"ns/x-{at}" for at in range(20)),

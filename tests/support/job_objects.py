@@ -28,9 +28,9 @@ from unisono.api.kind_families import (
     WORKLOAD_POD_GROUPS,
 )
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.jobkinds.foreign import LEADER_WORKER_SETS, SCHEDULED_SPARK_APPLICATIONS, SPARK_APPLICATIONS
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps
+from unisono.jobkinds.registry import FOREIGN
 
 Value = dict[str, Any]
 
@@ -100,12 +100,35 @@ SPECS: dict[Any, Value] = {
     RAY_CLUSTERS: RAY,
     RAY_JOBS: {"entrypoint": "x", "rayClusterSpec": RAY, "submitterPodTemplate": ENDING},
     RAY_SERVICES: {"rayClusterConfig": RAY, "serveConfigV2": "applications: []"},
-    LEADER_WORKER_SETS: {"leaderWorkerTemplate": {"leaderTemplate": template(), "workerTemplate": template()}},
-    SPARK_APPLICATIONS: {"driver": {"template": template()}, "executor": {"template": template()}},
-    SCHEDULED_SPARK_APPLICATIONS: {
-        "template": {"driver": {"template": template()}, "executor": {"template": template()}}
-    },
 }
+_SPARK: Value = {"driver": {"template": template()}, "executor": {"template": template(), "instances": 2}}
+_DASK: Value = {"scheduler": {"spec": template()["spec"]}, "worker": {"replicas": 2, "spec": template()["spec"]}}
+_STEPS: Value = {"entrypoint": "main", "templates": [{"name": "main", **template()["spec"]["containers"][0]}]}
+FOREIGN_SPECS: dict[str, Value] = {
+    "LeaderWorkerSet": {
+        "replicas": 2,
+        "leaderWorkerTemplate": {"size": 3, "leaderTemplate": template(), "workerTemplate": template()},
+    },
+    "SparkApplication": _SPARK,
+    "ScheduledSparkApplication": {"template": _SPARK},
+    "FlinkDeployment": {
+        "podTemplate": template("flink-main-container"),
+        "jobManager": {"resource": {"cpu": 1, "memory": "1024m"}, "podTemplate": template("flink-main-container")},
+        "taskManager": {
+            "replicas": 2,
+            "resource": {"cpu": 2, "memory": "2g"},
+            "podTemplate": template("flink-main-container"),
+        },
+        "job": {"jarURI": "local:///x.jar", "state": "running"},
+    },
+    "DaskJob": {"job": {"spec": ENDING["spec"]}, "cluster": {"spec": _DASK}},
+    "DaskCluster": _DASK,
+    "DaskWorkerGroup": {"cluster": "x", "worker": _DASK["worker"]},
+    "Workflow": _STEPS,
+    "CronWorkflow": {"schedules": ["* * * * *"], "workflowSpec": _STEPS},
+    "WorkflowTemplate": _STEPS,
+}
+"""Specs of kinds that other programs define."""
 
 
 def small(kind: JobKind, namespace: str = "team", name: str = "x") -> Value:
@@ -116,7 +139,8 @@ def small(kind: JobKind, namespace: str = "team", name: str = "x") -> Value:
     if kind.kind in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES):
         meta["labels"] = dict(_RUNTIME_LABEL)
     value = {"apiVersion": kind.kind.api_version, "kind": kind.kind.kind, "metadata": meta}
-    return {**value, "spec": copy.deepcopy(SPECS[kind.kind])}
+    spec = FOREIGN_SPECS.get(kind.kind.kind) if kind in FOREIGN else SPECS[kind.kind]
+    return {**value, "spec": copy.deepcopy(spec)}
 
 
 def put(value: Value, path: str, text: str) -> Value:

@@ -70,6 +70,8 @@ def fitting(turn: Turn) -> list[str]:
     """PodGroups that wait after a cycle although they fit into what it leaves."""
     if any(turn.has(name) for name in _KEEPING) or not {"allocate", "backfill"} <= set(turn.actions):
         return []
+    if any(_keeps(turn, turn.facts.pods[key].group) for key in turn.promised):
+        return []
     left = _Left.by(turn)
     limits = Limits(turn, left.places)
     coming = {turn.facts.pods[key].group for key in {**turn.nominated(), **turn.promised}}
@@ -84,6 +86,13 @@ def fitting(turn: Turn) -> list[str]:
         if any(_fits(turn, left, pods, nodes) for nodes in _regions(turn, left, key, group)):
             found.append(key)
     return found
+
+
+def _keeps(turn: Turn, group: str) -> bool:
+    """Whether a gang that waits for others to leave keeps more places until then than its promises tell."""
+    found = turn.facts.all("PodGroup").get(group) or {"spec": {}}
+    have = sum(1 for pod in turn.facts.members(group) if pod.counts or pod.key in turn.promised)
+    return have < (found["spec"].get("minMember") or 0)
 
 
 def _next(turn: Turn, key: str, group: Mapping[str, Any], fresh: set[str]) -> list[Pod]:
@@ -196,7 +205,7 @@ def _admitted(turn: Turn, limits: Limits, key: str) -> bool:
     more: Amounts = dict(asked)
     for other in mine:
         add(more, amounts(_spec(turn, other).get("minResources")))
-    return limits.hold(key, more)
+    return limits.hold(key, more) and limits.of_user(key, more)
 
 
 def _spec(turn: Turn, key: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from benchmarks.check.facts import Amounts, Pod, Turn, add, amounts, seconds
+from benchmarks.check.rules.nodes import ready
 from benchmarks.check.rules.selectors import selects
 
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
@@ -68,7 +69,7 @@ def _whole(turn: Turn) -> Iterator[str]:
     Of `preempt` and `reclaim` only where gang is asked in every tier that may decide: another tier gives up its pods.
     """
     gone = {key for key, _, _ in turn.evictions}
-    asked = {name for name, who in _NAMING.items() if all("gang" in tier for tier in turn.tiers if tier & who)}
+    asked = {name for name in _NAMING if _decides(turn, "gang", name)}
     by_gang = {
         turn.facts.pods[key].group
         for key, action, _ in turn.evictions
@@ -91,6 +92,11 @@ def _whole(turn: Turn) -> Iterator[str]:
             yield f"PodGroup {group} is left with {len(after)} of {minimum} pods"
 
 
+def _decides(turn: Turn, plugin: str, action: str) -> bool:
+    """Whether the plug-in is asked in every tier that may decide; else a tier without it gives up what it would not."""
+    return all(plugin in tier for tier in turn.tiers if tier & _NAMING[action])
+
+
 def _for(turn: Turn, pod: Pod, action: str, beneficiary: str) -> Iterator[str]:
     groups = turn.facts.all("PodGroup")
     if action == "shuffle":
@@ -104,9 +110,9 @@ def _for(turn: Turn, pod: Pod, action: str, beneficiary: str) -> Iterator[str]:
             yield f"pod {pod.key} of queue {theirs} is preempted for {beneficiary} of queue {mine}"
         elif pod.group != beneficiary and turn.has("priority"):
             rank, others = turn.facts.rank(beneficiary), turn.facts.rank(pod.group)
-            if others > rank or (others == rank and not turn.has("drf")):  # drf compares jobs of equal priority
+            if others > rank or (others == rank and _decides(turn, "priority", "preempt")):
                 yield f"pod {pod.key} is preempted for {beneficiary}, which has no higher priority"
-        elif pod.group == beneficiary and turn.has("priority"):
+        elif pod.group == beneficiary:
             ranks = [other.priority for other in turn.facts.members(beneficiary) if other.key in turn.promised]
             if not any(rank > pod.priority for rank in ranks):
                 yield f"pod {pod.key} is preempted for a pod of its own job that is no more important"
@@ -268,11 +274,24 @@ def _guarantees(turn: Turn) -> Iterator[str]:
         for resource in {resource for pod in lost for resource in pod.requests}:
             if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
                 yield f"queue {name} is left with less {resource} than it is guaranteed"
-        # No queue deserves more than it may hold.
+        # No queue deserves more than it may hold, nor less than its part of what there is.
         deserved, most = amounts(queue["spec"].get("deserved")), amounts(queue["spec"].get("capability"))
-        share = {name: min(value, most.get(name, value)) for name, value in deserved.items()}
+        share = {name: min(value * _there(turn, name), most.get(name, value)) for name, value in deserved.items()}
         if not any(value > share.get(resource, 0) for resource, value in before.items()):
             yield f"pods are reclaimed from queue {name}, which holds no more than it deserves"
+
+
+def _there(turn: Turn, resource: str) -> Fraction:
+    """The part of a resource that queues can use: not on cordoned, lost and tainted nodes, nor of pods of others."""
+    whole = usable = Fraction(0)
+    for name, node in turn.facts.all("Node").items():
+        offers = amounts(node["status"]["allocatable"]).get(resource, Fraction(0))
+        whole += offers
+        away = node["spec"].get("unschedulable") or node["spec"].get("taints") or not ready(node)
+        others = [pod for pod in turn.facts.pods.values() if pod.node == name and pod.occupies and not pod.ours]
+        used = sum((pod.requests.get(resource, Fraction(0)) for pod in others), Fraction(0))
+        usable += Fraction(0) if away else max(offers - used, Fraction(0))
+    return usable / whole if whole else Fraction(1)
 
 
 def _few(turn: Turn) -> Iterator[str]:

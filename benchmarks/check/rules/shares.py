@@ -64,7 +64,7 @@ class Limits:
         more: Amounts = {"pods": Fraction(len(pods))}
         for pod in pods:
             add(more, pod.requests)
-        return self.hold(group, more) and self._of_user(group, more)
+        return self.hold(group, more) and self.of_user(group, more)
 
     def hold(self, group: str, more: Amounts) -> bool:
         """Whether the queues above the group may hold so much more."""
@@ -108,7 +108,7 @@ class Limits:
     def _guarantee(self, queue: str) -> Amounts:
         return amounts((self._turn.facts.all("Queue")[queue]["spec"].get("guarantee") or {}).get("resource"))
 
-    def _of_user(self, group: str, more: Amounts) -> bool:
+    def of_user(self, group: str, more: Amounts) -> bool:
         """What the queue lets one user hold; ``jobs`` are those that were admitted."""
         facts, queue = self._turn.facts, self._turn.facts.queue_of(group)
         limits, user = facts.user_limits(queue), facts.user_of(group)

@@ -220,3 +220,6 @@ ELASTIC_COOL_DOWN: Final = "unisono.io/elastic-cool-down"
 
 SERVICE_ADDRESS: Final = "unisono.io/service-address"
 """On a Service of one machine: address and port at which its requests are taken, in the place of its pods'."""
+
+JOB_KIND: Final = "unisono.io/job-kind"
+"""On a CustomResourceDefinition: a table that says what objects of the kind mean as jobs, as YAML or JSON."""

@@ -174,7 +174,13 @@ KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 TRAINJOB_ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"  # on the templates of a TrainingRuntime
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+TASK_TOPOLOGY_AFFINITY: Final = "volcano.sh/task-topology-affinity"
+TASK_TOPOLOGY_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
+TASK_TOPOLOGY_ORDER: Final = "volcano.sh/task-topology-task-order"
 JOBSET_JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
+EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"  # annotation of a JobSet or its templates
+RAY_PRIORITY_CLASS: Final = "ray.io/priority-class-name"
+POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 # On pods that the controllers of workloads make (labels).
 STATEFUL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"

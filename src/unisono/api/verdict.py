@@ -17,7 +17,7 @@ from unisono.api.annotations import VERDICT
 _MAX_BYTES = 4096
 _UID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # Parts that can grow are dropped one by one until the text is short enough, the least needed first.
-_EXPENDABLE = ("ahead", "otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need")
+_EXPENDABLE = ("ahead", "candidates", "otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need")
 
 
 class Cause(StrEnum):
@@ -100,6 +100,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         change: the same for programs: ``{"kind": "AddNodes", "like": "n1", "count": 2}``.
         otherwise: further changes, each of which would do as well. A change that was not tried, here or in ``change``,
             has ``"tried": false``.
+        candidates: changes that may be part of what starts it, where none is known that would.
         position: the job's place in the line of its queue, 1 for the first; 0 where it stands in none.
         ahead: names of jobs before it, at most a few.
         would_run_after: pods of lower rank without which the job would start.
@@ -124,6 +125,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     suggestion: str = ""
     change: dict[str, Any] = {}
     otherwise: tuple[dict[str, Any], ...] = ()
+    candidates: tuple[dict[str, Any], ...] = ()
     position: int = 0
     ahead: tuple[str, ...] = ()
     would_run_after: tuple[str, ...] = ()

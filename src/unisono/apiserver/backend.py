@@ -186,6 +186,8 @@ class Backend:
     ) -> Backend:
         """Open or create the data file, create what every cluster has, and start housekeeping.
 
+        ``disk`` stands in for the file.
+
         Raises:
             StoreError: the file is foreign, damaged or in use.
         """

@@ -10,6 +10,7 @@ import msgspec
 from unisono.api.verdict import Cause, Verdict, job_name, to_json
 from unisono.cli.printing import visible
 from unisono.errors import NotFound
+from unisono.jobkinds.registry import MAKES_JOBS
 from unisono.sdk.explaining import (
     Explanation,
     NothingToExplain,
@@ -22,6 +23,7 @@ from unisono.sdk.explaining import (
 
 if TYPE_CHECKING:
     from unisono.cli.targets import Target
+    from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.discovery import Resource, ResourceMap
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Fix
@@ -47,8 +49,6 @@ def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
     return lines + [f"  {name + ':':<8} {text}" for name, text in verdict_facts(verdict)]
 
 
-# Kinds that make jobs, each with a PodGroup of its own.
-_MAKES_JOBS = frozenset({"JobFlow", "HyperJob", "CronJob"})
 # Pods that are listed one by one.
 _SHOWN = 10
 _FAILURES = 3
@@ -78,6 +78,7 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "warnings": told.warnings,
         "running": [note.json() for note in told.running],
         "fixes": [fix.json(number) for number, fix in enumerate(told.fixes, start=1)],
+        "then": told.then,
         "fleet": told.fleet.json(),
     }
 
@@ -99,6 +100,7 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines += [f"  {text}" for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
+    lines += [f"  then:    {cause}" for cause in told.then]
     lines += [f"  {note}" for note in told.fleet.lines()]
     lines += [f"  warning: {warning}" for warning in told.warnings]
     lines += [f"  {note}" for note in told.running]
@@ -126,7 +128,7 @@ def _subject(told: Explanation, verdicts: Sequence[Verdict]) -> str:
     if len(verdicts) != 1 or told.kind == "Queue":
         return ""
     name = job_name(verdicts[0].job).rpartition("/")[2]
-    own = told.kind in _MAKES_JOBS and not name.startswith("podgroup-")  # that name tells users nothing
+    own = told.kind in MAKES_JOBS and not name.startswith("podgroup-")  # that name tells users nothing
     return f"{told.title} (its job {name})" if own else told.title
 
 
@@ -147,13 +149,22 @@ def _failure_lines(told: Explanation) -> list[str]:
     return [*lines, f"  all lines: unisono logs {told.title}"]
 
 
-async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> Explanation:
+async def explain(
+    client: HttpClient,
+    words: Sequence[str],
+    namespace: str,
+    *,
+    search: bool = False,
+    config: SchedulerConfig | None = None,
+) -> Explanation:
     """Look an object up and say why it waits.
 
     Args:
         client: the server.
         words: ``KIND/NAME``, ``KIND NAME``, or the name of a job.
         namespace: where objects are that have one.
+        search: look in a copy of the cluster for changes after which it runs.
+        config: the scheduler's in that copy; None: the one in force is read.
 
     Raises:
         UnknownKind: the server has no such kind.
@@ -172,9 +183,15 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
     word = words[0].partition("/")[0]
     resource, item = await _found(client, resources, target, word if resources.has(word) else "job", namespace)
     try:
-        return await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
+        told = await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
     except NothingToExplain as error:
         raise NothingToExplain(f"{error} Kinds that can be explained: {_known(resources.resources)}.") from None
+    if not search:
+        return told
+    from unisono.sdk.mending import mended
+
+    live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+    return await mended(client, told, live, lambda copy: explain(copy, words, namespace), config)
 
 
 async def _found(

@@ -21,7 +21,7 @@ from unisono.controllers.job import phases
 from unisono.controllers.patching import to_json
 from unisono.controllers.recorder import Recorder
 from unisono.errors import Conflict, NotFound, SetAside
-from unisono.jobkinds.registry import too_many
+from unisono.jobkinds.registry import pods_of, too_many
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
@@ -78,7 +78,7 @@ class ObjectKeeper:
 
         """
         if obj.metadata.deletion_timestamp is None:
-            why = too_many(obj, self._most)
+            why = too_many(pods_of(obj), self._most)
             if why:
                 raise TooManyPods(f"{type(obj).__name__} {obj.key} {why}.")
 

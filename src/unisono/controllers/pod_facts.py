@@ -7,10 +7,10 @@ from typing import Final
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
+from unisono.api.keys import POD_DELETION_COST
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.times import time_or
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
@@ -169,7 +169,7 @@ def cheapest_first(pods: Iterable[Pod], neighbours: Mapping[str, int] | None = N
 
 def deletion_cost(pod: Pod) -> int:
     """The annotation of the same name; 0 where it is no number."""
-    text = (pod.metadata.annotations or {}).get(DELETION_COST, "0")
+    text = (pod.metadata.annotations or {}).get(POD_DELETION_COST, "0")
     try:
         return int(text)
     except ValueError:

@@ -49,6 +49,7 @@ def all_controllers(
     count_seconds: float = COUNT_SECONDS,
     registry: CollectorRegistry | None = None,
     runs_jobs: bool = True,
+    all_reviewed: bool = False,
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -64,6 +65,7 @@ def all_controllers(
         fetch: asks servers that know the network; without one no source of topology that has a server answers.
         count_seconds: longest time for which counts of pods in a job's status may be out of date.
         registry: gets the controllers' metrics.
+        all_reviewed: see `PodGroupController`.
         runs_jobs: False on a hub, whose members make the pods of jobs; what makes jobs stays.
 
     Raises:
@@ -73,7 +75,7 @@ def all_controllers(
     jobs: list[Controller] = [
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
         ElasticController(recorder),
-        PodGroupController(recorder, scheduler_names),
+        PodGroupController(recorder, scheduler_names, all_reviewed=all_reviewed),
         KubernetesGroupController(scheduler_names),
         LimitClaimController(recorder, scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),

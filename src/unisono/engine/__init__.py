@@ -81,8 +81,10 @@ def _decide(
     if cycle.session.book.hopeful:
         cycle.decisions.again_at = again_at
     cycle.hooks.close(cycle.session)
-    enforce(cycle)
-    cycle.write_out()
+    with watch.stage("check"):
+        enforce(cycle)
+        cycle.write_out()
+    cycle.decisions.explained = verdicts
     if verdicts:
         with watch.stage("explain"):
             found = explain(cycle, advice=advice)
@@ -90,7 +92,8 @@ def _decide(
         with watch.stage("close"):
             close(cycle, cycle.decisions.verdicts)
     else:
-        close_briefly(cycle)
+        with watch.stage("close"):
+            close_briefly(cycle)
     cycle.decisions.violations += cycle.hooks.violations()
     cycle.decisions.plugin_failures = cycle.hooks.guard.failures
     cycle.decisions.plugins_off = sorted(cycle.hooks.failed)

@@ -196,13 +196,14 @@ class Decisions:
         plugins_off: names of plug-ins that could not be asked, because they do not exist or failed to open.
         plugin_failures: what plug-ins failed in, each plug-in, hook and subject once.
         failed_jobs: jobs that wait because a plug-in failed when it was asked about them, and why.
-        seconds: with a clock, durations by stage: ``open``, ``actions/NAME``, ``explain``, ``close``,
+        seconds: with a clock, durations by stage: ``open``, ``actions/NAME``, ``check``, ``explain``, ``close``,
             ``plugins/NAME/open``, ``plugins/NAME/hooks`` and ``plugins/NAME/close``.
         plans: moves of running pods that let a gang start, of which the evictions are among the others.
         figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
             empty where no plug-in compares jobs by their share.
         again_at: when the next cycle may decide otherwise although nothing changes, seconds since the epoch: then a
             promise lapses that keeps others waiting. None: not before something changes.
+        explained: whether verdicts, conditions, queue statuses and figures were asked for; else they are not known.
 
     """
 
@@ -224,3 +225,4 @@ class Decisions:
     resources: tuple[str, ...] = ()
     sharable: list[int] = field(default_factory=list)
     again_at: float | None = None
+    explained: bool = True

@@ -42,6 +42,7 @@ class Verdict(Struct, frozen=True):
         suggestion: what would start it, in words, or ``""``.
         changes: the same for programs, cheapest first; each was tried: after it, the next cycle starts the job.
         untried: further changes that should start it, or are needed to, and were not tried.
+        candidates: changes that may be part of what starts it where none of ``changes`` is known to.
         position: its place in the line of its queue, 1 for the first; 0 where it stands in none.
         ahead: names of the jobs that come before it, at most a few.
         would_run_after: ``namespace/name`` of pods of lower priority, or of queues above their share, without which the
@@ -68,6 +69,7 @@ class Verdict(Struct, frozen=True):
     queue: str = ""
     changes: tuple[Change, ...] = ()
     untried: tuple[Change, ...] = ()
+    candidates: tuple[Change, ...] = ()
     position: int = 0
     ahead: tuple[str, ...] = ()
     would_run_after: tuple[str, ...] = ()

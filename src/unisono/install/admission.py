@@ -18,7 +18,7 @@ from unisono.api.seal import sealed
 from unisono.install.options import InstallOptions, labels
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps
-from unisono.jobkinds.registry import FAMILIES
+from unisono.jobkinds.registry import FAMILIES, foreign
 from unisono.jobkinds.workloads import PODS_ALONE
 from unisono.scheduler.config_map import INSTALLED_NAME
 
@@ -169,7 +169,7 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
             [naming(family), renaming(), not_of_components(options.namespace)]
             + ([not_of_operators()] if family is PODS_ALONE else []),
         )
-        for name, family in FAMILIES.items()
+        for name, family in {**FAMILIES, "others": foreign()}.items()
     ]
     mutating = [
         _of_all(_hook("new-jobs", "/mutate", [_rule(_DEFAULTED, "CREATE")], options, **again)),

@@ -35,7 +35,7 @@ from unisono.api.kind_families import (
 )
 from unisono.api.policies.rule import ACT_FOR
 from unisono.install.options import InstallOptions, labels
-from unisono.jobkinds.registry import FOREIGN_KINDS
+from unisono.jobkinds.registry import foreign
 
 _API = "rbac.authorization.k8s.io"
 _HOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -124,7 +124,9 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
     # A pod group takes over annotations of what owns its pods, and what is known of the outermost owner's author.
-    *_on("get", DAEMON_SETS, DEPLOYMENTS, BATCH_CRON_JOBS, *FOREIGN_KINDS),
+    *_on("get", DAEMON_SETS, DEPLOYMENTS, BATCH_CRON_JOBS, *(each.kind for each in foreign())),
+    # Definitions may say what objects of their kind mean as jobs.
+    *_on("list", k.CUSTOM_RESOURCE_DEFINITIONS),
     # Whose pods they are is written down in the history.
     *_on("get list watch", BATCH_JOBS),
     # Its UID tells clusters apart.

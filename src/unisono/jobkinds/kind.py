@@ -138,6 +138,8 @@ class JobKind:
         pods_label: label of its pods that has its name; empty where they have none.
         part_label: label of its pods that has the name of their part.
         fixed_names: its pods have names of their own: a successor comes only when the old pod has gone.
+        at_once: path, and the value there with which its pods are made all at once; else one after the other, each when
+            the one before it is ready. Empty where they always are.
         group_name: name of its PodGroup, where that follows from its ``{name}`` and ``{uid}``.
         one_group: all its pods, whoever makes them, are in one PodGroup, which nobody else makes.
         fleet: a hub sends it to a member as a ``whole``, by its ``parts``, or with its replicas ``divided``.
@@ -174,6 +176,7 @@ class JobKind:
     pods_label: str = ""
     part_label: str = ""
     fixed_names: bool = False
+    at_once: tuple[str, str] = ("", "")
     group_name: str = ""
     one_group: bool = False
     fleet: InFleet = ""
@@ -217,6 +220,19 @@ class JobKind:
             for path, name in self.named_queues(obj)
             if name not in queues
         ]
+
+    def one_by_one(self, obj: Any) -> bool:
+        """Whether each of an object's pods is made when the one before it is ready."""
+        path, value = self.at_once
+        return bool(path) and first(obj, path) != value
+
+    def priority_of(self, obj: Any) -> str:
+        """The priority class that an object names for its gang, else for its pods; empty where it names none."""
+        for place in (*self.priorities, *(f"{each}.spec.priorityClassName" for each in self.templates)):
+            for _, value in walk(obj, place):
+                if isinstance(value, str) and value:
+                    return value
+        return ""
 
     def pods_of(self, obj: Any) -> int:
         """Pods that an object and everything made for it may have at a time."""

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from unisono.api.base import Object
+from unisono.api.core import CustomResourceDefinition
 from unisono.api.job_state import ENDED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
-from unisono.jobkinds.foreign import FOREIGN
+from unisono.jobkinds.argo import ARGO
+from unisono.jobkinds.dask import DASK
+from unisono.jobkinds.flink import FLINK
 from unisono.jobkinds.jobset import JOBSET
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kubeflow import KUBEFLOW
+from unisono.jobkinds.leaderworkerset import LEADERWORKERSET
 from unisono.jobkinds.ray import RAY
+from unisono.jobkinds.spark import SPARK
 from unisono.jobkinds.states import by_conditions
+from unisono.jobkinds.tables import Table, described, kinds_of, read_table
 from unisono.jobkinds.volcano import VOLCANO
 from unisono.jobkinds.workloads import PODS_ALONE, WORKLOADS
 
+GROUP: Final = "unisono.kinds"
+"""Entry points of installed packages that describe kinds."""
+FOREIGN: Final[tuple[JobKind, ...]] = (*LEADERWORKERSET, *SPARK, *FLINK, *DASK, *ARGO)
+"""Kinds that other programs define and run, and whose pods come to our schedulers."""
 FAMILIES: Final[Mapping[str, tuple[JobKind, ...]]] = {
     "volcano": VOLCANO,
     "kubeflow": KUBEFLOW,
@@ -29,9 +40,27 @@ FAMILIES: Final[Mapping[str, tuple[JobKind, ...]]] = {
 }
 """Kinds whose objects look alike."""
 ALL: Final[tuple[JobKind, ...]] = tuple(each for family in FAMILIES.values() for each in family)
-"""Every kind of job, and what jobs are made from."""
-JOB_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.ends)
-"""Every kind whose objects run to an end."""
+"""Every kind of job that this package knows, and what jobs are made from."""
+_SERVED: Final = tuple(each for each in ALL if each not in FOREIGN)
+JOB_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in _SERVED if each.ends)
+"""Every kind with a struct of ours whose objects run to an end."""
+ELASTIC: Final[tuple[JobKind, ...]] = tuple(each for each in ALL if each.elastic is not None)
+"""Kinds whose objects may be grown and shrunk."""
+DIVIDED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet == "divided")
+"""Kinds whose replicas a hub divides over members."""
+DISPATCHED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet in ("whole", "parts"))
+"""Kinds whose objects a hub sends to a member, or makes such objects of: they carry their place."""
+FROM_TEMPLATES: Final = frozenset(each.kind.kind for each in WORKLOADS if each.own_pods)
+"""Kinds that make pods with new names from a template: what is changed on a pod is lost with it. Their annotations hold
+for the PodGroup of their pods."""
+MAKES_JOBS: Final = frozenset(each.kind.kind for each in ALL if JOBS in each.makes)
+"""Kinds that make jobs, each with a PodGroup of its own."""
+FLOWS: Final = frozenset(each.kind.kind for each in ALL if JOBS in each.makes and each.ends)
+"""Those of them that run to an end."""
+PART_LABELS: Final[tuple[str, ...]] = tuple(dict.fromkeys(each.part_label for each in ALL if each.part_label))
+"""Labels of pods that say which part of their job they are, in the order in which they count."""
+OWNERS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in _SERVED if each.runs)
+"""Kinds that are known to have pods or PodGroups."""
 
 
 def _owner_labels() -> tuple[tuple[str, str], ...]:
@@ -43,58 +72,129 @@ def _owner_labels() -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-ELASTIC: Final[tuple[JobKind, ...]] = tuple(each for each in ALL if each.elastic is not None)
-"""Kinds whose objects may be grown and shrunk."""
-DIVIDED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet == "divided")
-"""Kinds whose replicas a hub divides over members."""
-DISPATCHED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.fleet in ("whole", "parts"))
-"""Kinds whose objects a hub sends to a member, or makes such objects of: they carry their place."""
-PART_LABELS: Final[tuple[str, ...]] = tuple(dict.fromkeys(each.part_label for each in ALL if each.part_label))
-"""Labels of pods that say which part of their job they are, in the order in which they count."""
 OWNER_LABELS: Final[tuple[tuple[str, str], ...]] = _owner_labels()
 """Labels of pods that have the name of their job, and its kind, in the order in which they count."""
-FOREIGN_KINDS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in FOREIGN)
-"""Kinds that other programs define."""
 
-OWNERS: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in ALL if each.runs and each not in FOREIGN)
-"""Kinds that are known to have pods or PodGroups."""
 
-_BY_RESOURCE: Final = {each.kind.resource: each for each in ALL}
-_BY_NAME: Final[Mapping[tuple[str, str], JobKind]] = {(each.kind.group, each.kind.kind): each for each in ALL}
-_BY_STRUCT: Final[Mapping[type[Object], JobKind]] = {each.kind.struct: each for each in ALL if each not in FOREIGN}
+class Kinds:
+    """Kinds of jobs that somebody knows.
+
+    Args:
+        kinds: the first of a name counts.
+
+    """
+
+    def __init__(self, kinds: Iterable[JobKind]) -> None:
+        self._by_resource: dict[str, JobKind] = {}
+        self._by_name: dict[tuple[str, str], JobKind] = {}
+        for each in kinds:
+            self._by_resource.setdefault(each.kind.resource, each)
+            self._by_name.setdefault((each.kind.group, each.kind.kind), each)
+
+    def of_resource(self, resource: str) -> JobKind | None:
+        """What is known of a kind by its resource, such as ``rayjobs.ray.io``."""
+        return self._by_resource.get(resource)
+
+    def of_kind(self, api_version: str, kind: str) -> JobKind | None:
+        """The same by its apiVersion, in whatever version, and its kind."""
+        return self._by_name.get((api_version.rpartition("/")[0], kind))
+
+    def of_object(self, obj: Any) -> JobKind | None:
+        """The same of an object: a struct, or its JSON."""
+        if isinstance(obj, Mapping):
+            return self.of_kind(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
+        found = _BY_STRUCT.get(type(obj))
+        if found is None and isinstance(obj, Object):
+            found = self.of_kind(obj.api_version or "", obj.kind or "")
+        return found
+
+    def between(self, resource: str) -> list[Kind[Any]]:
+        """All kinds that may stand between an object of this resource and its pods."""
+        found: dict[str, Kind[Any]] = {}
+        todo = [resource]
+        for each in todo:
+            known = self.of_resource(each)
+            for kind in known.makes if known is not None else ():
+                if kind.resource not in found:
+                    found[kind.resource] = kind
+                    todo.append(kind.resource)
+        return list(found.values())
+
+
+_BY_STRUCT: Final[Mapping[type[Object], JobKind]] = {each.kind.struct: each for each in _SERVED}
+_BUILT_IN: Final = Kinds(ALL)
+
+
+@cache
+def _installed() -> tuple[tuple[JobKind, ...], Mapping[str, str]]:
+    # Heavy to import, and needed by whoever meets a kind that is not known.
+    from importlib.metadata import entry_points
+
+    tables: dict[str, Table] = {}
+    failed: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        try:
+            given = entry.load()
+            for number, each in enumerate(given if isinstance(given, list | tuple) else (given,)):
+                table = each if isinstance(each, Table) else read_table(each)
+                tables[f"{entry.name}[{number}]"] = table
+        except Exception as error:  # whatever a package raises when it is imported
+            failed[entry.name] = f"{type(error).__name__}: {error}"
+    found, wrong = kinds_of(tables)
+    return tuple(each for each in found if _BUILT_IN.of_resource(each.kind.resource) is None), {**failed, **wrong}
+
+
+def installed() -> tuple[JobKind, ...]:
+    """Kinds that installed packages describe by entry points; those that cannot be used are set aside."""
+    return _installed()[0]
+
+
+def set_aside() -> Mapping[str, str]:
+    """By the name of each entry point that cannot be used: why."""
+    return _installed()[1]
+
+
+@cache
+def known() -> Kinds:
+    """Kinds of this package and of the installed ones; packages are looked for when the first is asked for."""
+    return Kinds((*ALL, *installed()))
+
+
+def known_with(crds: Iterable[CustomResourceDefinition]) -> tuple[Kinds, dict[str, str]]:
+    """The same and what a cluster's definitions describe; by name what is wrong with those that cannot be used."""
+    found, wrong = described(crds)
+    return Kinds((*ALL, *installed(), *found)), wrong
+
+
+def foreign() -> tuple[JobKind, ...]:
+    """Kinds that other programs define: those of this package and of installed ones."""
+    return (*FOREIGN, *installed())
 
 
 def of_resource(resource: str) -> JobKind | None:
     """What is known of a kind by its resource, such as ``rayjobs.ray.io``."""
-    return _BY_RESOURCE.get(resource)
+    return _BUILT_IN.of_resource(resource) or known().of_resource(resource)
 
 
 def between(resource: str) -> list[Kind[Any]]:
     """All kinds that may stand between an object of this resource and its pods."""
-    found: dict[str, Kind[Any]] = {}
-    todo = [resource]
-    for each in todo:
-        known = of_resource(each)
-        for kind in known.makes if known is not None else ():
-            if kind.resource not in found:
-                found[kind.resource] = kind
-                todo.append(kind.resource)
-    return list(found.values())
+    return (_BUILT_IN if _BUILT_IN.of_resource(resource) is not None else known()).between(resource)
 
 
 def job_kind(kind: Kind[Any]) -> JobKind | None:
     """What is known of a kind; None where it is no job and makes none."""
-    return _BY_NAME.get((kind.group, kind.kind))
+    return _BUILT_IN.of_kind(kind.api_version, kind.kind) or known().of_kind(kind.api_version, kind.kind)
 
 
 def job_kind_of(obj: Any) -> JobKind | None:
     """The same of an object: a struct, or its JSON."""
-    if isinstance(obj, Mapping):
-        return _BY_NAME.get((str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")))
-    found = _BY_STRUCT.get(type(obj))
-    if found is None and isinstance(obj, Object):
-        found = _BY_NAME.get(((obj.api_version or "").rpartition("/")[0], obj.kind or ""))
-    return found
+    return _BUILT_IN.of_object(obj) or known().of_object(obj)
+
+
+def foreign_kind(api_version: str, kind: str) -> Kind[Any] | None:
+    """A kind that another program defines and whose jobs are known here, in whatever version."""
+    found = _BUILT_IN.of_kind(api_version, kind) or known().of_kind(api_version, kind)
+    return found.kind if found is not None and found not in _SERVED else None
 
 
 def named_queues(obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, str]]:
@@ -103,15 +203,16 @@ def named_queues(obj: Any, *, all_places: bool = True) -> Iterator[tuple[str, st
     return found.named_queues(obj, all_places=all_places) if found is not None else iter(())
 
 
-def foreign_kind(api_version: str, kind: str) -> Kind[Any] | None:
-    """A kind that another program defines and whose jobs are known here, in whatever version."""
-    return next((each for each in FOREIGN_KINDS if each.matches(api_version, kind)), None)
-
-
 PARTS: Final[tuple[Kind[Any], ...]] = tuple(
     {part.resource: part for kind in JOB_KINDS for part in between(kind.resource) if part not in JOB_KINDS}.values()
 )
 """Kinds that stand between jobs and their pods and are no jobs themselves."""
+
+
+def one_by_one(obj: Any) -> bool:
+    """Whether each of an object's pods is made when the one before it is ready."""
+    found = job_kind_of(obj)
+    return found is not None and found.one_by_one(obj)
 
 
 def queues_of(obj: Any) -> list[str]:
@@ -125,7 +226,7 @@ def queue_of(obj: Any) -> str:
     return next(iter(queues_of(obj)), "")
 
 
-def pods_of(obj: Object) -> int:
+def pods_of(obj: Any) -> int:
     """Pods that an object and everything made for it may have at a time; 0 for kinds that ask for none."""
     found = job_kind_of(obj)
     return found.pods_of(obj) if found is not None else 0
@@ -142,9 +243,8 @@ def has_ended(obj: Any) -> bool:
     return state_of(obj)[0] in ENDED
 
 
-def too_many(obj: Object, most: int) -> str:
-    """Why an object is too large for a limit of ``most`` pods; empty when it is not."""
-    pods = pods_of(obj)
+def too_many(pods: int, most: int) -> str:
+    """Why an object of so many pods is too large for a limit of ``most``; empty when it is not."""
     if pods <= most:
         return ""
     return f"asks for {pods} pods, more than the limit of {most} for one object; ask for fewer or raise the limit"

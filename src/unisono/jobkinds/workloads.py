@@ -69,7 +69,13 @@ WORKLOADS: tuple[JobKind, ...] = (
         fleet="divided",
     ),
     JobKind(REPLICA_SETS, **_SCALED),
-    JobKind(STATEFUL_SETS, **_SCALED, fixed_names=True, fleet="divided"),
+    JobKind(
+        STATEFUL_SETS,
+        **_SCALED,
+        fixed_names=True,
+        at_once=("spec.podManagementPolicy", "Parallel"),
+        fleet="divided",
+    ),
     JobKind(DAEMON_SETS, templates=(_TEMPLATE,), queues=noted(_TEMPLATE)),
     JobKind(
         BATCH_JOBS,

@@ -1,17 +1,19 @@
-"""Publishes verdicts: the latest per PodGroup in memory, and as JSON in an annotation that any client can read."""
+"""When cycles explain; their verdicts: the latest per PodGroup in memory, and as JSON in an annotation."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
 
 import structlog
 from msgspec import structs
 
 from unisono.api import verdict as wire
 from unisono.cluster.rejections import Rejection
+from unisono.cluster.snapshot import Snapshot
 from unisono.engine.changes import Change
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict
 from unisono.kube.events import EventRecorder
@@ -112,6 +114,7 @@ def text_of(one: Rejection) -> str:
     return f"{one.kind} cannot be read and is ignored until it changes: {one.message}"
 
 
+_PARTS: Final = 8
 _MAX_TEXT = 1000
 _MAX_ENTRIES = 12
 _MAX_HOLDERS = 5
@@ -139,6 +142,7 @@ def on_wire(verdict: Verdict) -> wire.Verdict:
         suggestion=_cut(verdict.suggestion),
         change=changes[0] if changes else {},
         otherwise=tuple(changes[1:]),
+        candidates=tuple(map(_change, verdict.candidates)),
         position=verdict.position,
         ahead=verdict.ahead[:_MAX_HOLDERS],
         would_run_after=verdict.would_run_after[:_MAX_PODS],
@@ -164,6 +168,33 @@ def material(text: str | None) -> tuple[Any, ...]:
     return ("unreadable",) if found is None else found.key
 
 
+class ExplainingShare:
+    """When a cycle may explain: explanations take at most one part of the scheduler's time in `_PARTS`.
+
+    Where thousands of jobs wait, it takes many times as long to say why as to decide who starts. So cycles that only
+    decide stand between those that explain as well; on a small cluster every cycle explains.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """``monotonic``: seconds that only grow."""
+        self._monotonic = monotonic
+        self._due = 0.0
+
+    def decide(
+        self, run: Callable[..., Decisions], snapshot: Snapshot, config: SchedulerConfig, now: float, seed: int
+    ) -> Decisions:
+        """Run a cycle with or without explanations; one without them asks for another one when they are due."""
+        rests = self._due - self._monotonic()
+        decisions = run(snapshot, config, now, seed, verdicts=rests <= 0)
+        if decisions.explained:
+            spent = sum(decisions.seconds.get(stage, 0.0) for stage in ("explain", "close"))
+            self._due = self._monotonic() + (_PARTS - 1) * spent
+        else:
+            again_at = now + rests
+            decisions.again_at = again_at if decisions.again_at is None else min(decisions.again_at, again_at)
+        return decisions
+
+
 class VerdictBook:
     """Latest verdict of every job that waits."""
 
@@ -173,6 +204,11 @@ class VerdictBook:
     def replace(self, verdicts: Mapping[str, Verdict]) -> None:
         """Take over the verdicts of a cycle; jobs without one do not wait any more."""
         self._verdicts = dict(verdicts)
+
+    def started(self, jobs: Iterable[str]) -> None:
+        """These jobs do not wait any more, as a cycle found that explained nothing."""
+        for job in jobs:
+            self._verdicts.pop(job, None)
 
     def get(self, job: str) -> Verdict | None:
         """Verdict of a PodGroup (``namespace/name``)."""

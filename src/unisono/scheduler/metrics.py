@@ -65,6 +65,12 @@ class Metrics:
         self._actions = make.times(
             "volcano_action_scheduling_latency_milliseconds", "Time of one action in a cycle.", (1, 2000, 20), "action"
         )
+        self._parts = make.times(
+            "unisono_scheduler_cycle_part_milliseconds",
+            "Time of one part of a cycle: open, actions, check, explain, close.",
+            (1, 5000, 20),
+            "part",
+        )
         self._plugins = make.times(
             "volcano_plugin_scheduling_latency_milliseconds",
             "Time of one plug-in in a cycle: opening, all its other hooks together, closing.",
@@ -159,13 +165,19 @@ class Metrics:
 
     def stages(self, seconds: Mapping[str, float]) -> None:
         """Observe what actions and plug-ins took; see `unisono.engine.decisions.Decisions`."""
+        actions = 0.0
         for stage, taken in seconds.items():
             kind, _, rest = stage.partition("/")
-            if kind == "actions":
+            if not rest:
+                self._parts.labels(kind).observe(taken * 1000)
+            elif kind == "actions":
+                actions += taken
                 self._actions.labels(rest).observe(taken * 1000)
             elif kind == "plugins":
                 name, _, part = rest.rpartition("/")
                 self._plugins.labels(name, f"OnSession{part.capitalize()}").observe(taken * 1000)
+        if seconds:
+            self._parts.labels("actions").observe(actions * 1000)
 
     def plugin_switched_off(self, name: str) -> None:
         """Count one cycle without the plug-in."""
@@ -202,8 +214,9 @@ class Metrics:
 
     def decided(self, decisions: Decisions) -> None:
         """Take over what a cycle tells of queues, and whom it evicts."""
-        self.figures.queues, self.figures.resources = decisions.figures, decisions.resources
-        self.figures.total = decisions.sharable
+        if decisions.explained:
+            self.figures.queues, self.figures.resources = decisions.figures, decisions.resources
+            self.figures.total = decisions.sharable
         preempted = [eviction.beneficiary for eviction in decisions.evictions if eviction.reason == "preempt"]
         if preempted:
             self.figures.preemptions += len(set(preempted))

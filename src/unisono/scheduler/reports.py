@@ -139,7 +139,7 @@ class Reports:
 
     def _take_groups(self, decisions: Decisions) -> None:
         updates = {update.key: update for update in decisions.pod_groups}
-        for key in {*updates, *self._verdicts.jobs(), *self._feed.explained, *self._groups.keys()}:
+        for key in sorted({*updates, *self._verdicts.jobs(), *self._feed.explained, *self._groups.keys()}):
             group = self._feed.groups.get(key)
             if group is None:
                 continue

@@ -44,7 +44,7 @@ from unisono.scheduler.config_map import reflectors as config_reflectors
 from unisono.scheduler.config_notices import ConfigNotices
 from unisono.scheduler.cycle_pause import Pause
 from unisono.scheduler.evictor import GIVE_UP, Evictor
-from unisono.scheduler.explain import Rejections, VerdictBook
+from unisono.scheduler.explain import ExplainingShare, Rejections, VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
@@ -62,6 +62,7 @@ _log = structlog.get_logger(__name__)
 
 # Every waiting job is looked at again after this time even if no event came: a missed event must not be for ever.
 _RECHECK_SECONDS = 30.0
+_STARTED = ("Running", "Completed")
 _ERROR_SECONDS = 1.0
 # Without the end of a cycle for so long, the scheduler does not count as ready.
 _SILENT_SECONDS = 30.0
@@ -383,18 +384,22 @@ class Scheduler:
         self._binds += len(sent)
         self._rejections.complete(decisions)
         self._reports.bound(f"{bind.namespace}/{bind.pod}" for bind in sent)
-        self.verdicts.replace(decisions.verdicts)
+        if decisions.explained:
+            self.verdicts.replace(decisions.verdicts)
+        else:
+            self.verdicts.started(update.key for update in decisions.pod_groups if update.phase in _STARTED)
         await asyncio.sleep(0)
         self._reports.take(decisions)
         await asyncio.sleep(0)
-        self._count_waiting(decisions)
+        if decisions.explained:
+            self._count_waiting(decisions)
         if sent or decisions.evictions:
             _log.info(
                 "cycle.decided",
                 binds=len(sent),
                 jobs=len({bind.job for bind in sent}),
                 evictions=len(decisions.evictions),
-                waiting=len(decisions.verdicts),
+                waiting=len(self.verdicts),
                 milliseconds=round(self._last_seconds * 1000, 1),
             )
 
@@ -456,4 +461,5 @@ def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.scheduler.extender import Extenders, call
 
     plugin = extender_with(call, Extenders(monotonic).begin)
-    return collector_paused()(partial(run, monotonic=monotonic, plugins={"extender": plugin}))
+    cycle = partial(run, monotonic=monotonic, plugins={"extender": plugin})
+    return collector_paused()(partial(ExplainingShare(monotonic).decide, cycle))

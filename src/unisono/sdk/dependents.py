@@ -10,11 +10,14 @@ from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
+from unisono.api.kind_families import REPLICA_SETS
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
 from unisono.errors import NotFound
-from unisono.jobkinds.registry import between, of_resource
+from unisono.jobkinds.registry import Kinds, between, of_resource
 from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK
+from unisono.kube.defined_kinds import DefinedKinds
 
 # From so many owners on, one list of all pods is cheaper than one list per owner.
 _MANY_OWNERS = 16
@@ -34,6 +37,31 @@ class Dependents:
     parts: list[Any] = field(default_factory=list)
     groups: list[PodGroup] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+
+
+def of_newest_revision(found: Dependents) -> Dependents:
+    """Without what earlier revisions of a Deployment wait for: its newest one has taken their place."""
+    sets = [part for part in found.parts if isinstance(part, REPLICA_SETS.struct)]
+    newest = max(sets, key=_revision, default=None)
+    if newest is None or len(sets) == 1:
+        return found
+    old = {part.metadata.uid for part in sets if part is not newest}
+    late = [
+        pod
+        for pod in found.pods
+        if not pod.spec.node_name and any(one.uid in old for one in pod.metadata.owner_references or ())
+    ]
+    names = {pod_group_name(pod.metadata.annotations, pod.spec) for pod in late}
+    return Dependents(
+        [part for part in found.parts if part.metadata.uid not in old],
+        [group for group in found.groups if group.metadata.name not in names],
+        [pod for pod in found.pods if pod not in late],
+    )
+
+
+def _revision(replica_set: Any) -> tuple[int, str]:
+    told = (replica_set.metadata.annotations or {}).get("deployment.kubernetes.io/revision", "")
+    return int(told) if told.isdecimal() else 0, replica_set.metadata.creation_timestamp or ""
 
 
 class ByOwner:
@@ -58,18 +86,21 @@ class Owned(Protocol):
         ...
 
 
-def owners_of(resource: str, owner: Object, made: Mapping[str, Owned]) -> list[tuple[str, Any]]:
+def owners_of(
+    resource: str, owner: Object, made: Mapping[str, Owned], kinds: Kinds | None = None
+) -> list[tuple[str, Any]]:
     """The object and everything between it and its pods, each with its resource.
 
     Args:
         resource: of the object.
         owner: the object.
         made: objects of the kinds of ``between``, by resource.
+        kinds: what is known of kinds, where that is more than this program knows.
 
     """
     found: list[tuple[str, Any]] = [(resource, owner)]
     for above, each in found:
-        known = of_resource(above)
+        known = of_resource(above) if kinds is None else kinds.of_resource(above)
         for kind in known.makes if known is not None else ():
             if kind.resource in made:
                 found += [(kind.resource, part) for part in made[kind.resource].of(each)]
@@ -110,8 +141,11 @@ async def dependents(client: Client, resource: str, owner: Object) -> Dependents
 
     """
     namespace = owner.metadata.namespace
-    made = {kind.resource: ByOwner(await listed(client, kind, namespace)) for kind in between(resource)}
-    owners = owners_of(resource, owner, made)
+    # Definitions are large: they are read for kinds that are not known without them.
+    kinds = await DefinedKinds(client, SYSTEM_CLOCK).all() if of_resource(resource) is None else None
+    parts = between(resource) if kinds is None else kinds.between(resource)
+    made = {kind.resource: ByOwner(await listed(client, kind, namespace)) for kind in parts}
+    owners = owners_of(resource, owner, made, kinds)
     pods = await _pods(client, namespace, [(name, each) for name, each in owners if _has_pods(name)])
     groups = await listed(client, POD_GROUPS, namespace, group_selector(resource, owner))
     return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}.get, ByOwner(pods))

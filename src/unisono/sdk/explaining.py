@@ -14,13 +14,14 @@ from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name
 from unisono.api.queues import warnings_of
 from unisono.api.verdict import Cause, verdict_in
-from unisono.jobkinds.registry import OWNERS
+from unisono.jobkinds.others_words import without_effect
+from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.sdk.conditions import complaints, has_conditions
-from unisono.sdk.dependents import Dependents, dependents
+from unisono.sdk.dependents import Dependents, dependents, of_newest_revision
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
-from unisono.sdk.fixes.owners import read
+from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
@@ -35,7 +36,7 @@ from unisono.sdk.group_verdicts import (
 from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
-from unisono.sdk.offered_fixes import offer_fixes
+from unisono.sdk.offered_fixes import candidates, offer_fixes
 from unisono.sdk.owner_state import (
     DEFAULT_SCHEDULER,
     is_over,
@@ -46,6 +47,7 @@ from unisono.sdk.owner_state import (
     unseen_by,
 )
 from unisono.sdk.queue_hurdles import queue_hurdle
+from unisono.sdk.quota_holders import with_quota_holders
 from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
@@ -93,9 +95,13 @@ async def _completed(
             told.pods = [without_group(pod) for pod in told.pods]
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
-    told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]
+    kind = job_kind_of(item) if item is not None else None
+    if kind is not None:
+        told.warnings += without_effect(item, (*kind.inner, *kind.templates))
+    told.verdicts = [await with_template(client, await with_quota_holders(client, each)) for each in told.verdicts]
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]
+    told.candidates = await candidates(client, told, dict(item)) if item is not None else []
     return told
 
 
@@ -209,7 +215,7 @@ async def explain_owner(
         ApiError: the server cannot answer.
 
     """
-    found = await dependents(client, resource, owner)
+    found = of_newest_revision(await dependents(client, resource, owner))
     known = resource in {each.resource for each in OWNERS}
     if not known and not found.groups and not found.pods:
         return _by_conditions(item, owner.metadata.name, title)
@@ -239,6 +245,11 @@ async def explain_owner(
     )
     if scheduler := unseen_by(item, found):
         _unseen_by(told, scheduler)
+    if told.suspended:
+        above = await writer_of(client, dict(item), suspended_by)
+        if above["metadata"].get("uid") != owner.metadata.uid:
+            told.suspended = suspended_by(above)
+            told.suspended_in = f"{above['kind'].lower()}/{above['metadata']['name']}"
     told.partly = len(told.pods) < len(found.pods)
     told.fleet = await fleet_notes(client, owner, found.groups)
     if not (told.verdicts or told.refused or told.suspended or told.pods):

@@ -45,6 +45,7 @@ class Explanation:
         partly: its other pods are no concern of ``pods``.
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
+        suspended_in: the object above it that has this field; empty where it has it itself.
         hurdle: why the server will refuse it, once that field is false.
         failures: pods that have failed.
         loops: pods with a container that fails and is started again and again.
@@ -63,6 +64,9 @@ class Explanation:
         running: what is worth knowing of its pods that run.
         fixes: ways out, the first one first, with the requests that carry them out.
         fleet: what a hub knows of its members about it.
+        candidates: changes that may be part of a fix.
+        then: why it goes on waiting after the first change, after the second, and so on, as a copy of the cluster
+            has shown.
 
     """
 
@@ -74,6 +78,7 @@ class Explanation:
     pods: list[UnboundPod] = field(default_factory=list)
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
+    suspended_in: str = ""
     hurdle: str = ""
     failures: list[FailedPod] = field(default_factory=list)
     loops: list[FailedPod] = field(default_factory=list)
@@ -93,6 +98,8 @@ class Explanation:
     misnamed: Misnamed | None = None
     failed_step: FailedStep | None = None
     fleet: FleetNotes = field(default_factory=FleetNotes)
+    candidates: list[Fix] = field(default_factory=list)
+    then: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.verdicts = telling(self.verdicts, self.refused)
@@ -130,7 +137,8 @@ class Explanation:
             return f"{self.title} waits: {self.silent}; {self.state}."
         if self.suspended:
             then = f", and the server refuses it then: {self.hurdle}" if self.hurdle else ""
-            return f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false{then}."
+            where = f"{self.suspended_in}'s " if self.suspended_in else ""
+            return f"{self.title} is suspended: {self.state}; it goes on when {where}{self.suspended} is false{then}."
         if self.loops:
             return f"{self.title} fails again and again: {self._first_loop()}; {self.state}."
         if self.containers:

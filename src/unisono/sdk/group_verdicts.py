@@ -12,6 +12,7 @@ from unisono.api.membership import pod_group_name, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
+from unisono.jobkinds.registry import FROM_TEMPLATES, one_by_one
 from unisono.sdk.dependents import Dependents, listed
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.refusal_causes import missing_parts, missing_pods, quota_verdict, refuses_parts
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 # Causes that say only that pods are missing.
 MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
-# Controllers that make pods with new names from a template: what is changed on a pod is lost with it.
-_FROM_TEMPLATES = frozenset({"ReplicaSet", "Job", "DaemonSet", "StatefulSet"})
 
 
 async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdict]:
@@ -92,8 +91,7 @@ def _in_order(verdict: Verdict, item: Mapping[str, Any]) -> Verdict:
     """Of a StatefulSet: a gang whose pods are made one after the other, each when the one before it is ready."""
     spec = item.get("spec") or {}
     need, have = (amounts.get("pods", 0) for amounts in (verdict.need, verdict.have))
-    ordered = item.get("kind") == "StatefulSet" and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-    if not ordered or verdict.cause != Cause.TOO_FEW_PODS or not have < need:
+    if not one_by_one(item) or verdict.cause != Cause.TOO_FEW_PODS or not have < need:
         return verdict
     replicas = spec.get("replicas", 1)
     few = f", spec.replicas is {replicas}" if replicas < need else ""
@@ -141,7 +139,7 @@ def gates_in_template(verdicts: list[Verdict], pods: list[Pod], title: str) -> l
         for reference in pod.metadata.owner_references or ()
         if reference.controller and not (reference.api_version or "").startswith("batch.volcano.sh")
     }
-    if not owners & _FROM_TEMPLATES:
+    if not owners & FROM_TEMPLATES:
         return verdicts
     text = f"remove spec.schedulingGates from the pod template of {title}"
     return [msgspec.structs.replace(one, suggestion=text) if one.cause == Cause.GATED else one for one in verdicts]

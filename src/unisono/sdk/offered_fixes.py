@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.kinds import POD_GROUPS, QUEUES
+from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, QUEUES
 from unisono.api.messages import closed_queue_in
 from unisono.api.queues import reserved_queue_in
 from unisono.api.verdict import Verdict
+from unisono.errors import ApiError
 from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
@@ -16,9 +17,12 @@ from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.fixes.of_fields import for_fields, named
-from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of
+from unisono.sdk.fixes.operations import patch
+from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
+from unisono.sdk.fixes.pod_specs import pod_specs
+from unisono.sdk.refusal_causes import missing_pods, quota_verdict
 from unisono.sdk.stray_pods import renamed
-from unisono.sdk.waiting import SCHEDULER, Misnamed
+from unisono.sdk.waiting import SCHEDULER, Misnamed, suspended_by
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -47,11 +51,70 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
         found += await _of_verdict(FixMaker(client, owner, namespace), verdict)
     if root is None:
         return found
+    return await _offered(client, told, root, found)
+
+
+async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[Fix]:
+    """What may be part of a fix: of every fact in the explanation, whichever of them it names first."""
+    if told.silent or not (told.verdicts or told.refused):
+        return []
+    root = await root_of(client, item)
+    namespace = root["metadata"].get("namespace", "default")
+    found: list[Fix] = []
+    for verdict in told.verdicts:
+        owner = root if makes_pods(root) else await owner_of_group(client, verdict.job)
+        maker = FixMaker(client, owner, namespace)
+        found += [await maker.fix({**one, "tried": False}, change_text(one)) for one in verdict.candidates]
+        if reserved := reserved_queue_in(verdict.message):
+            queue = await read(client, QUEUES, reserved, None)
+            found += [of_objects.admitted(queue, namespace)] if queue is not None else []
+    found += await _released(client, root, namespace)
+    for refusal in told.refused:
+        missing = max(missing_pods(root, 0), 1)
+        quota = quota_verdict(refusal, f"{namespace}/{root['metadata']['name']}", missing)
+        if quota is not None:
+            found.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
+        found += of_objects.allowed(root, refusal.message)
+    return found
+
+
+async def _released(client: HttpClient, root: Raw, namespace: str) -> list[Fix]:
+    """Let volumes go whose claim was deleted, for claims of the same name that the job's pods mount."""
+    volumes = [volume for spec in pod_specs(root) for volume in spec.get("volumes") or ()]
+    names = {one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")}
+    try:
+        listed = (await client.list(PERSISTENT_VOLUMES)).items if names else ()
+    except ApiError:  # few users may
+        return []
+    found = []
+    for volume in listed:
+        told = volume.spec.claim_ref
+        if (
+            told is None
+            or told.name is None
+            or told.namespace != namespace
+            or told.name not in names
+            or volume.status.phase == "Bound"
+        ):
+            continue
+        claim = await read(client, PERSISTENT_VOLUME_CLAIMS, told.name, namespace)
+        if claim is not None and told.uid and claim["metadata"].get("uid") != told.uid:
+            body = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
+            name = volume.metadata.name
+            text = f"let volume {name} be bound again: take the UID of the deleted claim out of its claimRef"
+            change = {"kind": "ReleaseVolume", "volume": name, "tried": False}
+            found.append(Fix(text, False, change, (patch(PERSISTENT_VOLUMES, name, body),)))
+    return found
+
+
+async def _offered(client: HttpClient, told: Explanation, root: Raw, found: list[Fix]) -> list[Fix]:
     if told.failed_step is not None:
         found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
     if told.suspended and told.hurdle:
         go = of_objects.resumed(root, told.suspended)
         return [of_objects.both(one, go) for one in (*named(root, told.hurdle), *await _of_queue(client, told, root))]
+    if told.suspended:  # a controller writes the field of what it has made
+        root = await writer_of(client, root, suspended_by)
     of_object = list(_of_object(told, root))
     smaller = [fix for fix in found if of_object and fix.change["kind"] == "LowerMinAvailable"]
     return [
@@ -115,7 +178,7 @@ async def _of_verdict(maker: FixMaker, verdict: Verdict) -> list[Fix]:
 
 def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
     if told.suspended:
-        yield of_objects.resumed(root, told.suspended)
+        yield of_objects.resumed(root, told.suspended, above=bool(told.suspended_in))
     if root["kind"] == "Job" and told.state.startswith("its phase is Aborted"):
         yield of_objects.restarted(root)
     for refusal in told.refused[:1]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unisono.api.annotations import ORIGIN_UID
 from unisono.api.decode import decode
+from unisono.api.groups.admission_registration import WEBHOOK_KINDS, ValidatingWebhook, does_our_work, hindrance
 from unisono.api.kind_families import ATTACHED_CLUSTERS
-from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.errors import ApiError, UnisonoError
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, SERVICES
+from unisono.errors import ApiError, NotFound, UnisonoError
+from unisono.sdk.components import Component
 from unisono.sdk.overview import Found, Overview, overview
 
 if TYPE_CHECKING:
@@ -52,7 +55,43 @@ async def read_overview(client: HttpClient, namespace: str = "default") -> Overv
     # Who sees no member need not know that there is such a kind.
     unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
     found = Found(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
-    return overview(found, client.transport.clock.time())
+    told = overview(found, client.transport.clock.time())
+    hooks = await unreached_webhooks(client)
+    parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]
+    return replace(told, components=[*told.components, *parts]) if parts else told
+
+
+async def unreached_webhooks(client: HttpClient) -> dict[str, str]:
+    """Webhooks that must answer and cannot, by name, and why, as far as the user may see them."""
+    hooks: list[ValidatingWebhook] = []
+    try:
+        for kind in WEBHOOK_KINDS:
+            hooks += [hook for one in (await client.list(kind)).items for hook in one.webhooks or ()]
+        wanted = [hook for hook in hooks if hook.failure_policy != "Ignore" and hook.client_config is not None]
+        if any(does_our_work(hook) for hook in wanted) and await _is_ours(client):
+            wanted = [hook for hook in wanted if not does_our_work(hook)]
+        return {hook.name: why for hook in wanted if (why := await _hindrance(client, hook))}
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+        return {}
+
+
+async def _hindrance(client: HttpClient, hook: ValidatingWebhook) -> str:
+    reference = hook.client_config.service if hook.client_config is not None else None
+    if reference is None:
+        return ""
+    try:
+        service = await client.get(SERVICES, reference.name, reference.namespace)
+    except NotFound:
+        return hindrance(reference, None, ())
+    return hindrance(reference, service, (await client.list(PODS, reference.namespace)).items)
+
+
+async def _is_ours(client: HttpClient) -> bool:
+    """Whether the API server is ours, which does not ask Volcano's own webhooks."""
+    _, _, body = await client.request("GET", "/version")
+    return b"+unisono." in body
 
 
 class _Asked:

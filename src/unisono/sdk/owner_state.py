@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.kind_families import DEPLOYMENTS
 from unisono.api.kinds import JOBS
+from unisono.jobkinds.registry import has_ended
 from unisono.sdk.dependents import Dependents
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.followed import workload_view
@@ -20,7 +22,6 @@ DEFAULT_SCHEDULER = "volcano"
 # Phases of a Volcano Job in which its message says how it came to that.
 _TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
 # Phases and conditions after which no pods are wanted any more.
-_OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Succeeded", "Terminated"})
 
 
 def scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
@@ -49,13 +50,7 @@ def unseen_by(item: Mapping[str, Any], found: Dependents) -> str:
 
 def is_over(item: Mapping[str, Any]) -> bool:
     """Whether the object wants no more pods."""
-    status = item.get("status") or {}
-    state = status.get("state") or {}
-    phases = {state.get("phase") if isinstance(state, dict) else state, status.get("jobDeploymentStatus")}
-    conditions = status.get("conditions")
-    if isinstance(conditions, list):  # those of a JobFlow are a map by job
-        phases |= {each.get("type") for each in conditions if each.get("status") == "True"}
-    return not _OVER.isdisjoint(phases)
+    return has_ended(item)
 
 
 def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
@@ -73,10 +68,21 @@ def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
         return text + (again if state.phase in ("Aborting", "Aborted") else "")
     if job_kind_of(kind) is None:
         parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
-        return pods.replace("it has ", f"it has {parts}", 1)
+        return pods.replace("it has ", f"it has {parts}", 1) + _rollout_text(owner)
     view = workload_view(owner, found.parts, found.groups, found.pods)
     message = f": {view.message.rstrip('.')}" if view.message else ""
     return f"its phase is {view.phase}{message}; {pods}"
+
+
+def _rollout_text(owner: Any) -> str:
+    """Of a Deployment: how far the rollout of its newest revision is; empty where it is over."""
+    wanted, there = getattr(owner.spec, "replicas", None), getattr(owner.status, "updated_replicas", None) or 0
+    old = (getattr(owner.status, "replicas", None) or 0) - there
+    if not isinstance(owner, DEPLOYMENTS.struct) or old <= 0 or wanted is None or there >= wanted:
+        return ""
+    rolling = owner.spec.strategy.rolling_update if owner.spec.strategy is not None else None
+    how = f" (maxSurge {rolling.max_surge}, maxUnavailable {rolling.max_unavailable})" if rolling is not None else ""
+    return f"; its rollout is not over: {there} of {wanted} pods are of the newest revision, {old} of older ones{how}"
 
 
 def queue_state(item: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.jobkinds.registry import one_by_one
 from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ async def unready_text(client: HttpClient, namespace: str, item: Mapping[str, An
     """
     found = unready_containers(pods)
     if not found:
-        return ""
+        return _by_gates(item, pods)
     warnings = await newest_warnings(client, namespace, {pod for pod, _ in found})
     said = [warning.message.strip() for warning in warnings.values() if warning.reason == _UNHEALTHY]
     first_pod, container = found[0]
@@ -53,9 +54,21 @@ async def unready_text(client: HttpClient, namespace: str, item: Mapping[str, An
     return f"{who}: {why}{_next_pod(item, len(pods))}"
 
 
+def _by_gates(item: Mapping[str, Any], pods: Sequence[Pod]) -> str:
+    """The same of pods that run and lack a condition that something outside of the cluster has to set."""
+    for pod in pods:
+        if pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
+            continue
+        told = {each.type for each in pod.status.conditions or () if each.status == "True"}
+        gates = [each.condition_type for each in pod.spec.readiness_gates or () if each.condition_type not in told]
+        if gates:
+            why = f"readiness gate {gates[0]} is not set to True in its conditions"
+            return f"pod {pod.metadata.name} is not ready: {why}{_next_pod(item, len(pods))}"
+    return ""
+
+
 def _next_pod(item: Mapping[str, Any], pods: int) -> str:
     """A StatefulSet makes its pods one after the other."""
     spec = item.get("spec") or {}
-    ordered = item.get("kind") == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel"
     wanted = spec.get("replicas", 1)
-    return f"; pod {pods + 1} of {wanted} is made when it is" if ordered and pods < wanted else ""
+    return f"; pod {pods + 1} of {wanted} is made when it is" if pods < wanted and one_by_one(item) else ""

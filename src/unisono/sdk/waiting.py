@@ -11,6 +11,7 @@ from typing import Any
 from unisono.api.core import Pod
 from unisono.api.messages import counted, plural
 from unisono.api.pod_states import has_ended
+from unisono.jobkinds.registry import job_kind_of
 
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
@@ -141,6 +142,9 @@ def pods_text(pods: Sequence[Pod]) -> str:
 
 def suspended_by(item: Mapping[str, Any]) -> str:
     """Path of the field by which the object is suspended; empty when it is not."""
+    kind = job_kind_of(item)
+    if kind is not None and kind.is_suspended(item):
+        return kind.flag
     for path in _SUSPENDED:
         value: Any = item.get("spec") or {}
         for name in path:

@@ -110,6 +110,7 @@ class Work:
             fetch=NetworkFetch(),
             registry=registry,
             runs_jobs=not self._fleet,
+            all_reviewed=True,
         )
 
         async def reconcile() -> None:

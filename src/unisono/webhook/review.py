@@ -31,6 +31,7 @@ from unisono.apiserver.admission.tenants import MayUse, note_queues, unheeded
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import ALL, foreign_kind, job_kind
+from unisono.jobkinds.tables import ForeignObject
 
 # Which rules a request has to pass; the rules themselves are those of the embedded API server.
 
@@ -94,8 +95,12 @@ def checking(kind: Kind[Any], settings: Settings, may_use: tenants.MayUse) -> It
 
 
 _OWN: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS)
-FOREIGN = frozenset(each.kind.resource for each in ALL if each.kind not in _OWN) | {kinds.CONFIG_MAPS.resource}
-"""Resources that the API server itself, or their own operator, defaults and validates."""
+_OTHERS = frozenset(each.kind.resource for each in ALL if each.kind not in _OWN) | {kinds.CONFIG_MAPS.resource}
+
+
+def is_foreign(kind: Kind[Any]) -> bool:
+    """Whether the API server itself, or its own operator, defaults and validates a kind."""
+    return kind.resource in _OTHERS or kind.struct is ForeignObject
 
 
 _SETTINGS = Settings()
@@ -178,7 +183,7 @@ def completed(
     kind, raw = question.kind, question.raw
     if kind is None or raw is None or question.subresource or question.leaving:
         return None
-    foreign = kind.resource in FOREIGN
+    foreign = is_foreign(kind)
     decoded = decode(kind, _copy(raw))
     if decoded.type_errors and not foreign:
         return None
@@ -240,7 +245,7 @@ def check(
         new = old if question.operation == "DELETE" else _decoded(kind, question.raw)
         if new is None:
             return _answer(question)
-        if question.operation != "DELETE" and kind.resource not in FOREIGN:
+        if question.operation != "DELETE" and not is_foreign(kind):
             problems = [*new.type_errors, *validate(kind, new.obj, old.obj if old else None)]
             if problems:
                 raise invalid(kind, question.name, problems)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from unisono.api.base import Base, Base64, Int32, LabelSelector, Object, Required
+from unisono.api.conditions import is_true
+from unisono.api.core import Pod, Service
 from unisono.api.kind import Kind
 
 GROUP = "admissionregistration.k8s.io"
@@ -78,6 +82,44 @@ class MutatingWebhookConfiguration(Object):
     """Webhooks that may change an object before it is checked."""
 
     webhooks: list[MutatingWebhook] | None = None
+
+
+_OF_VOLCANO = re.compile(r"(mutate|validate)[a-z]+\.volcano\.sh")
+
+
+def does_our_work(hook: ValidatingWebhook) -> bool:
+    """Whether it belongs to Volcano's own admission, whose defaults and rules our API server has itself."""
+    service = hook.client_config.service if hook.client_config is not None else None
+    return (
+        service is not None
+        and service.name.endswith("admission-service")
+        and _OF_VOLCANO.fullmatch(hook.name) is not None
+    )
+
+
+def serves(service: Service, pod: Pod) -> bool:
+    """Whether a Service leads to a pod: it is selected, ready, and has an address."""
+    labels, selector = pod.metadata.labels or {}, service.spec.selector or {}
+    ready = is_true(pod.status.conditions, "Ready")
+    fits = bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+    return fits and ready and bool(pod.status.pod_ip) and pod.metadata.deletion_timestamp is None
+
+
+def hindrance(reference: ServiceReference, service: Service | None, pods: Iterable[Pod]) -> str:
+    """Why nothing answers at a webhook's Service: it is not there, or none of its pods is ready; empty where one may.
+
+    Args:
+        reference: where the webhook listens.
+        service: of that name; None where there is none.
+        pods: of its namespace.
+
+    """
+    where = f"service {reference.namespace}/{reference.name}"
+    if service is None:
+        return f"{where} is not there"
+    if service.spec.type == "ExternalName" or any(serves(service, pod) for pod in pods):
+        return ""
+    return f"{where} has no pod that is ready"
 
 
 MUTATING_WEBHOOKS: Kind[MutatingWebhookConfiguration] = Kind(

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
+from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api.kind import Kind
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.training import object_warnings
-from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants
+from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants, unreached_webhooks
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
+from unisono.apiserver.custom.kinds import CustomKind, as_job
 
 __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "View"]
 
@@ -44,8 +48,14 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "podgroups.scheduling.volcano.sh": (jobs.check_group_queue, pods.check_system_priority),
 }
 _QUEUES = "queues.scheduling.volcano.sh"
+_WEBHOOKS = (MUTATING_WEBHOOKS.resource, VALIDATING_WEBHOOKS.resource)
 _PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
 _OF_USERS = frozenset(kind.resource for kind in SUBMITTED)
+
+
+def _has_author(kind: Kind[Any]) -> bool:
+    """Whether it is written down who submits an object of a kind: limits and shares of users rest on it."""
+    return kind.resource in _OF_USERS or (isinstance(kind, CustomKind) and as_job(kind) is not None)
 
 
 class Admission:
@@ -104,7 +114,7 @@ class Admission:
         cluster.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
-        if request.kind.resource in _OF_USERS and not request.subresource and request.operation != "DELETE":
+        if _has_author(request.kind) and not request.subresource and request.operation != "DELETE":
             tenants.note_user(request, view)
         if request.kind.resource in jobs.DISPATCHED and not request.subresource:
             jobs.keep(request, view)
@@ -129,7 +139,12 @@ class Admission:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
         told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
-        return told + queues.warnings(request, view) if request.kind.resource == _QUEUES else told
+        told += cluster.unusable(request) if written else []
+        if request.kind.resource == _QUEUES:
+            told += queues.warnings(request, view)
+        elif request.kind.resource in _WEBHOOKS and written:
+            told += unreached_webhooks.warnings(request, view)
+        return told
 
     async def advice(self, request: Request) -> list[str]:
         """The same from those who take their time; the object must be complete."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from unisono.api.annotations import JOB_KIND
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
 from unisono.api.keys import NODE_NOT_READY
-from unisono.api.kinds import CUSTOM_KINDS, NAMESPACES
+from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from unisono.apiserver.admission.request import Clocked, Request, View
 from unisono.apiserver.custom.definitions import (
     NAMED_DEFINITIONS,
@@ -16,6 +17,7 @@ from unisono.apiserver.custom.definitions import (
 )
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import forbidden, not_found
+from unisono.jobkinds.tables import described
 
 # Namespace life cycle: nothing new where no namespace is, or where it is ending.
 
@@ -105,6 +107,14 @@ def begin_deletion(request: Request, view: Clocked) -> None:
     crd.metadata.finalizers = [*(crd.metadata.finalizers or ()), CLEANUP]
     message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     set_condition(crd, TERMINATING, "True", "InstanceDeletionPending", message, view.now())
+
+
+def unusable(request: Request) -> list[str]:
+    """What to tell the writer of a definition whose table of jobs cannot be used."""
+    if request.kind is not CUSTOM_RESOURCE_DEFINITIONS:
+        return []
+    _, wrong = described([request.object], alone=True)
+    return [f"metadata.annotations[{JOB_KIND}]: {why}; objects of the kind count as no jobs" for why in wrong.values()]
 
 
 def check_not_terminating(request: Request) -> None:

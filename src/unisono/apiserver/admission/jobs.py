@@ -14,9 +14,10 @@ from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.apiserver.admission.request import Request, Settings, View
+from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
 from unisono.jobkinds import registry
-from unisono.jobkinds.registry import pods_of, too_many
+from unisono.jobkinds.registry import too_many
 
 # Jobs go into a queue that exists, is open, and has no queues below it; their two numbers of replicas agree.
 
@@ -114,8 +115,12 @@ def check_size(settings: Settings, request: Request, _: View) -> None:
     """
     if request.operation == "DELETE" or not isinstance(request.object, Object):
         return
-    why = too_many(request.object, settings.most_pods)
-    if why and (request.old is None or pods_of(request.object) > pods_of(request.old)):
+    kind = as_job(request.kind)
+    if kind is None:
+        return
+    pods = kind.pods_of(as_json(request.object))
+    why = too_many(pods, settings.most_pods)
+    if why and (request.old is None or pods > kind.pods_of(as_json(request.old))):
         raise forbidden(request.kind, request.name, why)
 
 

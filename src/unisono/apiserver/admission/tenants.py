@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from unisono.api import field_error
 from unisono.api.annotations import ADMITTED_QUEUES, USER, USER_LIMITS
@@ -13,9 +12,9 @@ from unisono.api.kinds import NAMESPACES, PODS, QUEUES
 from unisono.api.membership import controller_of
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
 from unisono.apiserver.admission.request import Request, View
-from unisono.apiserver.custom.kinds import CustomObject
+from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
-from unisono.jobkinds.registry import job_kind
+from unisono.jobkinds.others_words import without_effect
 
 MayUse = Callable[[Request, str], bool]
 """Whether roles give the user of a request the verb ``use`` on the queue of a name."""
@@ -48,17 +47,17 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
     """
     if request.operation not in ("CREATE", "UPDATE") or request.subresource:
         return
-    kind = job_kind(request.kind)
+    kind = as_job(request.kind)
     if kind is None:
         return
     ours = not request.user or MASTERS in request.groups
     if ours and (request.operation == "UPDATE" or controller_of(request.object) is not None):
         return
     queues = _queues_in(view)
-    named = {queue for _, queue in kind.named_queues(_shown(request.object))}
+    named = {queue for _, queue in kind.named_queues(as_json(request.object))}
     admitted: set[str] = set()
     if request.operation == "UPDATE":
-        before = {queue for _, queue in kind.named_queues(_shown(request.old))}
+        before = {queue for _, queue in kind.named_queues(as_json(request.old))}
         admitted = {one for one in admitted_to(request.old.metadata.annotations) if one in named or one not in before}
         named -= before
     elif not named and (of_namespace := _queue_of_namespace(request, view)):
@@ -87,13 +86,13 @@ def check_use(may_use: MayUse, request: Request, view: View) -> None:
     """
     if request.operation not in ("CREATE", "UPDATE") or request.subresource:
         return
-    kind = job_kind(request.kind)
+    kind = as_job(request.kind)
     if kind is None:
         return
     # Controllers write on pods in which queue their job is; nothing is led by that.
     anywhere = request.kind is not PODS or controller_of(request.object) is None
-    before = {queue for _, queue in kind.named_queues(_shown(request.old))} if request.old is not None else set()
-    for path, name in kind.named_queues(_shown(request.object), all_places=anywhere):
+    before = {queue for _, queue in kind.named_queues(as_json(request.old))} if request.old is not None else set()
+    for path, name in kind.named_queues(as_json(request.object), all_places=anywhere):
         if name in before:
             continue
         why = _refusal(name, _queues_in(view), may_use, request)
@@ -110,17 +109,13 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
     return lambda name: rules_of(view.find(QUEUES, name))
 
 
-def _shown(obj: Any) -> Any:
-    """An object as its paths are followed."""
-    return obj.values() if isinstance(obj, CustomObject) else obj
-
-
 def unheeded(request: Request) -> list[str]:
-    """What to tell the writer of an object that names a queue where none is looked for."""
-    kind = job_kind(request.kind)
+    """What to tell the writer of an object that names a queue where none is looked for, or in words of others."""
+    kind = as_job(request.kind)
     if kind is None or controller_of(request.object) is not None:
         return []
-    return kind.unheeded(_shown(request.object))
+    shown = as_json(request.object)
+    return [*kind.unheeded(shown), *without_effect(shown, (*kind.inner, *kind.templates))]
 
 
 def check_namespace(request: Request, view: View) -> None:

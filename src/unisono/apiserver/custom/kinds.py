@@ -20,6 +20,9 @@ from unisono.api.structural import Node, add_defaults, drop_nulls, prune
 from unisono.api.structural.pruning import META_FIELDS, read_embedded
 from unisono.apiserver.custom.converting import webhook_of
 from unisono.apiserver.custom.definitions import Compiled, compiled
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.registry import job_kind
+from unisono.jobkinds.tables import described
 
 # Printer columns of a definition's version.
 
@@ -147,6 +150,8 @@ class Definition:
             self.kinds[version.name] = kind
             if version.storage:
                 self.storage = kind
+        kinds, _ = described([crd], alone=True)
+        self.job_kind = kinds[0] if kinds else None
         self._views: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
         self._view_bytes = 0
 
@@ -324,6 +329,17 @@ class CustomObject(Object, kw_only=True, eq=False):
         return header and self.metadata == other.metadata and not self.differs(other, without_status=False)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def as_job(kind: Kind[Any]) -> JobKind | None:
+    """What is known of a kind as a job: by this program, by an installed package, or by its definition's table."""
+    found = job_kind(kind)
+    return kind.definition.job_kind if found is None and isinstance(kind, CustomKind) else found
+
+
+def as_json(obj: Any) -> Any:
+    """An object as paths of its kind are followed."""
+    return obj.values() if isinstance(obj, CustomObject) else obj
 
 
 def custom_of(obj: CustomObject) -> CustomKind:

@@ -21,6 +21,7 @@ from unisono.api.groups.admission_registration import (
     VALIDATING_WEBHOOKS,
     ValidatingWebhook,
     WebhookClientConfig,
+    does_our_work,
 )
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
@@ -213,11 +214,15 @@ class Webhooks:
                 yield hook, version
 
     def _hooks(self, kind: Kind[Any]) -> list[ValidatingWebhook]:
-        """The webhooks of all configurations of a kind, by their name and then in their order."""
+        """The webhooks of all configurations of a kind, by their name and then in their order.
+
+        Those of Volcano's own admission are not asked: their rules are checked here.
+        """
         found = self._known.get(kind.resource)
         if found is None:
             entries = sorted(self._store.scan(kind.resource), key=lambda entry: entry.name)
-            found = [hook for entry in entries for hook in codec.read(kind, entry.data).webhooks or ()]
+            every = (hook for entry in entries for hook in codec.read(kind, entry.data).webhooks or ())
+            found = [hook for hook in every if not does_our_work(hook)]
             self._known[kind.resource] = found
         return found
 

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
-from unisono.api.conditions import is_true
 from unisono.api.core import Pod, Service
-from unisono.api.groups.admission_registration import ServiceReference, WebhookClientConfig
+from unisono.api.groups.admission_registration import ServiceReference, WebhookClientConfig, serves
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
@@ -153,16 +152,9 @@ def _target(client: WebhookClientConfig, view: View) -> tuple[str, str | None]:
     if service.spec.type == "ExternalName":
         return f"https://{service.spec.external_name}:{reference.port or 443}{path}", name
     for pod in view.all(PODS, reference.namespace):
-        if _serves(service, pod):
+        if serves(service, pod):
             return f"https://{_bracketed(pod.status.pod_ip or '')}:{_port(reference, service, pod)}{path}", name
     raise CallError(f"no endpoints available for {where}")
-
-
-def _serves(service: Service, pod: Pod) -> bool:
-    labels, selector = pod.metadata.labels or {}, service.spec.selector or {}
-    ready = is_true(pod.status.conditions, "Ready")
-    fits = bool(selector) and all(labels.get(key) == value for key, value in selector.items())
-    return fits and ready and bool(pod.status.pod_ip) and pod.metadata.deletion_timestamp is None
 
 
 def _port(reference: ServiceReference, service: Service, pod: Pod) -> int:

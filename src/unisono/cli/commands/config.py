@@ -45,6 +45,43 @@ def check(where: Where, file: Path | None, output: str) -> None:
         raise SystemExit(1)
 
 
+@command.command("convert")
+@click.option(
+    "-f",
+    "--filename",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The configuration, or the manifest of a ConfigMap that holds it.",
+)
+def convert(file: Path) -> None:
+    """Write a configuration of kube-batch or of an older Volcano in the form that is read here.
+
+    The configuration goes to standard output; what was written otherwise, and what has nothing like it, to standard
+    error. The exit code is 1 where something in it still cannot be used.
+    """
+    from unisono.engine.config_file.dialects import convert as rewrite
+    from unisono.engine.config_file.reader import config_errors
+    from unisono.errors import UnisonoError
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnisonoError(f"{file} cannot be read: {error}.") from None
+    within = _within_config_map(text)
+    found = rewrite(text if within is None else within, str(file))
+    click.echo(found.text, nl=False)
+    for change in found.changes:
+        click.echo(f"changed: {change}", err=True)
+    for lost in found.lost:
+        click.echo(f"{click.style('left out', fg='yellow')}: {lost}", err=True)
+    errors = config_errors(found.text, "converted", imports=False)
+    for wrong in errors:
+        click.echo(f"{click.style('still wrong', fg='red')}: {wrong}", err=True)
+    if errors:
+        raise SystemExit(1)
+
+
 def _of_file(file: Path) -> dict[str, Any]:
     import sys
 

@@ -38,6 +38,9 @@ def command(
         raise click.UsageError("--yes and --dry-run go with --apply N.")
     if number is not None and estimate:
         raise click.UsageError("--estimate and --apply do not go together.")
+    from unisono.standalone.logs import configure_logs
+
+    configure_logs(level="critical")  # a copy of the cluster works in this process, and this is no log of it
     if number is not None:
         run_async(_apply(where, what, number, yes=yes, dry_run=dry_run))
         return
@@ -51,7 +54,7 @@ async def _explained(where: Where, what: tuple[str, ...]) -> Explanation:
     from unisono.cli.explaining import explain
 
     async with connect(where) as client:
-        return await explain(client, what, namespace_of(where))
+        return await explain(client, what, namespace_of(where), search=True)
 
 
 def _starts(where: Where, explanation: Explanation) -> list[Start]:
@@ -90,7 +93,7 @@ async def _apply(where: Where, what: tuple[str, ...], number: int, *, yes: bool,
     from unisono.sdk.fixes.applying import apply_fix
 
     async with connect(where) as client:
-        explanation = await explain(client, what, namespace_of(where))
+        explanation = await explain(client, what, namespace_of(where), search=True)
         fix = _chosen(explanation, number)
         for line in fix_lines([fix], first=number):
             click.echo(line)

@@ -12,6 +12,7 @@ import click
 from unisono.api.job_state import SUCCEEDED
 from unisono.api.messages import counted
 from unisono.api.pod_states import PodEnd
+from unisono.jobkinds.registry import FLOWS
 from unisono.sdk.views import JobView, TaskView, end_text
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ _MOST_FAILURES = 3
 # Phases in which a job's pods are ended, and the exit codes that they have then: SIGTERM and SIGKILL.
 _ENDING = frozenset({"Aborting", "Aborted", "Terminating", "Terminated", "Restarting", "Completing", "Completed"})
 _ENDED_BY_SIGNAL = frozenset({143, 137})
-
-# Jobs that are made of jobs.
-FLOWS = ("JobFlow", "HyperJob")
 
 
 def changes(old: JobView | None, new: JobView) -> list[str]:

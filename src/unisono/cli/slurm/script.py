@@ -405,3 +405,5 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "partition": _text("queue"),
     "chdir": _text("folder"),
 }
+READ = frozenset(_READ) - {"parsable"}
+"""Options that are read and have a value."""

@@ -100,17 +100,35 @@ class Allowances:
     # ---- queues and users
 
     def _of_queue(self, name: str) -> list[Limit]:
-        found = []
+        found, below = [], ""
         for each in lineage(name, self._parents):
             queue = self._queues.get(each)
-            if queue is None or queue.spec.capability is None:
-                continue
-            key = ("queue", each)
-            if key not in self._limits:
-                taken = self._taken()[0][each]
-                self._limits[key] = _limit(f"the capability of queue {each}", _capability(queue), taken)
-            found.append(self._limits[key])
+            if queue is not None and queue.spec.capability is not None:
+                taken, kept = self._taken()[0][each], self._kept_beside(each, below)
+                key: tuple[str, ...] = ("queue", each)
+                if key not in self._limits:
+                    self._limits[key] = _limit(f"the capability of queue {each}", _capability(queue), taken)
+                found.append(self._limits[key])
+                if kept:
+                    key, what = ("queue", each, below), f"what guarantees of other queues leave of queue {each}"
+                    if key not in self._limits:
+                        self._limits[key] = _limit(what, _capability(queue), taken + kept)
+                    found.append(self._limits[key])
+            below = each
         return found
+
+    def _kept_beside(self, parent: str, child: str) -> Counter[str]:
+        """What the other queues right below a queue are guaranteed and do not hold yet; nothing for its own jobs."""
+        kept: Counter[str] = Counter()
+        for name, queue in self._queues.items():
+            if not child or name in (child, parent) or self._parents[name] != parent or queue.spec.guarantee is None:
+                continue
+            try:
+                guaranteed = Counter(resource_list(queue.spec.guarantee.resource))
+            except ValueError:  # such a queue is guaranteed nothing
+                continue
+            kept.update(guaranteed - self._taken()[0][name])
+        return kept
 
     def _of_user(self, name: str, account: str) -> Limit | None:
         queue = self._queues.get(name)

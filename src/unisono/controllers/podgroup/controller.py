@@ -14,23 +14,32 @@ from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
 from unisono.api.membership import controller_of
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.podgroup.decide import (
-    INHERITING,
     group_name,
+    group_of_all,
     handed_down,
+    is_of_leader_worker_set,
     needs_group,
     not_scheduled,
     pod_group_for,
+    whole_name,
 )
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
-from unisono.jobkinds.registry import foreign_kind
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.registry import FROM_TEMPLATES
+from unisono.jobkinds.registry import known as known_kinds
 from unisono.kube.controller import Context, Controller
+from unisono.kube.defined_kinds import DefinedKinds
 
 SCHEDULER_NAMES = ("volcano", "unisono")
 # Reason of the event and the condition of a pod whose PodGroup is refused.
 FAILED = "FailedCreatePodGroup"
 # Seconds until a group that is being deleted is looked at again.
 _DELETION_RETRY = 1.0
+# Reason of the event on a definition whose table of jobs cannot be used.
+UNUSABLE = "UnusableJobKind"
+# Controllers whose pods' group is remembered.
+_MOST_NAMES = 10_000
 # Owners of owners that are asked for: people nest fewer.
 _MOST_OWNERS = 5
 
@@ -40,14 +49,31 @@ class PodGroupController(Controller):
 
     name = "pg-controller"
 
-    def __init__(self, recorder: Recorder, scheduler_names: Collection[str] = SCHEDULER_NAMES) -> None:
-        """Only pods whose ``schedulerName`` is one of these are looked at."""
-        self._announcer = Announcer(recorder)
+    def __init__(
+        self, recorder: Recorder, scheduler_names: Collection[str] = SCHEDULER_NAMES, *, all_reviewed: bool = False
+    ) -> None:
+        """Make one.
+
+        Args:
+            recorder: records events.
+            scheduler_names: only pods whose ``schedulerName`` is one of these are looked at.
+            all_reviewed: the API server says of objects of every kind which queues their authors may use; else of those
+                that this version knows, and not of those that a definition on the cluster describes.
+
+        """
+        self._announcer, self._recorder = Announcer(recorder), recorder
+        self._all_reviewed = all_reviewed
+        self._names: dict[str, str] = {}
         self._scheduler_names = frozenset(scheduler_names)
 
     def setup(self, context: Context) -> None:
         """Watch pods without a group."""
         self._client, self._clock = context.client, context.clock
+        self._defined = DefinedKinds(
+            context.client,
+            context.clock,
+            lambda definition, why: self._recorder.event(definition, "Warning", UNUSABLE, why),
+        )
         self._pods = context.watch(PODS, when=lambda _event, pod, _old: needs_group(pod, self._scheduler_names))
         self._announcer.forget_deleted(self._pods)
         self._groups = context.informer(POD_GROUPS)
@@ -58,12 +84,20 @@ class PodGroupController(Controller):
         pod = self._pods.get(key)
         if pod is None or not needs_group(pod, self._scheduler_names):
             return None
-        meta = pod.metadata
-        name = group_name(pod)
+        meta, owner = pod.metadata, controller_of(pod)
+        name = self._names.get(owner.uid if owner else "", group_name(pod))
         known = self._groups.get(f"{meta.namespace}/{name}")
         if known is None:
-            await self._create(pod)
-        elif known.metadata.deletion_timestamp:
+            chain = await self._owners(pod)
+            whole = await self._whole(pod, chain)
+            if whole is not None and owner is not None:
+                name = self._names[owner.uid] = whole_name(whole[1])
+                if len(self._names) > _MOST_NAMES:
+                    self._names.pop(next(iter(self._names)))
+                known = self._groups.get(f"{meta.namespace}/{name}")
+            if known is None:
+                await self._create(pod, chain, whole)
+        if known is not None and known.metadata.deletion_timestamp:
             return _DELETION_RETRY
         # With the uid a pod that took over the name is not given the group of its predecessor.
         patch = {"metadata": {"uid": meta.uid, "annotations": {GROUP_NAME: name}}}
@@ -73,15 +107,18 @@ class PodGroupController(Controller):
             return None
         return None
 
-    async def _create(self, pod: Pod) -> PodGroup | None:
+    async def _create(self, pod: Pod, chain: list[Object], whole: tuple[JobKind, Object] | None) -> PodGroup | None:
         namespace = self._namespaces.get(pod.metadata.namespace or "")
         queue = (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
-        chain = await self._owners(pod)
-        handed = handed_down(chain[0]) if chain and chain[0].kind in INHERITING else {}
+        handed = handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
         outermost = chain[-1] if chain else pod
-        # Who is behind an owner that is not known here is not known either.
-        author = submitters.handed_down(outermost.metadata.annotations, None) if not controller_of(outermost) else {}
+        # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
+        # its author may have written these annotations.
+        known = controller_of(outermost) is None and self._is_reviewed(outermost)
+        author = submitters.handed_down(outermost.metadata.annotations, None) if known else {}
         group = pod_group_for(pod, handed, queue, author)
+        if whole is not None:
+            group = group_of_all(group, pod, *whole)
         try:
             return await self._client.create(POD_GROUPS, group)
         except AlreadyExists:
@@ -92,6 +129,20 @@ class PodGroupController(Controller):
         except ApiError as error:
             await self._tell(pod, str(error))
             raise
+
+    def _is_reviewed(self, owner: Object) -> bool:
+        api_version, kind = owner.api_version or "", owner.kind or ""
+        return self._all_reviewed or bool(find(api_version, kind) or known_kinds().of_kind(api_version, kind))
+
+    async def _whole(self, pod: Pod, chain: list[Object]) -> tuple[JobKind, Object] | None:
+        """The outermost owner all of whose pods are in one group, and its kind; None where none is."""
+        if is_of_leader_worker_set(pod):
+            return None
+        for owner in reversed(chain):
+            kind = await self._defined.of_kind(owner.api_version or "", owner.kind or "")
+            if kind is not None and kind.one_group:
+                return kind, owner
+        return None
 
     async def _tell(self, pod: Pod, why: str) -> None:
         """Say on the pod that its PodGroup was refused: without one no scheduler looks at the pod."""
@@ -112,9 +163,12 @@ class PodGroupController(Controller):
         chain: list[Object] = []
         at: Object = pod
         while (owner := controller_of(at)) is not None and len(chain) < _MOST_OWNERS:
-            kind = find(owner.api_version, owner.kind) or foreign_kind(owner.api_version, owner.kind)
+            kind = find(owner.api_version, owner.kind)
             if kind is None:
-                break
+                described = await self._defined.of_kind(owner.api_version, owner.kind)
+                if described is None:
+                    break
+                kind = described.kind
             try:
                 at = await self._client.get(kind, owner.name, pod.metadata.namespace)
             except ApiError as error:

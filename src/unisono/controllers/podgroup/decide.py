@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from unisono.api.base import ObjectMeta, OwnerReference
+import msgspec
+
+from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import Pod
 from unisono.api.groups.apps import ReplicaSet
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
@@ -19,10 +21,9 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json
 from unisono.controllers.pod_groups import PENDING, sum_usage
 from unisono.controllers.texts import whole_number
+from unisono.jobkinds.kind import JobKind
 
 KUBERNETES_SCHEDULER = "default-scheduler"
-# Owners of these kinds hand their annotations down to the pod group.
-INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
 _PREFIX = "volcano.sh/"
 # Replicas of the Deployment, on its ReplicaSets.
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
@@ -89,6 +90,43 @@ def pod_group_for(
         ),
         status=PodGroupStatus(phase=PENDING),
     )
+
+
+def whole_name(owner: Object) -> str:
+    """Name of the group of all pods of an object, whoever makes them."""
+    return f"podgroup-{owner.metadata.uid}"
+
+
+def is_of_leader_worker_set(pod: Pod) -> bool:
+    """Whether the pod's group is that of a leader and its workers."""
+    return bool((pod.metadata.labels or {}).get(LWS_GROUP))
+
+
+def group_of_all(group: PodGroup, pod: Pod, kind: JobKind, owner: Object) -> PodGroup:
+    """The group of a pod as that of all pods of an object.
+
+    What is made later, such as Spark's executors, counts in minResources: who is let in on less waits later for the
+    rest, with all that it holds. The gang needs no more than what is there from the start.
+
+    Args:
+        group: as the pod alone would have it.
+        pod: the first one.
+        kind: of the object.
+        owner: the object.
+
+    """
+    sets = list(kind.pods(owner))
+    members = sum(each.count if each.least is None else each.least for each in sets)
+    named = (pod.metadata.annotations or {}).get(POD_QUEUE) or next(iter(kind.queues_of(owner)), "")
+    spec = msgspec.structs.replace(
+        group.spec,
+        min_member=members or 1,
+        queue=named or group.spec.queue,
+        min_resources={**sum_usage((each.spec, each.count) for each in sets)} or group.spec.min_resources,
+    )
+    reference = owned_by(kind.kind, owner)
+    meta = msgspec.structs.replace(group.metadata, name=whole_name(owner), owner_references=[reference])
+    return msgspec.structs.replace(group, metadata=meta, spec=spec)
 
 
 def not_scheduled(pod: Pod, reason: str, message: str, now: float) -> list[dict[str, Any]] | None:

@@ -17,6 +17,7 @@ from unisono.dashboard.views.nodes import requests_of
 from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import JobRow, PodRow
 from unisono.history.records import gpus
+from unisono.jobkinds.registry import job_kind
 from unisono.sdk.dependents import Dependents
 from unisono.sdk.followed import task_of
 from unisono.sdk.observing import observation
@@ -44,9 +45,8 @@ def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
     """The row of a job of any kind."""
     view = observation(kind, job, found).view
     group = found.groups[0] if found.groups else None
-    spec: Any = getattr(job, "spec", None)
     queue = view.queue if group is None else queue_of(group)
-    priority = (group.spec.priority_class_name if group else None) or getattr(spec, "priority_class_name", None) or ""
+    priority = (group.spec.priority_class_name if group else None) or _priority(kind, job)
     waits = not view.stopped and view.placed < view.gang
     state = _state(view.ended, view.succeeded, view.phase, waits)
     return JobRow(
@@ -70,6 +70,11 @@ def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
         progress=str(view.progress) if view.progress else "",
         message=view.message[:_LONGEST_LINE],
     )
+
+
+def _priority(kind: Kind[Any], job: Object) -> str:
+    known = job_kind(kind)
+    return known.priority_of(job) if known is not None else ""
 
 
 def _state(ended: bool, succeeded: bool, phase: str, waits: bool) -> str:

@@ -8,8 +8,8 @@ from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.cycle.strict_order import is_behind
 from unisono.engine.placement.grouped_jobs import place_grouped
 from unisono.engine.placement.sub_group_solver import RemainingByGroup
+from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
-from unisono.engine.session.queue_limits import closed
 from unisono.engine.session.sub_groups import is_grouped
 
 
@@ -25,7 +25,7 @@ def run(cycle: Cycle) -> None:
     queues = cycle.orders.queues(cycle.session.queues[name] for name in by_queue)
     while len(queues):
         queue = queues.pop()
-        refusal = closed(queue)
+        refusal = queue_limits.closed(queue)
         jobs = cycle.orders.jobs(by_queue[queue.name])
         while len(jobs):
             job = jobs.pop()
@@ -45,7 +45,8 @@ def _place(cycle: Cycle, job: JobState) -> None:
         if reason is not None:
             _fail(cycle, job, task, cycle.fits.refused(reason))
             continue
-        refusal = cycle.hooks.allocatable(job.queue, task.pod_class)
+        refusal = queue_limits.refusal(job, task.pod_class, now=True)
+        refusal = refusal or cycle.hooks.allocatable(job.queue, task.pod_class)
         if refusal is not None:
             cycle.report(job).quota = cycle.report(job).quota or refusal
             break

@@ -45,12 +45,18 @@ _LIKE = 0.6
 def suggestion(name: str, known: Iterable[str]) -> str:
     """``; did you mean x?`` for the known name that means the same, else for the nearest one, or nothing."""
     names = list(known)
-    meant = max(names, key=lambda one: (_likeness(name, one), -len(one)), default="")
-    if meant and _likeness(name, meant) >= _LIKE:
-        return f"; did you mean {meant}?"
+    same = meant(name, names)
+    if same:
+        return f"; did you mean {same}?"
     by_lower = {candidate.lower(): candidate for candidate in names}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[near[0]]}?" if near else ""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The known name that means the same; empty where none does."""
+    found = max(known, key=lambda one: (_likeness(name, one), -len(one)), default="")
+    return found if found and _likeness(name, found) >= _LIKE else ""
 
 
 def _likeness(one: str, other: str) -> float:

@@ -76,6 +76,7 @@ def _victims(
         pair
         for pair in pairs
         if (pair[1] is actor) is own
+        and (not own or pair[0].priority < task.priority)
         and evictions.may_lose(pair[1], actor)
         and not rows.isdisjoint(pair[0].pod_class.rows.tolist())
     ]

@@ -313,6 +313,8 @@ class Evictions:
         found = [at for at in index.on(column) if evictable.mask[at] and index.alive[at]]
         pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
         pairs = [pair for pair in pairs if (pair[1] is actor) is own and self.may_lose(pair[1], actor)]
+        if own:  # equal ones would take the place from each other for ever
+            pairs = [pair for pair in pairs if pair[0].priority < task.priority]
         candidates = self.cycle.orders.victims(actor, pairs)
         if not candidates:
             return []

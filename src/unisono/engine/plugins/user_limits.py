@@ -105,7 +105,9 @@ class UserLimitsPlugin(Plugin):
         line, limit, registry = self._line(job.record), self._limit(job.record), self.session.registry
         over: list[Refusal] = []
         wanted = [] if job.min_resources is None else listed(job.min_resources, registry)
-        promised = self.promised.get(line)
+        promised, own = self.promised.get(line), job.record.promised
+        if promised is not None and own is not None:
+            promised = promised - aligned(own, registry)  # what is kept for the job is no other's
         for row, most in limit.most.items() if wanted else ():
             have = int(limit.held[row]) + (0 if promised is None else int(promised[row]))
             if self.session.book.view is View.NOW:

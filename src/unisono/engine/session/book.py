@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from unisono.api.annotations import GANG_PARTS
+from unisono.cluster.promises import owner_of
 from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
@@ -268,6 +269,8 @@ class Book:
     def grouped(self, of: Callable[[Job], Hashable | None]) -> Mapping[Hashable, Vector]:
         """Live promises by account, such as the user of a queue; it follows what this session promises.
 
+        Room that is kept on nodes for a job which is not admitted yet counts as promised.
+
         Args:
             of: the account of a job, None where its promise counts for none.
 
@@ -276,7 +279,27 @@ class Book:
         for job, number in self._admitted():
             if self.counts(job):
                 _add(found, of(job), self._missing(job) * np.int64(number))
+        for job in self._snapshot.jobs.values() if self._snapshot.promises else ():
+            if job.promised is not None and job.known and not _is_promised(job):
+                _add(found, of(job), fitted(job.promised, self._rows))
         self._groupings.append((of, found))
+        return found
+
+    def kept_in(self, namespace: str, beside: Job) -> Counter[str]:
+        """Room on nodes that is kept for pods which are to come to a namespace, by resource, ``pods`` counted.
+
+        What is kept for the job ``beside`` is left out, and what is kept for admitted jobs: that is promised to them.
+        """
+        snapshot, found = self._snapshot, Counter[str]()
+        if not snapshot.promises:
+            return found
+        jobs = [job for job in snapshot.jobs.values() if job.phase == "Inqueue" and job.promised is not None]
+        counted = {owner_of(job.namespace, job.labels) for job in (beside, *jobs)}
+        for promise in snapshot.promises.values():
+            for task in (snapshot.tasks[key] for key in promise.stands if key in snapshot.tasks):
+                if task.namespace == namespace and promise.owner not in counted:
+                    found.update(task.pod_class.requests)
+                    found["pods"] += 1
         return found
 
     def _missing(self, job: Job) -> Vector:

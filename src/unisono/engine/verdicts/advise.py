@@ -32,6 +32,7 @@ MOST_JOBS = 20
 """Jobs for which changes are tried in one cycle."""
 _AT_FIRST, _MOST_CHANGES = 2, 4
 """Changes that are looked for before the next job has its turn, and in all."""
+_MOST_CANDIDATES = 6
 _MOST_COMBINED = 6
 """Ladders of which pairs and triples are tried."""
 _HELP = {
@@ -301,7 +302,11 @@ def _answer(attempt: _Attempt) -> Draft:
     if not changes:
         untried, texts = draft.untried, _first_step(draft) or _not_tried(draft)
     verdict = structs.replace(draft.verdict, changes=changes, untried=untried, suggestion=_joined(draft, texts))
-    return Draft(verdict)
+    return Draft(verdict if changes else structs.replace(verdict, candidates=_candidates(draft)))
+
+
+def _candidates(draft: Draft) -> tuple[Change, ...]:
+    return tuple(ladder[0] for ladder in draft.ladders if ladder)[:_MOST_CANDIDATES]
 
 
 def _first_step(draft: Draft) -> list[str]:
@@ -343,5 +348,7 @@ def _finished(draft: Draft, off: tuple[str, ...]) -> Verdict:
     if draft.ladders or draft.untried or draft.first or draft.last or draft.fallback:
         untried = tuple(ladder[0] for ladder in draft.ladders if ladder)[:_AT_FIRST] or draft.untried
         texts = [f"{change.text()} (not tried)" for change in untried] or _not_tried(draft)
-        verdict = structs.replace(verdict, untried=untried, suggestion=_joined(draft, texts))
+        verdict = structs.replace(
+            verdict, untried=untried, suggestion=_joined(draft, texts), candidates=_candidates(draft)
+        )
     return structs.replace(verdict, plugins_off=off) if off else verdict

@@ -105,6 +105,7 @@ def _hidden(verdict: Verdict, reader: _Reader) -> Verdict:
         suggestion=suggestion,
         changes=changes,
         untried=tuple(filter(reader.may_make, verdict.untried)),
+        candidates=tuple(filter(reader.may_make, verdict.candidates)),
         ahead=tuple(ANOTHER_NAMESPACE if reader.may_not_see(name) else name for name in verdict.ahead),
         would_run_after=tuple(name for name in verdict.would_run_after if not reader.may_not_see(name)),
         spared=reader.text(verdict.spared),

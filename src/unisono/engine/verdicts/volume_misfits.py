@@ -39,6 +39,11 @@ def _text(volume: PersistentVolume, claim: PersistentVolumeClaim, reason: Misfit
             return f"has volumeMode {spec.volume_mode or 'Filesystem'}, not {wanted.volume_mode or 'Filesystem'}"
         case Misfit.TAKEN:
             reference = spec.claim_ref
+            if reference is not None and (reference.namespace, reference.name) == (
+                claim.metadata.namespace,
+                claim.metadata.name,
+            ):
+                return "belonged to an earlier claim of this name, which was deleted (its claimRef has that UID)"
             return f"belongs to claim {reference.namespace}/{reference.name}" if reference is not None else "is taken"
         case Misfit.LABELS:
             asked = selector_text(wanted.selector) if wanted.selector is not None else ""

@@ -94,6 +94,8 @@ class Fix:
         operations: what does it, in order; empty where the API cannot do it (more nodes), or where nothing is to be
             done but to wait.
         why_not: why there are no operations.
+        lasting: what does the same to the object that makes the pods which ``operations`` change, where it makes
+            others in their place.
 
     """
 
@@ -103,6 +105,7 @@ class Fix:
     operations: tuple[Operation, ...] = ()
     why_not: str = ""
     warnings: tuple[str, ...] = field(default=())
+    lasting: tuple[Operation, ...] = ()
 
     def here(self) -> Fix:
         """The same on the server that said it: what a hub says of nodes and pods of its members is done there."""

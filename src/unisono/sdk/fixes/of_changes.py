@@ -16,6 +16,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
     PODS,
     QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
@@ -73,7 +74,9 @@ class FixMaker:
         why_not = _NOT_HERE if _adds_nodes(told) else ""
         if not operations and not why_not:
             why_not = "nothing is to be changed" if kind == "WaitFor" else "no patch for it is known"
-        return Fix(text, tried, told, tuple(operations), why_not)
+        lasting = kind == "RemoveGates" and self._owner is not None and self._owner["kind"] not in ("Pod", "PodGroup")
+        again = changed(self._owner, _WITHOUT_GATES) if lasting and self._owner is not None else ()
+        return Fix(text, tried, told, tuple(operations), why_not, lasting=tuple(again))
 
     async def _operations(self, change: dict[str, Any]) -> list[Operation]:
         match change["kind"]:
@@ -164,6 +167,11 @@ class FixMaker:
             raise NoSuchField(
                 f"{above['kind']} {above['name']} makes it: change it there, or in the template that it names"
             )
+        group = await self._own_group()
+        of_group = [one for one in changes if one["kind"] in _OF_GROUPS] if group is not None else []
+        if group is not None and of_group:  # it says so, and not the pods
+            rest = [one for one in changes if one not in of_group]
+            return [*changed(group, all_of(of_group)), *(await self._edited(rest) if rest else [])]
         if any(one["kind"] == "RequestAtMost" for one in changes):
             changes = [{**one, "overheads": await self._overheads()} for one in changes]
         if self._owner["kind"] != "PodGroup":
@@ -176,6 +184,15 @@ class FixMaker:
         pods = await self._bare_pods() if of_pods else []
         own = changed(self._owner, all_of([one for one in changes if one not in of_pods]))
         return [*own, *(each for pod in pods for each in changed(pod, all_of(of_pods)))]
+
+    async def _own_group(self) -> Raw | None:
+        """The PodGroup that the job's pods name, where a user made it; else None."""
+        owner = self._owner or {}
+        template = ((owner.get("spec") or {}).get("template") or {}).get("metadata") or {}
+        notes = [(each.get("annotations") or {}) for each in (owner.get("metadata") or {}, template)]
+        name = next((found for one in notes if (found := pod_group_name(one))), "")
+        group = await read(self._client, POD_GROUPS, name, self._namespace) if name else None
+        return None if group is None or group["metadata"].get("ownerReferences") else group
 
     async def _overheads(self) -> dict[str, Mapping[str, Any]]:
         """What the RuntimeClasses add that the pods name, by class and resource."""

@@ -33,12 +33,13 @@ _DEFAULTS = {"cpu": "1", "memory": "1Gi"}
 Edit = Callable[[dict[str, Any]], None]
 
 
-def resumed(owner: Raw, path: str) -> Fix:
-    """Of an object that a field suspends; ``path`` such as ``spec.runPolicy.suspend``."""
+def resumed(owner: Raw, path: str, *, above: bool = False) -> Fix:
+    """Of an object that a field suspends; ``path`` such as ``spec.runPolicy.suspend``; ``above``: it is another's."""
     body: Any = False
     for name in reversed(path.split(".")):
         body = {name: body}
-    return Fix(f"set {path} to false", False, {"kind": "Resume", "field": path}, tuple(_merge(owner, body)))
+    where = f"{path} of {owner['kind']} {owner['metadata']['name']}" if above else path
+    return Fix(f"set {where} to false", False, {"kind": "Resume", "field": path}, tuple(_merge(owner, body)))
 
 
 def restarted(owner: Raw) -> Fix:

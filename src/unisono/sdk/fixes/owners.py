@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +46,21 @@ async def root_of(client: HttpClient, item: Raw) -> Raw:
             return item
         item = above
     return item
+
+
+async def writer_of(client: HttpClient, item: Raw, writes: Callable[[Raw], object]) -> Raw:
+    """The uppermost controller of an object for which ``writes`` holds: it would undo a change below; else ``item``."""
+    found = item
+    for _ in range(_LONGEST_CHAIN):
+        meta = item.get("metadata") or {}
+        owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+        kind = kinds.find(owner["apiVersion"], owner["kind"]) if owner else None
+        above = await read(client, kind, owner["name"], meta.get("namespace")) if kind and owner else None
+        if above is None:
+            break
+        item = above
+        found = item if writes(item) else found
+    return found
 
 
 async def owner_of_group(client: HttpClient, key: str) -> Raw | None:

@@ -14,7 +14,6 @@ GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
 JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
 RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
 COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
-EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
 ATTEMPT: Final = "unisono.io/attempt"

@@ -27,6 +27,7 @@ from unisono.api.core import (
 from unisono.api.keys import (
     BATCH_JOB_NAME,
     COMPLETION_INDEX,
+    EXCLUSIVE_TOPOLOGY,
     GROUP_NAME,
     JOBSET_JOB_KEY,
     JOBSET_NAME,
@@ -175,8 +176,8 @@ def _mount_claims(view: JobSetView, pod: Pod) -> None:
 
 
 def _exclusive(view: JobSetView, child: ChildJob) -> str:
-    own = (child.replicated.template.metadata.annotations or {}).get(labels.EXCLUSIVE_TOPOLOGY)
-    return own or (view.job_set.metadata.annotations or {}).get(labels.EXCLUSIVE_TOPOLOGY) or ""
+    own = (child.replicated.template.metadata.annotations or {}).get(EXCLUSIVE_TOPOLOGY)
+    return own or (view.job_set.metadata.annotations or {}).get(EXCLUSIVE_TOPOLOGY) or ""
 
 
 def _keep_apart(pod: Pod, topology: str, key: str) -> None:

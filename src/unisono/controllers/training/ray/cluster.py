@@ -16,6 +16,7 @@ from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
     NETWORK_TOPOLOGY_MODE,
     RAY_OPERATOR,
+    RAY_PRIORITY_CLASS,
 )
 from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.kinds import SERVICES
@@ -130,7 +131,7 @@ class _Decision:
             members=sum(part.count for part in parts),
             parts=parts,
             queue=view.queue,
-            priority_class=view.marks.get(labels.PRIORITY_CLASS),
+            priority_class=view.marks.get(RAY_PRIORITY_CLASS),
             topology=topology(wanted_topology),
         )
         return bring_gang(self.plan, RAY_CLUSTERS, view.cluster, view.group_name, gang, self.seen.group)

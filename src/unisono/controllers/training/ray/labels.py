@@ -12,7 +12,6 @@ IDENTIFIER: Final = "ray.io/identifier"
 ORIGIN_NAME: Final = "ray.io/originated-from-cr-name"
 ORIGIN_KIND: Final = "ray.io/originated-from-crd"
 SERVE: Final = "ray.io/serve"
-PRIORITY_CLASS: Final = "ray.io/priority-class-name"
 
 # Prefixes of pod names are cut to so many letters.
 _LONGEST = 50

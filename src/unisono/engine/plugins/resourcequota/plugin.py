@@ -68,9 +68,10 @@ class ResourceQuotaPlugin(Plugin):
             self._used = counted(self.session) if self._used is None else self._used
             used = self._used[job.namespace]
         promised = self._promised.get(job.namespace, Counter())
+        kept = self.session.book.kept_in(job.namespace, job.record)
         there = present(job, self.session.registry)
         wanted = {name: max(asked(job, name) - amount_of(there, name), 0) for name in quota.hard}
-        taken = {name: amount_of(used, name) + promised[plain(name)] for name in quota.hard}
+        taken = {name: amount_of(used, name) + promised[plain(name)] + amount_of(kept, name) for name in quota.hard}
         over = [name for name, limit in quota.hard.items() if wanted[name] and taken[name] + wanted[name] > limit]
         if not over:
             return None

@@ -71,8 +71,9 @@ def counted(session: Session) -> dict[str, Counter[str]]:
     """What the pods of each namespace with quotas hold, for where no quota controller counts it; without limits."""
     quotas = session.snapshot.quotas
     used: dict[str, Counter[str]] = {namespace: Counter() for namespace in quotas}
-    for task in session.snapshot.tasks.values():
-        if task.namespace in quotas and task.status not in COMPLETED_STATES:
+    stands = {key for promise in session.snapshot.promises.values() for key in promise.stands}
+    for key, task in session.snapshot.tasks.items():
+        if task.namespace in quotas and task.status not in COMPLETED_STATES and key not in stands:
             held = used[task.namespace]
             held["pods"] += 1
             for name, amount in task.pod_class.requests.items():

@@ -8,12 +8,9 @@ from itertools import combinations
 
 import numpy as np
 
+from unisono.api.keys import TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER
 from unisono.cluster.records import Task
 from unisono.cluster.resources import CPU, MEMORY, PODS, Vector, fitted
-
-AFFINITY = "volcano.sh/task-topology-affinity"
-ANTI_AFFINITY = "volcano.sh/task-topology-anti-affinity"
-ORDER = "volcano.sh/task-topology-task-order"
 
 _MIB = 1 << 20
 Pairs = set[frozenset[str]]
@@ -66,8 +63,8 @@ class Wishes:
 def read_wishes(annotations: Mapping[str, str], roles: Iterable[str]) -> Wishes | None:
     """The wishes of a PodGroup with these roles; None without any, or when a role is unknown or named twice."""
     known = set(roles)
-    near, apart = (_groups(annotations.get(key, "")) for key in (AFFINITY, ANTI_AFFINITY))
-    order = _names(annotations.get(ORDER, ""))
+    near, apart = (_groups(annotations.get(key, "")) for key in (TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY))
+    order = _names(annotations.get(TASK_TOPOLOGY_ORDER, ""))
     if not near and not apart:
         return None
     named = [*(role for group in (*near, *apart) for role in group), *order]

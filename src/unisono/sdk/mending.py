@@ -1,0 +1,131 @@
+"""An explanation whose fix has been carried out in a copy of the cluster, until the job ran."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from unisono.api import kinds
+from unisono.api.decode import decode
+from unisono.api.kind_families import DEPLOYMENTS, STATEFUL_SETS
+from unisono.api.kinds import PODS, QUEUES
+from unisono.api.membership import pod_group_name
+from unisono.api.pod_states import has_ended
+from unisono.errors import ApiError, UnisonoError
+from unisono.jobkinds.registry import job_kind_of
+from unisono.sdk.dependents import dependents
+from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.scheduler_health import server_time
+from unisono.sdk.until_it_runs import Ask, Cluster, Found, until_it_runs
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.engine.config.model import SchedulerConfig
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.explanation import Explanation
+
+_ENDED = ("Running", "Succeeded")
+
+
+async def mended(
+    client: HttpClient, told: Explanation, item: Raw, ask: Ask, config: SchedulerConfig | None = None
+) -> Explanation:
+    """The explanation, with a fix first after which the job runs, where one is found.
+
+    Where the user may not read what a scheduler goes by, or nothing is offered that could be tried, it stays as it is.
+
+    Args:
+        client: the server.
+        told: what is known of the object so far.
+        item: the object, with ``apiVersion`` and ``kind``.
+        ask: explains the same object on another server.
+        config: the scheduler's; None: the one in force is read.
+
+    """
+    if (
+        kinds.find(item["apiVersion"], item["kind"]) in (None, QUEUES)
+        or told.silent
+        or not any(fix.operations for fix in (*told.fixes, *told.candidates))
+    ):
+        return told
+    cluster = await _cluster(client, config)
+    if cluster is None:
+        return told
+
+    async def runs(copy: HttpClient) -> bool:
+        return await all_run(copy, item)
+
+    try:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs)
+    except (UnisonoError, OSError):  # the answer is true without it
+        return told
+    return _with(told, found)
+
+
+def _with(told: Explanation, found: Found) -> Explanation:
+    """The fix that was found first, and of the others what the search has learned."""
+    told.fixes = [fix for fix in told.fixes if fix.tried or fix.text not in found.failed or not fix.operations]
+    others = [
+        replace(fix, tried=False, change={**fix.change, "tried": False}) if fix.text in found.failed else fix
+        for fix in told.fixes
+    ]
+    if found.fix is not None:
+        others = [fix for fix in others if fix.operations != found.fix.operations]
+    told.fixes = [*([found.fix] if found.fix is not None else ()), *others]
+    told.then = list(found.causes[1:])
+    return told
+
+
+async def _cluster(client: HttpClient, config: SchedulerConfig | None) -> Cluster | None:
+    from unisono.engine.config_file.reader import load_config
+    from unisono.install.options import NAMESPACE
+    from unisono.simulator.forecast.live import configuration_in_force
+    from unisono.standalone.shadow import read_cluster
+
+    try:
+        if config is None:
+            followed = await configuration_in_force(client, (NAMESPACE,))
+            if followed.hidden:
+                return None
+            config = load_config(followed.text, followed.name)
+        return Cluster(await read_cluster(client), config, await server_time(client))
+    except UnisonoError:
+        return None
+
+
+async def all_run(client: HttpClient, item: Raw) -> bool:
+    """Whether all pods that an object wants at this time run, of its newest revision."""
+    meta, kind = item["metadata"], kinds.find(item["apiVersion"], item["kind"])
+    live = await read(client, kind, meta["name"], meta.get("namespace")) if kind is not None else None
+    if kind is None or live is None:
+        return False
+    obj = decode(kind, live).obj
+    status = live.get("status") or {}
+    if kind is PODS:
+        return _runs(obj)
+    if kind.kind == kinds.POD_GROUPS.kind:  # of either API group
+        pods = (await client.list(PODS, meta.get("namespace"))).items
+        mine = [pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == meta["name"]]
+        gang = getattr(obj.spec, "min_member", None) or 1
+        return len(mine) >= gang and all(map(_runs, _living(mine)))
+    try:
+        pods = _living((await dependents(client, kind.resource, obj)).pods)
+    except ApiError:
+        return False
+    known = job_kind_of(live)
+    wanted = sum(each.count for each in known.pods(obj) if not each.later) if known is not None else 0
+    if kind in (DEPLOYMENTS, STATEFUL_SETS):  # their pods are brought to a new revision, and are to be ready
+        ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
+        if min(ready, updated) < wanted or status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
+            return False
+    return bool(pods) and len(pods) >= wanted and all(map(_runs, pods))
+
+
+def _living(pods: list[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.metadata.deletion_timestamp is None and not (has_ended(pod) and not _runs(pod))]
+
+
+def _runs(pod: Any) -> bool:
+    return bool(pod.spec.node_name) and pod.status.phase in _ENDED

@@ -1,0 +1,264 @@
+"""A fix that lasts until the job runs: changes are made in a copy of the cluster, and asked again after each.
+
+The copy has the door (admission), the controllers and the scheduler, so that what one of them would refuse or undo is
+seen. What is offered as tried was carried out as a whole, from the cluster as it is, until all wanted pods ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from unisono.api.documents.json_patch import apply_json_patch, json_diff
+from unisono.api.documents.merge import apply_merge_patch
+from unisono.errors import UnisonoError
+from unisono.sdk.fixes.applying import apply_fix
+from unisono.sdk.fixes.fix import Fix, Operation, Verb
+
+if TYPE_CHECKING:
+    from unisono.engine.config.model import SchedulerConfig
+    from unisono.kube.http import HttpClient
+    from unisono.standalone.shadow import Shadow
+
+CPU_SECONDS = 8.0
+"""Within which another change is tried."""
+_LONGEST_CHAIN = 6
+_MOST_TRIED = 4
+"""Changes of one explanation that are tried."""
+_SLOW = (30.0, 90.0)
+"""Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
+_GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
+"""Changes that take something from the job or from others: tried after all that do not."""
+
+T = TypeVar("T")
+Ask = Callable[["HttpClient"], Awaitable["Told"]]
+Runs = Callable[["HttpClient"], Awaitable[bool]]
+
+
+class Told(Protocol):
+    """What an explanation says: in one line, the fixes that it offers, and changes that may be part of one."""
+
+    @property
+    def headline(self) -> str: ...  # noqa: D102
+
+    fixes: list[Fix]
+    candidates: list[Fix]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is copied: all objects, the scheduler's configuration (None: the default one) and the time."""
+
+    objects: Sequence[Mapping[str, Any]]
+    config: SchedulerConfig | None
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A fix, and what was said when it was offered."""
+
+    fix: Fix
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best that was found.
+
+    Attributes:
+        fix: all changes as one, after which the job runs; None where there is none.
+        causes: why it waits, and after each change why it waits then.
+        failed: texts of fixes after which alone it does not run.
+
+    """
+
+    fix: Fix | None
+    causes: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, *, seconds: float = CPU_SECONDS) -> Found:
+    """Look for changes after which the job runs.
+
+    Blocks for about as long as ``seconds`` of CPU at most, in a loop of its own: call it in a thread.
+
+    Args:
+        cluster: what is copied.
+        ask: explains the job, on whatever server; the fixes are those that one answer offers.
+        runs: whether all pods that it wants run there.
+        seconds: CPU time.
+
+    """
+    folder = Path(tempfile.mkdtemp(prefix="unisono-"))
+    try:
+        return _Search(cluster, ask, runs, folder, time.thread_time() + seconds).best()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Search:
+    """Depth first, and the change that is offered first comes first."""
+
+    def __init__(self, cluster: Cluster, ask: Ask, runs: Runs, folder: Path, until: float) -> None:
+        self._cluster, self._ask, self._runs, self._folder, self._until = cluster, ask, runs, folder, until
+        self._known = {_key(one) for one in cluster.objects}
+        self._longest: list[_Step] = []
+        self._then = ""
+        self._failed: dict[str, None] = {}
+
+    def best(self) -> Found:
+        """A chain that works, else what is known of the longest one that was found."""
+        todo: list[list[_Step]] = [[]]
+        while todo and time.thread_time() < self._until:
+            chain, end = self._in_copy(self._climb(todo.pop()))
+            if end is None and not chain:  # in the copy it runs as it is
+                return Found(None, (), ())
+            if end is None:
+                found = self._proved(chain)
+                if found is not None:
+                    return found
+                continue
+            todo += end
+        then = (self._then,) if self._longest else ()
+        return Found(None, (*(one.cause for one in self._longest), *then), tuple(self._failed))
+
+    def _in_copy(self, work: Callable[[Shadow], Awaitable[T]]) -> T:
+        from unisono.standalone.shadow import opened
+        from unisono.standalone.virtual_time import VirtualLoop
+
+        async def inside() -> T:
+            async with opened(self._folder, now=self._cluster.now, objects=self._cluster.objects) as shadow:
+                shadow.start("controllers")
+                shadow.start("scheduler", self._cluster.config)
+                await shadow.settle()
+                return await work(shadow)
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(inside())
+
+    def _climb(
+        self, begun: Sequence[_Step]
+    ) -> Callable[[Shadow], Awaitable[tuple[list[_Step], list[list[_Step]] | None]]]:
+        """Make these changes and go on; a chain after which it runs, else (not None) chains to begin otherwise."""
+
+        async def work(shadow: Shadow) -> tuple[list[_Step], list[list[_Step]] | None]:
+            chain: list[_Step] = []
+            others: list[list[_Step]] = []
+            for step in begun:
+                if not await self._made(shadow, step.fix):
+                    return chain, []
+                chain.append(step)
+            while True:
+                if await self._runs(shadow.client):
+                    return chain, None
+                if len(chain) == 1:
+                    self._failed[chain[0].fix.text] = None
+                told = await self._ask(shadow.client)
+                if chain and told.headline in {one.cause for one in chain}:
+                    return chain, others  # it made no difference
+                if len(chain) > len(self._longest):
+                    self._longest, self._then = list(chain), told.headline
+                steps = [_Step(fix, told.headline) for fix in self._usable(chain, told)]
+                if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
+                    return chain, others
+                others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
+                if not await self._made(shadow, steps[0].fix):
+                    return chain, others
+                chain.append(steps[0])
+
+        return work
+
+    def _usable(self, chain: Sequence[_Step], told: Told) -> list[Fix]:
+        """Fixes that can be sent to the cluster as it is, and once what is in the chain was sent."""
+        made = {_target(one) for step in chain for one in step.fix.operations if one.verb == "create"}
+        offered = [*told.fixes, *told.candidates]
+        if chain:  # pods that a change of their owner makes anew
+            offered = [replace(fix, operations=fix.lasting or fix.operations) for fix in offered]
+        found = [
+            fix
+            for number, fix in enumerate(offered)
+            if fix.operations
+            and not any(fix.operations == other.operations for other in offered[:number])
+            and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
+        ]
+        found.sort(key=lambda fix: any(one["kind"] in _GIVES_UP for one in parts(fix.change)))
+        return found[:_MOST_TRIED]
+
+    async def _made(self, shadow: Shadow, fix: Fix) -> bool:
+        try:
+            await apply_fix(shadow.client, fix)
+        except UnisonoError:
+            return False
+        await shadow.settle()
+        for seconds in _SLOW:
+            if await self._runs(shadow.client):
+                break
+            await asyncio.sleep(seconds)
+            await shadow.settle()
+        return True
+
+    def _proved(self, chain: Sequence[_Step]) -> Found | None:
+        """The chain as one fix, carried out from the cluster as it is."""
+        live = {_key(one): one for one in self._cluster.objects}
+        for fix in (joined(chain, live), joined(chain, {})):
+
+            async def work(shadow: Shadow, fix: Fix = fix) -> bool:
+                return await self._made(shadow, fix) and await self._runs(shadow.client)
+
+            if len(chain) == 1 or self._in_copy(work):
+                return Found(fix, tuple(one.cause for one in chain), tuple(self._failed))
+        return None
+
+
+def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, Any]]) -> Fix:
+    """The fixes of a chain as one; what they do to one object that ``live`` has is one request."""
+    fixes = [step.fix for step in chain]
+    if len(fixes) == 1:
+        change = {key: value for key, value in fixes[0].change.items() if key != "tried"}
+        return replace(fixes[0], tried=True, change=change)
+    operations = [one for fix in fixes for one in fix.operations]
+    for target in dict.fromkeys(map(_target, operations)):
+        mine = [one for one in operations if _target(one) == target]
+        one = _merged(mine, live.get(target)) if len(mine) > 1 else None
+        if one is not None:
+            at = operations.index(mine[-1])
+            operations = [*(each for each in operations[:at] if each not in mine), one, *operations[at + 1 :]]
+    operations.sort(key=lambda one: one.verb == "replace")  # what it needs comes before the job itself
+    changes = [one for fix in fixes for one in parts(fix.change)]
+    text = " and ".join(dict.fromkeys(fix.text for fix in fixes))
+    return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations))
+
+
+def parts(change: Mapping[str, Any]) -> list[Any]:
+    """The changes that one consists of."""
+    return list(change["changes"]) if change.get("kind") == "Together" else [change]
+
+
+def _merged(mine: Sequence[Operation], live: Mapping[str, Any] | None) -> Operation | None:
+    """One request in place of several patches of one object; None where that cannot be said."""
+    if live is None or any(one.verb not in ("patch", "replace") or one.subresource for one in mine):
+        return None
+    body: Any = live
+    try:
+        for one in mine:
+            body = apply_json_patch(body, one.body) if one.patch_type == "json" else apply_merge_patch(body, one.body)
+    except (UnisonoError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    verb: Verb = "replace" if any(one.verb == "replace" for one in mine) else "patch"
+    return replace(mine[-1], verb=verb, patch_type="json", body=json_diff(live, body))
+
+
+def _target(operation: Operation) -> tuple[str, ...]:
+    return operation.kind.api_version, operation.kind.kind, operation.namespace, operation.name
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, ...]:
+    meta = item["metadata"]
+    return item["apiVersion"], item["kind"], meta.get("namespace") or "", meta["name"]

@@ -1,0 +1,281 @@
+"""A control plane in this process on virtual time, empty or a copy of a cluster, with all its components.
+
+What happens in minutes happens here in a fraction of a second of CPU, and nothing of it anywhere else. A copy of a
+cluster keeps names, UIDs and status; its pods start when they are bound and go when they are deleted, whatever their
+nodes do. Webhooks of others are not asked, and Secrets, ConfigMaps and events are not copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from unisono.agent.lifecycle import decide as planned
+from unisono.agent.simulated.script import simulated_view
+from unisono.agent.status import pod_status, status_patch
+from unisono.agent.volumes.provisioner import Imagined, VolumeProvisioner
+from unisono.api.groups.access import GROUP as RBAC
+from unisono.api.groups.admission_registration import WEBHOOK_KINDS
+from unisono.api.kind import Kind
+from unisono.api.kind_families import FLEET_KINDS
+from unisono.api.kinds import ALL_KINDS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS
+from unisono.api.pod_states import has_ended
+from unisono.apiserver.backend import Backend
+from unisono.apiserver.server import ApiServer
+from unisono.apiserver.storage.database import Loaded
+from unisono.apiserver.storage.objects import Entry, Event
+from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.keeper import ObjectKeeper
+from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.errors import NotFound, from_status
+from unisono.kube.controller import Context, Controller, Manager
+from unisono.kube.events import EventRecorder
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import load
+from unisono.kube.transport import Transport
+from unisono.scheduler.feed import KINDS as SCHEDULED_BY
+from unisono.scheduler.scheduler import Decide, Scheduler
+from unisono.scheduler.settings import FixedConfig
+from unisono.standalone.background import SCHEDULER_NAMES
+from unisono.standalone.virtual_time import LoopClock, VirtualLoop
+
+# Virtual seconds: nothing was written for so long, and how long that is waited for.
+_QUIET_SECONDS = 5
+_LONGEST_SECONDS = 90
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_PAGE = "500"
+_LEFT_OUT: Final = (EVENTS, SECRETS, LEASES, CONFIG_MAPS, *WEBHOOK_KINDS, *FLEET_KINDS)
+COPIED: Final = tuple(kind for kind in ALL_KINDS if kind not in _LEFT_OUT and kind.group != RBAC)
+"""Kinds of which a copy has the objects."""
+# Names of a copy's new objects are none that the cluster has.
+_FIRST_OF_COPY = 10_000_000
+
+
+class Shadow:
+    """A control plane; made by `opened`.
+
+    Attributes:
+        client: goes through the API as a user's requests do.
+
+    """
+
+    def __init__(
+        self, backend: Backend, client: HttpClient, clock: LoopClock, decide: Decide | None, *, copy: bool
+    ) -> None:
+        self.backend, self.client, self.clock = backend, client, clock
+        self._decide, self._copy = decide, copy
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    async def end(self) -> None:
+        """Stop the components."""
+        for name in list(self._tasks):
+            await self.kill(name)
+
+    async def kill(self, name: str) -> None:
+        """End one component as a crash does."""
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def start(self, name: str, config: Any = None) -> None:
+        """Start ``scheduler`` or ``controllers``; ``config``: the scheduler's, by default the default one."""
+        self.run(name, self._scheduler(config) if name == "scheduler" else self._controllers())
+
+    def run(self, name: str, part: Coroutine[Any, Any, Any]) -> None:
+        """Run a component of another kind until the shadow ends, or it is killed."""
+        self._tasks[name] = asyncio.create_task(part, name=name)
+
+    async def _controllers(self) -> None:
+        recorder = EventRecorder(self.backend.client(field_manager=COMPONENT), COMPONENT, clock=self.clock)
+        registry = CollectorRegistry()
+        client = self.backend.client(field_manager=COMPONENT)
+        keeper = ObjectKeeper(client, recorder, registry=registry, clock=self.clock)
+        found: list[Controller] = [
+            *all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, registry=registry),
+            *builtin_controllers(recorder),
+        ]
+        if self._copy:  # no heartbeat of its nodes comes here
+            found = [one for one in found if not isinstance(one, NodeLifecycleController)]
+            found += [_Kubelets(), VolumeProvisioner(recorder, lambda _: True, Imagined())]
+        try:
+            await Manager(client, clock=self.clock, keeper=keeper).run(found)
+        finally:
+            await recorder.close(timeout=0.0)
+
+    async def _scheduler(self, config: Any) -> None:
+        await Scheduler(
+            self.backend.client(field_manager="unisono-scheduler"),
+            FixedConfig(config),
+            self.clock,
+            registry=CollectorRegistry(),
+            scheduler_names=SCHEDULER_NAMES,
+            decide=self._decide,
+        ).run()
+
+    async def settle(self) -> None:
+        """Let virtual time pass until nothing has been written for a while."""
+        quiet, revision = 0, -1
+        for _ in range(_LONGEST_SECONDS):
+            await asyncio.sleep(1)
+            now = self.backend.store.revision
+            quiet, revision = (quiet + 1 if now == revision else 0), now
+            if quiet >= _QUIET_SECONDS:
+                return
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, *, now: float, objects: Sequence[Mapping[str, Any]] | None = None, decide: Decide | None = None
+) -> AsyncIterator[Shadow]:
+    """A control plane without components so far; the running loop is a `VirtualLoop`.
+
+    Args:
+        folder: for keys; may be used by one after another.
+        now: its time, seconds since 1970.
+        objects: what it is a copy of, as `read_cluster` answers; None: it is empty.
+        decide: stands in for the engine.
+
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    clock = LoopClock(loop, start=now - loop.time())
+    first = 1 if objects is None else _FIRST_OF_COPY
+    uids, suffixes = itertools.count(first), itertools.count(first)
+    backend = await Backend.open(
+        clock=clock.time,
+        timers=clock,
+        new_uid=lambda: f"00000000-0000-4000-8000-{next(uids):012d}",
+        new_suffix=lambda: _suffix(next(suffixes)),
+        disk=None if objects is None else _Memory(objects),
+    )
+    loop.busy = lambda: backend.store.statistics()["pending"] > 0
+    socket = folder / "socket" / "api"
+    server = ApiServer(backend.service, data_dir=folder, own_socket=socket, clock=clock.time)
+    try:
+        await server.start()
+        config = load(server.kubeconfig_path)
+        client = HttpClient(config, transport=Transport(config, socket=socket, clock=clock, program="kubectl"))
+        made = Shadow(backend, client, clock, decide, copy=objects is not None)
+        try:
+            yield made
+        finally:
+            await made.end()
+            await client.close()
+    finally:
+        await server.stop()
+        await backend.close()
+
+
+async def read_cluster(client: HttpClient) -> list[dict[str, Any]]:
+    """All that a copy has, in the words of the server.
+
+    Raises:
+        ApiError: the user may not list what a scheduler goes by (other kinds are left out then), or the server cannot
+            answer.
+
+    """
+    lists = await asyncio.gather(*(_listed(client, kind) for kind in COPIED))
+    found = [item for items in lists for item in items]
+    known = {item["metadata"].get("uid") for item in found}
+    for item in found:  # the collector of a copy must not take what kinds own that it does not have
+        meta = item["metadata"]
+        meta.pop("managedFields", None)
+        if "ownerReferences" in meta:
+            meta["ownerReferences"] = [one for one in meta["ownerReferences"] if one.get("uid") in known]
+    return found
+
+
+async def _listed(client: HttpClient, kind: Kind[Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    params = {"limit": _PAGE}
+    while True:
+        status, _, body = await client.request("GET", kind.path(None), params=params)
+        page = msgspec.json.decode(body)
+        if status == 403 and kind in SCHEDULED_BY:
+            raise from_status(page, status)
+        if status >= 300:
+            return found
+        found += [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in page.get("items") or ()]
+        more = (page.get("metadata") or {}).get("continue")
+        if not more:
+            return found
+        params = {"limit": _PAGE, "continue": more}
+
+
+class _Memory:
+    """What a store begins with, and nothing that is kept."""
+
+    def __init__(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        plural = {(kind.api_version, kind.kind): kind.resource for kind in COPIED}
+        self._entries = []
+        for number, one in enumerate(objects, start=1):
+            meta = {**one["metadata"], "resourceVersion": str(number)}
+            key = plural[one["apiVersion"], one["kind"]], meta.get("namespace", ""), meta["name"]
+            self._entries.append(Entry(*key, number, msgspec.json.encode({**one, "metadata": meta})))
+
+    def open(self) -> None:
+        """There is no file."""
+
+    def load(self) -> Loaded:
+        """The objects."""
+        return Loaded(revision=len(self._entries), objects=sorted(self._entries, key=lambda entry: entry.key))
+
+    def apply(self, events: Sequence[Event], *, compact_to: int = 0) -> None:
+        """Nothing is kept."""
+
+    def backup(self, path: Path) -> None:
+        """There is none."""
+        raise OSError(f"a copy in memory is not backed up to {path}")
+
+    def close(self) -> None:
+        """There is no file."""
+
+
+class _Kubelets(Controller):
+    """Of a copy: pods that are bound start at once, and pods that are deleted go at once."""
+
+    name = "kubelets"
+
+    def setup(self, context: Context) -> None:
+        """Watch pods; those that had begun before go on as they are."""
+        self._client, self._clock = context.client, context.clock
+        self._pods = context.watch(PODS)
+
+    async def reconcile(self, key: str) -> None:
+        """Start or end the pod."""
+        pod = self._pods.get(key)
+        if pod is None or not pod.spec.node_name:
+            return
+        meta = pod.metadata
+        try:
+            if meta.deletion_timestamp is not None:
+                await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+            elif not pod.status.start_time and not has_ended(pod):
+                await self._begin(pod)
+        except NotFound:
+            return
+
+    async def _begin(self, pod: Any) -> None:
+        now, meta = self._clock.time(), pod.metadata
+        view = simulated_view(pod, now, now)
+        status = pod_status(
+            pod, view, planned(view, now), pod_ip="198.18.0.1", host_ip="127.0.0.1", start_time=now, now=now
+        )
+        patch = {"status": status_patch(pod, status)}
+        await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
+
+
+def _suffix(number: int) -> str:
+    letters = ""
+    for _ in range(5):
+        number, at = divmod(number, len(_LETTERS))
+        letters += _LETTERS[at]
+    return letters

@@ -1,0 +1,180 @@
+"""What people do in a world, and what breaks there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from world_loop import WorldClock
+from world_network import Wire
+from world_nevers import plural
+from world_server import Server
+from world_story import Deed
+
+from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
+from unisono.apiserver.types import DeleteOptions, WriteOptions
+from unisono.errors import ApiError
+
+_KINDS = {(kind.api_version, kind.kind): kind for kind in ALL_KINDS}
+
+
+@dataclass(slots=True)
+class Process:
+    """One process of the plane and its life."""
+
+    name: str
+    work: Callable[[Wire, WorldClock], Awaitable[None]]
+    clock: WorldClock
+    wire: Wire | None = None
+    task: asyncio.Task[None] | None = None
+    lives: int = 0
+    ended: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Deeds(Server):
+    """Each ``_do_X`` is a deed of a story."""
+
+    _processes: dict[str, Process]
+
+    async def _kill(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _revive(self, name: str) -> None:
+        raise NotImplementedError
+
+    async def _do(self, deed: Deed) -> None:
+        self.note(f"deed {deed}")
+        what, given = deed.what, deed.given
+        if what in ("kill", "storm", "cut", "part", "power", "full", "clock", "slow", "abdicate"):
+            self._broke()
+        try:
+            await getattr(self, f"_do_{what.replace('-', '_')}")(*given)
+        except (ApiError, OSError) as error:
+            self.note(f"in vain: {error}")
+        self._broke() if what not in ("create", "patch", "delete", "delete-pod") else None
+
+    async def _do_create(self, user: str, body: dict[str, Any]) -> None:
+        kind = _KINDS[body["apiVersion"], body["kind"]]
+        options = WriteOptions(
+            field_validation="Strict", field_manager="kubectl", user=user, groups=("system:masters",)
+        )
+        service = await self._service()
+        namespace = body["metadata"].get("namespace")
+        # The server may change what it is given.
+        copied = msgspec.json.decode(msgspec.json.encode(body))
+        await self._asked(service.create(kind, namespace, copied, options))
+
+    async def _do_patch(self, version: str, word: str, name: str, patch: dict[str, Any]) -> None:
+        kind = _KINDS[version, word]
+        options = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
+        namespace = "default" if kind.namespaced else None
+        service = await self._service()
+        await self._asked(service.patch(kind, namespace, name, patch, "merge", options, ""))
+
+    async def _do_delete(self, version: str, word: str, name: str, namespace: str = "default") -> None:
+        kind = _KINDS[version, word]
+        service = await self._service()
+        policy = "Foreground" if self.draw.random() < 0.3 else "Background"
+        options = DeleteOptions(propagation_policy=policy, user="admin", groups=("system:masters",))
+        await self._asked(service.delete(kind, namespace if kind.namespaced else None, name, options))
+
+    async def _do_order(self, action: str, name: str) -> None:
+        """A Command to a job, as vcctl gives it."""
+        jobs = next((found for one, found in self.truth.objects.items() if one == JOBS.resource), {})
+        job = jobs.get(f"default/{name}")
+        if job is None:
+            return
+        target = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": name, "uid": job["metadata"]["uid"]}
+        metadata = {"generateName": f"{name}-", "namespace": "default", "ownerReferences": [target]}
+        body = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": metadata}
+        await self._do_create("admin", {**body, "action": action, "target": target})
+
+    async def _do_delete_pod(self, number: int) -> None:
+        pods = sorted(key for one, found in self.truth.objects.items() if plural(one) == "pods" for key in found)
+        if pods:
+            await self._do_delete("v1", "Pod", pods[number % len(pods)].partition("/")[2])
+
+    async def _do_drain(self, node: str) -> None:
+        await self._do_patch("v1", "Node", node, {"spec": {"unschedulable": True}})
+        pods = [
+            key
+            for one, found in self.truth.objects.items()
+            if plural(one) == "pods"
+            for key, body in sorted(found.items())
+            if body["spec"].get("nodeName") == node
+        ]
+        for key in pods:
+            with suppress(ApiError):
+                await self._do_delete("v1", "Pod", key.partition("/")[2])
+        await asyncio.sleep(10)
+        await self._do_patch("v1", "Node", node, {"spec": {"unschedulable": None}})
+
+    async def _do_shrink(self, node: str, cpu: int) -> None:
+        """A device plug-in or a person takes CPUs of a node away for a while."""
+        service = await self._service()
+        options = WriteOptions(field_manager="kubelet", user="admin", groups=("system:masters",))
+        kind = _KINDS["v1", "Node"]
+        nodes = next((found for one, found in self.truth.objects.items() if plural(one) == "nodes"), {})
+        if node not in nodes:
+            return
+        full = nodes[node]["status"]["allocatable"]["cpu"]
+        for amount in (str(cpu), full):
+            patch = {"status": {"allocatable": {"cpu": amount}}}
+            with suppress(ApiError):
+                await self._asked(service.patch(kind, None, node, patch, "merge", options, "status"))
+            await asyncio.sleep(12)
+            service = await self._service()
+
+    async def _do_kill(self, name: str, down: float) -> None:
+        await self._kill(name)
+        await asyncio.sleep(down)
+        self._revive(name)
+
+    async def _do_storm(self, lasts: float, trouble: float, cutting: float) -> None:
+        self.weather.trouble, self.weather.cutting = trouble, cutting
+        await asyncio.sleep(lasts)
+        self.weather.trouble, self.weather.cutting = 0.0, 0.0
+
+    async def _do_slow(self, lasts: float, slowest: float) -> None:
+        self.weather.slowest = slowest
+        await asyncio.sleep(lasts)
+        self.weather.slowest = 0.02
+
+    async def _do_cut(self, name: str) -> None:
+        process = self._processes.get(name)
+        if process is not None and process.wire is not None:
+            process.wire.cut()
+
+    async def _do_part(self, name: str, lasts: float) -> None:
+        process = self._processes.get(name)
+        if process is None or process.wire is None:
+            return
+        self.weather.parted |= {process.wire.process}
+        await asyncio.sleep(lasts)
+        self.weather.parted = frozenset()
+
+    async def _do_power(self, how: str, down: float) -> None:
+        await self._lose_power(how, down)
+
+    async def _do_full(self, lasts: float, share: float) -> None:
+        if self._disk is not None:
+            self._disk.fullness = share
+        await asyncio.sleep(lasts)
+        if self._disk is not None:
+            self._disk.fullness = 0.0
+
+    async def _do_clock(self, name: str, seconds: float) -> None:
+        process = self._processes.get(name)
+        if process is not None:
+            process.clock.ahead = seconds
+
+    async def _do_abdicate(self) -> None:
+        """Somebody takes the scheduler's lease away."""
+        service = await self._service()
+        options = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
+        patch = {"spec": {"holderIdentity": "somebody"}}
+        await self._asked(service.patch(LEASES, "default", "world-scheduler", patch, "merge", options, ""))
