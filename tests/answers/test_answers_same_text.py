@@ -51,7 +51,8 @@ async def _places(made: Any, question: str) -> dict[str, str]:
             for one in events
             if one["involvedObject"]["name"] == name and one["reason"] == "FailedScheduling"
         ]
-        found[f"event of pod {name}"] = own[-1] if own else ""
+        if own:  # of a gang, two pods have one
+            found[f"event of pod {name}"] = own[-1]
     return found
 
 
@@ -65,4 +66,5 @@ def test_every_place_names_the_cause(name: str, named: str, tmp_path: Path) -> N
 
     assert judge.run(judge.stuck(case.named(name), tmp_path, work)) == ""
     assert len(places) > 1
+    assert any(place.startswith("event of pod") for place in places)
     assert {place: text for place, text in places.items() if named not in text} == {}
