@@ -66,5 +66,6 @@ def test_every_place_names_the_cause(name: str, named: str, tmp_path: Path) -> N
 
     assert judge.run(judge.stuck(case.named(name), tmp_path, work)) == ""
     assert len(places) > 1
-    assert any(place.startswith("event of pod") for place in places)
+    told = [any(place.startswith(f"{what} of pod") for place in places) for what in ("condition", "event")]
+    assert told[0] == told[1]
     assert {place: text for place, text in places.items() if named not in text} == {}

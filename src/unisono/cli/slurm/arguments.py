@@ -175,14 +175,20 @@ _AT_RUN_TIME = frozenset(
 )
 _DOUBTS = (
     (
-        r"=\s*[\"']?\$?\(?\s*(date|mktemp|uuidgen|openssl rand|shuf|ip|ifconfig)\b|\$\$",
+        re.compile(r"=\s*[\"']?\$?\(?\s*(date|mktemp|uuidgen|openssl rand|shuf|ip|ifconfig)\b|\$\$"),
         "every task runs the script, and {0} has another answer in each: take $SLURM_JOB_ID for what all must share",
     ),
-    (r"\$\(\([^)]*(SLURM_JOB_?ID)", "{0} is the job's name here, and no number: do not calculate with it"),
-    (r"^\s*(module|ml)\s+(?:load|purge|use|add)", "environment modules ({0}) are not here: use an image, or set PATH"),
-    (r"^\s*(mpirun|mpiexec)\b", "{0} is started by every task: 'unisono run --launcher mpi' starts it once"),
-    (r"\b(sbcast|sattach|scancel|squeue|sinfo|sacct|ssh|pdsh)\s", "{0} is not on the path of a task"),
-    (r"\bscontrol\s+(?!show\s+hostnames?\b)(\S+)", "scontrol {0} is not here: it shows hostnames alone"),
+    (re.compile(r"\$\(\([^)]*(SLURM_JOB_?ID)"), "{0} is the job's name here, and no number: do not calculate with it"),
+    (
+        re.compile(r"^\s*(module|ml)\s+(?:load|purge|use|add)"),
+        "environment modules ({0}) are not here: use an image, or set PATH",
+    ),
+    (
+        re.compile(r"^\s*(mpirun|mpiexec)\b"),
+        "{0} is started by every task: 'unisono run --launcher mpi' starts it once",
+    ),
+    (re.compile(r"\b(sbcast|sattach|scancel|squeue|sinfo|sacct|ssh|pdsh)\s"), "{0} is not on the path of a task"),
+    (re.compile(r"\bscontrol\s+(?!show\s+hostnames?\b)(\S+)"), "scontrol {0} is not here: it shows hostnames alone"),
 )
 
 
@@ -198,7 +204,7 @@ def doubts(text: str, given: Mapping[str, str]) -> list[str]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
     for pattern, said in _DOUBTS:
         for number, line in lines:
-            match = re.search(pattern, line)
+            match = pattern.search(line)
             if match:
                 found.append(f"line {number}: {said.format(next((one for one in match.groups() if one), match[0]))}")
                 break
