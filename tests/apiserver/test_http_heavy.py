@@ -166,13 +166,13 @@ async def test_large_schemas_are_compiled_once_and_beside_the_event_loop(
     web: WebClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where: list[str] = []
-    read = definitions.read_schema
+    compiles = definitions.compile_schema
 
     def seen(*arguments: Any) -> Any:
         where.append(threading.current_thread().name)
-        return read(*arguments)
+        return compiles(*arguments)
 
-    monkeypatch.setattr(definitions, "read_schema", seen)
+    monkeypatch.setattr(definitions, "compile_schema", seen)
     schema = obj_schema(spec=obj_schema(**{f"property{n}": {"type": "string"} for n in range(2_000)}))
     assert (await web.post(CRDS, crd("widgets", version(schema=schema)))).status == 201
     assert (await web.post(WIDGETS, widget(spec={"property7": "x"}))).status == 201

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from unisono.api.core import CustomResourceDefinition
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.errors import ApiError
@@ -13,8 +11,9 @@ from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import Kinds, known, known_with, set_aside
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
+from unisono.lazy_logs import LazyLogger
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 _FRESH = 60.0
 """Seconds for which definitions are not read again: they are large, and change seldom."""
 

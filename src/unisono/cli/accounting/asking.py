@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import click
 
 from unisono.errors import ApiError, ConfigError, UnisonoError
-from unisono.install.dashboard_server import service_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +60,7 @@ async def ask_dashboard(transport: Transport, place: HistoryPlace, what: str, pa
 
     """
     from unisono.dashboard.http.guard import QUESTIONS, TOKEN_HEADER
+    from unisono.install.dashboard_server import service_path
 
     token = await transport.authorization()
     if token is None or not token.lower().startswith("bearer "):
