@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from benchmarks.answers import judge
 from benchmarks.answers.composed import judge_composed
 from benchmarks.answers.mutations import CAUSES, KINDS, case_of, drawn
+from benchmarks.answers.plane import Plane
+
+from unisono.sdk import mending
 
 SEED = 20
 PAIRS = (
@@ -28,6 +32,20 @@ def _check(case: object, folder: Path) -> None:
 def test_one_fix_undoes_both(names: str, tmp_path: Path) -> None:
     kind, *causes = names.split()
     _check(case_of(kind, [one for name in causes for one in CAUSES if one.name == name]), tmp_path)
+
+
+def test_no_copy_is_made_of_a_large_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "MOST_OBJECTS", 3)
+    case = case_of("job", [one for one in CAUSES if one.name in ("account", "taint")])
+    told: list[list[str]] = []
+
+    async def work(made: Plane) -> str:
+        answer = await made.explain(case.question, search=True)
+        told.extend([answer.warnings, answer.then])
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert told == [["nothing was carried out in a copy of the cluster: the cluster has more than 3 objects"], []]
 
 
 @pytest.mark.more

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from unisono.sdk.explanation import Explanation
 
 _ENDED = ("Running", "Succeeded")
+MOST_OBJECTS = 4000
+"""Of a cluster that is copied: a copy of more takes longer than people wait for an answer."""
 
 
 async def mended(
@@ -49,7 +51,7 @@ async def mended(
         or not any(fix.operations for fix in (*told.fixes, *told.candidates))
     ):
         return told
-    cluster = await _cluster(client, config)
+    cluster = await _cluster(client, config, told)
     if cluster is None:
         return told
 
@@ -78,11 +80,11 @@ def _with(told: Explanation, found: Found) -> Explanation:
     return told
 
 
-async def _cluster(client: HttpClient, config: SchedulerConfig | None) -> Cluster | None:
+async def _cluster(client: HttpClient, config: SchedulerConfig | None, told: Explanation) -> Cluster | None:
     from unisono.engine.config_file.reader import load_config
     from unisono.install.options import NAMESPACE
     from unisono.simulator.forecast.live import configuration_in_force
-    from unisono.standalone.shadow import read_cluster
+    from unisono.standalone.shadow import TooLarge, read_cluster
 
     try:
         if config is None:
@@ -90,7 +92,11 @@ async def _cluster(client: HttpClient, config: SchedulerConfig | None) -> Cluste
             if followed.hidden:
                 return None
             config = load_config(followed.text, followed.name)
-        return Cluster(await read_cluster(client), config, await server_time(client))
+        return Cluster(await read_cluster(client, MOST_OBJECTS), config, await server_time(client))
+    except TooLarge as error:
+        if not any(fix.tried for fix in told.fixes):
+            told.warnings.append(f"nothing was carried out in a copy of the cluster: {error}")
+        return None
     except UnisonoError:
         return None
 

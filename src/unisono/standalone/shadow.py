@@ -35,7 +35,7 @@ from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.registry import COMPONENT, all_controllers
-from unisono.errors import NotFound, from_status
+from unisono.errors import NotFound, UnisonoError, from_status
 from unisono.kube.controller import Context, Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.http import HttpClient
@@ -174,16 +174,25 @@ async def opened(
         await backend.close()
 
 
-async def read_cluster(client: HttpClient) -> list[dict[str, Any]]:
+class TooLarge(UnisonoError):
+    """A cluster has more objects than a copy is made of."""
+
+
+async def read_cluster(client: HttpClient, most: int) -> list[dict[str, Any]]:
     """All that a copy has, in the words of the server.
 
+    Args:
+        client: the server.
+        most: how many objects are read.
+
     Raises:
+        TooLarge: there are more.
         ApiError: the user may not list what a scheduler goes by (other kinds are left out then), or the server cannot
             answer.
 
     """
-    lists = await asyncio.gather(*(_listed(client, kind) for kind in COPIED))
-    found = [item for items in lists for item in items]
+    found: list[dict[str, Any]] = []
+    await asyncio.gather(*(_list(client, kind, found, most) for kind in COPIED))
     known = {item["metadata"].get("uid") for item in found}
     for item in found:  # the collector of a copy must not take what kinds own that it does not have
         meta = item["metadata"]
@@ -193,8 +202,7 @@ async def read_cluster(client: HttpClient) -> list[dict[str, Any]]:
     return found
 
 
-async def _listed(client: HttpClient, kind: Kind[Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+async def _list(client: HttpClient, kind: Kind[Any], found: list[dict[str, Any]], most: int) -> None:
     params = {"limit": _PAGE}
     while True:
         status, _, body = await client.request("GET", kind.path(None), params=params)
@@ -202,11 +210,14 @@ async def _listed(client: HttpClient, kind: Kind[Any]) -> list[dict[str, Any]]:
         if status == 403 and kind in SCHEDULED_BY:
             raise from_status(page, status)
         if status >= 300:
-            return found
+            return
         found += [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in page.get("items") or ()]
-        more = (page.get("metadata") or {}).get("continue")
+        meta = page.get("metadata") or {}
+        more, left = meta.get("continue"), meta.get("remainingItemCount") or 0
+        if len(found) + left > most:
+            raise TooLarge(f"the cluster has more than {most} objects")
         if not more:
-            return found
+            return
         params = {"limit": _PAGE, "continue": more}
 
 
