@@ -123,7 +123,7 @@ def _ref(thing: Any) -> tuple[Any, Any]:
     ("text", "told"),
     [
         ("fair-share.by: group", "must be user or namespace"),
-        ("fair-share.weights: {a: 0}", "the weight of a must be a number above 0"),
+        ("fair-share.weights: {a: 0}", "a in fair-share.weights of plug-in fair-share must be a number above 0, not 0"),
         ("fair-share.halfLife: long", "must be a duration"),
     ],
 )
