@@ -100,7 +100,7 @@ FAULTS = (
         "unisono.kube.workqueue",
         "        if key in self._dirty and not self._closed:\n            self._push(key)\n",
         "        self._dirty.discard(key)\n",
-        seed=3,
+        seed=5,
     ),
     Fault(
         "take-a-lease-that-is-not-over",
@@ -114,7 +114,7 @@ FAULTS = (
         "unisono.kube.leader",
         "        return self._clock.monotonic() < self._valid_until\n",
         "        return self._valid_until > 0\n",
-        seed=3,
+        seed=5,
     ),
     Fault(
         "bind-without-assuming",
