@@ -39,7 +39,7 @@ class Composed:
         """One row."""
         if not self.sound:
             return f"{self.name:45} not stuck"
-        row = f"{self.name:45} {'named' if self.named else 'NOT NAMED'}, {'mended' if not self.why else 'NOT MENDED'}"
+        row = f"{self.name:45} {'named' if self.named else 'NOT NAMED'}, {'fixed' if not self.why else 'NOT FIXED'}"
         return row if self.named and not self.why else "\n    ".join((row, *self.lines, self.why))
 
 
@@ -75,7 +75,7 @@ def figures(results: Iterable[Composed]) -> dict[str, float]:
     return {
         "stuck": len(sound),
         "all causes named": sum(one.named for one in sound),
-        "mended by the first fix": sum(not one.why for one in sound),
+        "fixed by the first offer": sum(not one.why for one in sound),
         "CPU seconds, median": round(seconds[len(seconds) // 2], 2) if seconds else 0.0,
         "CPU seconds, longest": round(seconds[-1], 2) if seconds else 0.0,
     }

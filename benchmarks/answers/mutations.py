@@ -1,7 +1,7 @@
 """Cases by mutation: a healthy world with one job, and the inverse of some relaxations; the answer must undo them.
 
-A world has four nodes, a queue, and one of each that a pod can name, so that every cause has a near miss to be mended
-by. While the job is created no node takes pods: what happens to its queue afterwards happens before it could start.
+A world has four nodes, a queue, and one object of each kind that a pod can refer to, so that each cause can be fixed.
+While the job is created no node takes pods: what happens to its queue afterwards happens before it could start.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ PAIRS = (
 
 def _check(case: object, folder: Path) -> None:
     result = judge_composed(case, folder)  # type: ignore[arg-type]
-    assert not result.sound or (result.named and not result.why), str(result)
+    if not result.sound:
+        pytest.skip("the job starts although its causes were put in, or does not without them")
+    assert result.named and not result.why, str(result)
 
 
 @pytest.mark.parametrize("names", PAIRS)
@@ -50,14 +52,14 @@ def test_no_copy_is_made_of_a_large_cluster(tmp_path: Path, monkeypatch: pytest.
 
 # To name another scheduler, the job is made anew, which admission refuses as long as its queue is not open to it: that
 # another change has to come first is not found out from a refusal.
-NOT_MENDED = pytest.mark.xfail(strict=True, reason="the first change is refused until the second is made")
+NOT_FIXED = pytest.mark.xfail(strict=True, reason="the first change is refused until the second is made")
 
 
 @pytest.mark.more
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=NOT_MENDED if case.name == "job-namespaces-scheduler" else ())
+        pytest.param(case, id=case.name, marks=NOT_FIXED if case.name == "job-namespaces-scheduler" else ())
         for case in drawn(60, SEED)
     ],
 )

@@ -18,7 +18,7 @@ from benchmarks.check.rules.conserving import fitting
 from benchmarks.matrix.judge import beyond
 
 PODS, NODES, GROUPS, LEASES = "pods", "nodes", "podgroups", "leases"
-# A decision is as old as the news that it was made from (seconds).
+# How stale the watch events may be that a decision is based on (seconds).
 _STALE = 75.0
 # How long a gang may stand in part where nothing breaks: what the scheduler's patience is, and a retry.
 _PARTIAL = 150.0

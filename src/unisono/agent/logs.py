@@ -1,4 +1,4 @@
-"""Container logs as files of this machine, also those of deleted pods that somebody is about to read."""
+"""Container logs as files of this machine, including those of deleted pods until they have been read."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -62,7 +62,7 @@ class _Told:
 
     cause: Cause
     by_group: bool = False
-    pods: int = 0
+    pods: set[str] = field(default_factory=set)
 
 
 class Reports:
@@ -289,9 +289,9 @@ class Reports:
         task = self._feed.state.tasks.get(key)
         told = self._told_of(task.job) if task is not None else None
         if told is not None:
-            if told.pods == _MOST_PODS:
+            if key in told.pods or len(told.pods) == _MOST_PODS:
                 return True
-            told.pods += 1
+            told.pods.add(key)
         reference = ObjectReference(
             api_version="v1",
             kind="Pod",

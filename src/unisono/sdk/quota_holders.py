@@ -9,7 +9,7 @@ import msgspec
 
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import has_ended
-from unisono.api.resources import readable, to_units
+from unisono.api.resources import pod_limits, pod_requests, readable
 from unisono.api.verdict import Cause, Holder, Verdict
 from unisono.errors import ApiError
 from unisono.sdk.fixes.owners import owner_of_pod
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 _MOST_SETS, _SHOWN = 50, 3
-_REQUESTS = "requests."
+_REQUESTS, _LIMITS = "requests.", "limits."
 
 
 async def with_quota_holders(client: HttpClient, verdict: Verdict) -> Verdict:
@@ -61,15 +61,12 @@ async def with_quota_holders(client: HttpClient, verdict: Verdict) -> Verdict:
 
 
 def _of(pod: Pod, name: str) -> int:
-    """What a pod's containers request of what a quota calls ``name``, in engine units."""
+    """What a pod takes of what a quota calls ``name``, in engine units."""
     if name == "pods":
         return 1
-    part, plain = ("limits", name[7:]) if name.startswith("limits.") else ("requests", name.removeprefix(_REQUESTS))
-    found = 0
-    for container in pod.spec.containers or ():
-        amounts = getattr(container.resources, part, None) or {} if container.resources is not None else {}
-        found += to_units(plain, amounts[plain]) if plain in amounts else 0
-    return found
+    if name.startswith(_LIMITS):
+        return pod_limits(pod.spec).get(name.removeprefix(_LIMITS), 0)
+    return pod_requests(pod.spec).get(name.removeprefix(_REQUESTS), 0)
 
 
 def _amounts(holder: Holder) -> str:

@@ -15,7 +15,7 @@ from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDAT
 from unisono.api.kind import Kind
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.training import object_warnings
-from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants, unreached_webhooks
+from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 from unisono.apiserver.custom.kinds import CustomKind, as_job
 
@@ -143,7 +143,7 @@ class Admission:
         if request.kind.resource == _QUEUES:
             told += queues.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:
-            told += unreached_webhooks.warnings(request, view)
+            told += cluster.unreached(request, view)
         return told
 
     async def advice(self, request: Request) -> list[str]:

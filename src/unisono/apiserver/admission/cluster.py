@@ -1,12 +1,13 @@
-"""Namespaces, nodes and CustomResourceDefinitions."""
+"""Namespaces, nodes, CustomResourceDefinitions and webhooks."""
 
 from __future__ import annotations
 
 from unisono.api.annotations import JOB_KIND
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
+from unisono.api.groups.admission_registration import does_our_work, hindrance
 from unisono.api.keys import NODE_NOT_READY
-from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, SERVICES
 from unisono.apiserver.admission.request import Clocked, Request, View
 from unisono.apiserver.custom.definitions import (
     NAMED_DEFINITIONS,
@@ -128,3 +129,19 @@ def check_not_terminating(request: Request) -> None:
     if request.operation == "CREATE" and isinstance(kind, CustomKind) and kind.definition.terminating:
         why = "create not allowed while custom resource definition is terminating"
         raise forbidden(kind, request.name, why)
+
+
+def unreached(request: Request, view: View) -> list[str]:
+    """A sentence for each webhook that is not asked, or that nothing answers at."""
+    told = []
+    for hook in request.object.webhooks or ():
+        service = hook.client_config.service if hook.client_config is not None else None
+        if does_our_work(hook):
+            told.append(f"webhook {hook.name} is not asked: this API server has Volcano's defaults and rules itself")
+        elif service is not None:
+            why = hindrance(
+                service, view.find(SERVICES, service.name, service.namespace), view.all(PODS, service.namespace)
+            )
+            fails = "is passed over" if hook.failure_policy == "Ignore" else "refuses every request that it is shown"
+            told += [f"webhook {hook.name} {fails} until a pod answers: {why}"] if why else []
+    return told
