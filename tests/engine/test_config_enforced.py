@@ -6,7 +6,7 @@ import pytest
 
 from support.build import config
 from unisono.api.queues import NEEDS
-from unisono.engine.config.enforced import enforced_queue_fields
+from unisono.engine.config.model import enforced_queue_fields
 from unisono.engine.config_file.reader import default_config, load_config
 
 TREE = "actions: allocate\ntiers: [{plugins: [{name: capacity, enableHierarchy: true}, {name: nodegroup}]}]"

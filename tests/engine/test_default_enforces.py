@@ -14,7 +14,7 @@ from unisono.api.kinds import find
 from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.plugin_host.tiers import PluginTiers
-from unisono.engine.plugins.proportion.waterfill import Share, fill_above
+from unisono.engine.plugins.proportion.division import Share, fill_above
 from unisono.engine.plugins.registry import find as lookup
 from unisono.engine.session.session import Session
 

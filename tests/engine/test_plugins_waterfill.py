@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.engine.plugins.proportion.waterfill import Share, fill
+from unisono.engine.plugins.proportion.division import Share, fill
 
 GPU = 1000
 

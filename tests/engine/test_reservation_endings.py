@@ -14,7 +14,7 @@ from support.build import START, cluster, group, node, nodes, pod
 from support.examples import examples
 from unisono.api import kinds
 from unisono.cluster.state import ClusterState
-from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_in_full
+from unisono.engine.plugins.reservation.plan import Endings, KnownEnds, found_in_full
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.session import Session
 

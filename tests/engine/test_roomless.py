@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.build import START, cluster, flatten, gang, nodes
 from support.examples import examples
-from unisono.engine.candidates.fitting import Roomless, fitting
+from unisono.engine.candidates.table import Roomless, fitting
 from unisono.engine.session.node_view import as_slice
 from unisono.engine.session.session import Session
 

@@ -15,8 +15,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.candidates.ways import ByLines, Table
 from unisono.engine.changes import AddNodes
-from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
-from unisono.engine.plugins.network_topology_aware.domain_filling import FillingOfLines
+from unisono.engine.plugins.network_topology_aware.fewest_domains import DomainAmounts, FillingOfLines
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 from unisono.engine.session.node_view import NodeView
 

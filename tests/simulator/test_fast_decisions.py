@@ -19,14 +19,14 @@ from unisono.cluster.jobs import JobBook
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
-from unisono.engine.candidates.fitting import Roomless
+from unisono.engine.candidates.table import Roomless
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
-from unisono.engine.plugins.reservation.endings import Endings, KnownEnds, found_in_full
+from unisono.engine.plugins.reservation.plan import Endings, KnownEnds, found_in_full
 from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.outcome import Run

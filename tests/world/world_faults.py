@@ -175,7 +175,7 @@ FAULTS = (
     ),
     Fault(
         "forget-a-queue's-limit",
-        "unisono.engine.plugins.capacity.queues",
+        "unisono.engine.plugins.capacity.plugin",
         "            refusal = self._over(branch, request)\n            if refusal is not None:\n"
         "                return refusal\n        found = ",
         "            pass\n        return None\n        found = ",

@@ -30,8 +30,7 @@ from unisono.api.queues import unenforced
 from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.enforced import enforced_queue_fields
-from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig, enforced_queue_fields
 from unisono.engine.decisions import Decisions, Eviction
 from unisono.engine.verdict import ANOTHER_NAMESPACE, Verdict
 from unisono.kube.client import Client

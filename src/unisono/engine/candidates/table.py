@@ -1,32 +1,152 @@
-"""Candidate nodes of a pod class with their scores, kept up to date row by row.
-
-A table is built with one vector pass over all nodes. After a placement only the node that changed is looked at
-again, and its new score is taken from a memo by the node's amounts: equal nodes with equal loads have equal dynamic
-scores. A miss fills the memo for the next few placements of the same class on that node at once. So a run of equal
-tasks costs one pass and then an argmax and a few dictionary look-ups per task, and gives what placing one by one gives.
-"""
+"""Which nodes a class of pods may use now, and how good each is, kept up to date row by row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import FloatArray, Normalise, Reach, Veto
-from unisono.engine.candidates.cross_node import CrossNodeAnswers, Stamps
-from unisono.engine.candidates.fitting import fitting
-from unisono.engine.candidates.single_node import SingleNodeScore
+from unisono.engine.answers import BoolArray, FloatArray, Normalise, Reach, Veto
 from unisono.engine.candidates.static_answers import StaticResult
-from unisono.engine.candidates.ways import FEW, ByLines, LinesFailed, OneByOne, Together, Way
+from unisono.engine.candidates.ways import FEW, ByLines, CrossNodeAnswers, LinesFailed, OneByOne, Stamps, Together, Way
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.answer_checks import BadAnswer, all_finite
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.guarded_calls import let_users_interrupt
-from unisono.engine.session.node_view import NodeView, as_slice
+from unisono.engine.plugin_host.tiers import Asked
+from unisono.engine.session.node_view import NodeAt, NodeView, as_slice
 from unisono.engine.session.session import Session
 
+# The score of one node for a class, in plain numbers: what a vector pass answers, for a thirtieth of its costs.
+
 NOWHERE = float("-inf")
+
+
+class SingleNodeScore:
+    """Scores one node at a time for one class; see `of` for when that is possible."""
+
+    def __init__(self, pod_class: PodClass, session: Session, filters: Asked, scores: Asked, *, future: bool) -> None:
+        self.pod_class = pod_class
+        self.session = session
+        self.future = future
+        self._filters = [method for _, method in filters]
+        self._scores = [method for _, method in scores]
+        self._demand = list(zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True))
+
+    @classmethod
+    def of(
+        cls, pod_class: PodClass, session: Session, hooks: CombinedAnswers, silent: set[Plugin], *, future: bool
+    ) -> SingleNodeScore | None:
+        """None unless each plug-in that filters or scores the class by vectors can do so by single nodes, too."""
+        chosen: list[Asked] = []
+        for vector, single in (("filter", "filter_at"), ("score", "score_at")):
+            concerned = [plugin for plugin, _ in hooks.flat[vector] if plugin not in silent]
+            asked = [entry for entry in hooks.flat[single] if entry[0] not in silent]
+            if [plugin for plugin, _ in asked] != concerned:
+                return None
+            chosen.append(asked)
+        return cls(pod_class, session, *chosen, future=future)
+
+    def value(self, column: int) -> float:
+        """Dynamic points of a node as it is now, ``-inf`` where resources or a filter refuse it; may raise."""
+        session, pod_class = self.session, self.pod_class
+        node = NodeAt(session.matrix[:, column].tolist(), session.rows, future=self.future)
+        looks_ahead = self.future or session.pipelining
+        for row, wanted in self._demand:
+            idle = node.allocatable[row] - node.used[row] - wanted
+            if idle < 0 and not self.future:
+                return NOWHERE
+            if looks_ahead and idle + node.releasing[row] - node.pipelined[row] < 0:
+                return NOWHERE
+        for refuses in self._filters:
+            if refuses(pod_class, node):
+                return NOWHERE
+        points = 0.0
+        for score in self._scores:
+            part = score(pod_class, node)
+            if part is not None:
+                points += part
+        if not isfinite(points):
+            raise ValueError("points are not finite")
+        return points
+
+
+# Nodes that have free what a pod asks for, whatever plug-ins say of them.
+
+Rows = slice | list[int]
+_ALL: Final = slice(None)
+
+
+def fitting(
+    view: NodeView, pod_class: PodClass, rows: Rows, *, future: bool, promises: bool, columns: slice = _ALL
+) -> BoolArray:
+    """``[M]`` nodes on which the request is idle (or will be, for ``future``).
+
+    A task that starts now must also leave what is promised to pipelined tasks, so both are checked.
+
+    Args:
+        view: the nodes.
+        pod_class: what is asked for.
+        rows: its rows, as `as_slice` has them.
+        future: count resources that are being released.
+        promises: something is promised in this session.
+        columns: which of the nodes.
+
+    """
+    idle = view.allocatable[rows, columns] - view.used[rows, columns] - pod_class.amounts[:, None]
+    if future or promises:
+        later = idle + view.releasing[rows, columns] - view.pipelined[rows, columns]
+        found = (later >= 0).all(axis=0)
+        return np.asarray(found if future else found & (idle >= 0).all(axis=0))
+    return np.asarray((idle >= 0).all(axis=0))
+
+
+class Roomless:
+    """Which demands no node has room for, in one session.
+
+    Of one that has room, a node is remembered on which it has, the one with most of it; the others are only looked at
+    again when that one is full.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._found: dict[tuple[int, bool], tuple[int, int]] = {}
+
+    def covers(self, pod_class: PodClass, *, future: bool) -> bool:
+        """Whether no node has room for a pod of the class; ``future``: once what is being released is free."""
+        key, now = (pod_class.id, future), len(self._session.touched)
+        stamp, column = self._found.get(key, (-1, -1))
+        if stamp != now:
+            if column < 0 or not self._fits(pod_class, slice(column, column + 1), future=future).any():
+                column = self._roomiest(pod_class, future=future)
+            self._found[key] = now, column
+        return column < 0
+
+    def _fits(self, pod_class: PodClass, columns: slice, *, future: bool) -> BoolArray:
+        session, rows = self._session, as_slice(pod_class.rows.tolist())
+        return fitting(session.nodes, pod_class, rows, future=future, promises=session.pipelining, columns=columns)
+
+    def _roomiest(self, pod_class: PodClass, *, future: bool) -> int:
+        """A node with room, by what the class asks for last, which is mostly the scarcest; -1 where there is none."""
+        where = np.flatnonzero(self._fits(pod_class, _ALL, future=future))
+        if not len(where):
+            return -1
+        free = self._session.nodes.future_idle_of(int(pod_class.rows[-1]))[where]
+        return int(where[free.argmax()])
+
+
+# Candidate nodes of a pod class with their scores, kept up to date row by row.
+#
+# A table is built with one vector pass over all nodes. After a placement only the node that changed is looked at
+# again, and its new score is taken from a memo by the node's amounts: equal nodes with equal loads have equal dynamic
+# scores. A miss fills the memo for the next few placements of the same class on that node at once. So a run of equal
+# tasks costs one pass and then an argmax and a few dictionary look-ups per task, and gives what placing one by one
+# gives.
+
 CHAIN = 8
 """How many placements ahead a miss of the memo is filled, per node."""
 FRONT = 8

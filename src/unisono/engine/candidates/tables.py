@@ -12,9 +12,8 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.waiting_jobs import Alike
 from unisono.engine.answers import Normalise, Parts, Scope
-from unisono.engine.candidates.fitting import Roomless
 from unisono.engine.candidates.static_answers import RawPoints, StaticResults
-from unisono.engine.candidates.table import CandidateTable, Demand
+from unisono.engine.candidates.table import CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.session import Session

@@ -1,26 +1,276 @@
-"""Reads a configuration file into `SchedulerConfig`, strictly.
-
-The file format is Volcano's (`docs/scheduler-configuration.md`). What Volcano ignores silently is an error here that
-names file, line and key. Reading is pure; the scheduler watches the file and calls `load_config`.
-"""
+"""Reads a scheduler configuration: its forms, its values, and options of Volcano's command line."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
+from unisono.api.times import parse_duration
 from unisono.engine.actions import action_names
-from unisono.engine.config.arguments import Argument
+from unisono.engine.config.arguments import Argument, Shape, matches_kind
 from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, OTHER_SECTIONS
-from unisono.engine.config_file.arguments import read_arguments
-from unisono.engine.config_file.command_line import is_command_line, read_command_line
 from unisono.engine.config_file.problems import Problems
 from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
+
+# Reads ``arguments`` maps of a configuration file, strictly.
+#
+# Volcano ignores an argument of the wrong type and keeps the default; here it is an error, because a quoted ``"5"``
+# that
+# silently means 1 costs hours.
+
+_WORDS = {
+    "bool": "true or false",
+    "int": "a whole number without quotes",
+    "float": "a number without quotes",
+    "text": "a text",
+    "duration": "a duration such as 1m30s",
+    "list": "a list",
+    "map": "a map",
+    "quantity": "a quantity such as 250m or 200Mi",
+}
+
+
+def read_arguments(
+    value: Value,
+    known: Iterable[Argument] | None,
+    owner: str,
+    problems: Problems,
+    others: Mapping[str, Iterable[Argument]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The entries of an ``arguments`` map as plain Python values; what is wrong with one goes to ``problems``.
+
+    Args:
+        value: the map.
+        known: what ``owner`` takes; None for anything.
+        owner: the plug-in or action, as errors name it.
+        problems: collects the errors of single arguments.
+        others: what other plug-ins and actions take, by what errors call them.
+
+    Raises:
+        ConfigError: the value is no map.
+
+    """
+    if known is None:
+        return {key: entry.plain() for key, _, entry in value.items()}
+    specs = tuple(known)
+    read: dict[str, Any] = {}
+    for key, at, entry in value.items():
+        with problems.kept():
+            spec = next((spec for spec in specs if spec.accepts(key)), None)
+            if spec is None:
+                at.fail(f"unknown argument {key} of {owner}{_elsewhere(key, specs, owner, others)}")
+            if entry.is_null:
+                continue
+            plain = entry.plain()
+            if not matches_kind(spec.kind, plain):
+                entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}")
+            if spec.choices and plain not in spec.choices:
+                entry.fail(f"argument {key} of {owner} must be {' or '.join(spec.choices)}, not {plain!r}")
+            if spec.shape is not None:
+                check_shape(entry, spec.shape, f"{key} of {owner}", problems)
+            read[key] = plain
+    return read
+
+
+def check_shape(value: Value, shape: Shape, what: str, problems: Problems) -> None:
+    """Look into a value; each part that is wrong is an error of its own.
+
+    Args:
+        value: where it stands.
+        shape: what it must be.
+        what: its name in messages.
+        problems: collects the errors.
+
+    Raises:
+        ConfigError: the value as a whole is wrong.
+
+    """
+    plain = value.plain()
+    form = shape.form or _WORDS.get(shape.kind, "")
+    if not matches_kind(shape.kind, plain):
+        value.fail(f"{what} must be {form}, not {plain!r}")
+    if shape.choices and plain not in shape.choices:
+        value.fail(f"{what} must be {' or '.join(map(str, shape.choices))}, not {plain!r}")
+    if (shape.least is not None and plain < shape.least) or (shape.most is not None and plain > shape.most):
+        bounds = f"at least {shape.least:g}" if shape.most is None else f"{shape.least or 0:g} to {shape.most:g}"
+        value.fail(f"{what} must be {form if shape.form else f'{form}, {bounds}'}, not {plain!r}")
+    if shape.right is not None and not shape.right(plain):
+        value.fail(f"{what} must be {form}, not {plain!r}")
+    if isinstance(plain, dict):
+        _check_map(value, shape, what, problems)
+    elif isinstance(plain, list) and shape.each is not None:
+        for element in value.elements():
+            with problems.kept():
+                check_shape(element, shape.each, f"an element of {what}", problems)
+
+
+def _check_map(value: Value, shape: Shape, what: str, problems: Problems) -> None:
+    entries = value.items()
+    for key, at, entry in entries:
+        with problems.kept():
+            inner = shape.each if shape.fields is None else shape.fields.get(key)
+            if inner is None and shape.fields is not None:
+                has = f"; it has {', '.join(sorted(shape.fields))}"
+                at.fail(f"unknown key {key} in {what}{suggestion(key, shape.fields) or has}")
+            if inner is not None:
+                check_shape(entry, inner, f"{key} in {what}", problems)
+    for key in shape.required:
+        with problems.kept():
+            if not any(name == key for name, _, _ in entries):
+                value.fail(f"{what} has no {key}")
+
+
+def _elsewhere(key: str, specs: tuple[Argument, ...], owner: str, others: Mapping[str, Iterable[Argument]]) -> str:
+    """What was meant: an argument of another owner of exactly this name, or the nearest of this one."""
+    for name, known in others.items():
+        if name != owner and any(spec.accepts(key) for spec in known):
+            return f"; it is one of {name}"
+    near = suggestion(key, (spec.key for spec in specs))
+    return near or ("" if specs else f"; {owner} has no arguments")
+
+
+# Reads a configuration that consists of flags of a scheduler's command line, one on a line.
+#
+# Guides on tuning Volcano put such flags where its configuration file stands. Each is read as what it means here; most
+# of them tune parts that work in another way, and have no effect.
+
+_LINE = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(?:(?:=|\s+)(?P<value>\S.*))?")
+_MOST_BINDS = 4096
+
+
+def _whole(text: str) -> None:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise ValueError("must be a whole number above 0")
+
+
+def _duration(text: str) -> None:
+    try:
+        parse_duration(text)
+    except ValueError:
+        raise ValueError("must be a duration such as 30s") from None
+
+
+def _always(text: str) -> None:
+    if text not in ("", "true"):
+        raise ValueError("cannot be turned off: jobs are always scheduled by their queues")
+
+
+def _bool(text: str) -> None:
+    if text not in ("", "true", "false"):
+        raise ValueError("must be true or false")
+
+
+def _binds(text: str) -> None:
+    _whole(text)
+    if int(text) > _MOST_BINDS:
+        raise ValueError(f"must be at most {_MOST_BINDS}")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFlag:
+    """One flag.
+
+    Attributes:
+        name: as it is written behind ``--``.
+        check: raises ValueError with what a value must be.
+        note: why it has no effect; empty where it has one.
+
+    """
+
+    name: str
+    check: Callable[[str], None]
+    note: str = ""
+
+
+BIND_WORKERS = "bind-worker-threads"
+"""Binds under way at a time."""
+STRICT = "volcano-strict"
+"""The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
+_ADDED = frozenset(("deviceshare", "network-topology-aware", "user-limits"))
+"""Plug-ins of the default configuration that Volcano's has not."""
+
+COMMAND_FLAGS: dict[str, CommandFlag] = {
+    flag.name: flag
+    for flag in (
+        CommandFlag("enable-queue-schedule", _always, "jobs are always scheduled by their queues"),
+        CommandFlag("cache-pod-group-interval", _duration, "PodGroups are watched, and every change is seen at once"),
+        CommandFlag("scheduler-worker-threads", _whole, "all nodes are judged together, as arrays"),
+        CommandFlag(BIND_WORKERS, _binds),
+        CommandFlag(STRICT, _bool),
+        CommandFlag("min-resync-interval", _duration, "watches miss nothing, so that nothing is listed again"),
+    )
+}
+
+
+def is_command_line(text: str) -> bool:
+    """Whether the first line that is no comment is a flag."""
+    first = next((line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")), "")
+    return bool(_LINE.fullmatch(first))
+
+
+def read_command_line(text: str, file: str, default: SchedulerConfig, problems: Problems) -> SchedulerConfig:
+    """The default configuration with what the flags change.
+
+    ``problems`` collects each line that is no flag, that names an unknown one, or whose value is wrong.
+    """
+    config, notes, seen = default, ["no actions and tiers: the default ones are in force"], dict[str, int]()
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line.startswith("#"):
+            continue
+        with problems.kept():
+            flag, value = _flag(line, number, file)
+            name = flag.name
+            if name in seen:
+                again = f"--{name} is given twice (also on line {seen[name]})"
+                raise ConfigError(again, file=file, line=number, key=name)
+            seen[name] = number
+            try:
+                flag.check(value)
+            except ValueError as error:
+                raise ConfigError(f"--{name} {error}", file=file, line=number, key=name) from None
+            if flag.note:
+                notes.append(f"line {number}: --{name} has no effect: {flag.note}")
+            elif name == BIND_WORKERS:
+                config = replace(config, bind_concurrency=int(value))
+            elif value != "false":
+                config = _strict(config)
+                notes.append(f"--{STRICT}: hard bounds on the network and limits of users are not enforced")
+    return replace(config, notes=tuple(notes))
+
+
+def _strict(config: SchedulerConfig) -> SchedulerConfig:
+    """Without what the default configuration adds to Volcano's."""
+    tiers = (tuple(plugin for plugin in tier if plugin.name not in _ADDED) for tier in config.tiers)
+    return replace(config, tiers=tuple(tuple(replace(plugin, arguments={}) for plugin in tier) for tier in tiers))
+
+
+def _flag(line: str, number: int, file: str) -> tuple[CommandFlag, str]:
+    """The flag that a line names, and its value as written."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise ConfigError(f"{line[:80]!r} is no flag; write --NAME=VALUE", file=file, line=number)
+    name = found["name"]
+    if name not in COMMAND_FLAGS:
+        near = difflib.get_close_matches(name, COMMAND_FLAGS, n=1, cutoff=0.6)
+        meant = f"; did you mean --{near[0]}?" if near else ""
+        raise ConfigError(f"unknown flag --{name}{meant}", file=file, line=number, key=name)
+    return COMMAND_FLAGS[name], (found["value"] or "").strip()
+
+
+# Reads a configuration file into `SchedulerConfig`, strictly.
+#
+# The file format is Volcano's (`docs/scheduler-configuration.md`). What Volcano ignores silently is an error here that
+# names file, line and key. Reading is pure; the scheduler watches the file and calls `load_config`.
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"

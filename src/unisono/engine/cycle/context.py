@@ -13,9 +13,8 @@ from unisono.engine.candidates.static_answers import StaticResults
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Lookup
-from unisono.engine.cycle.barred_jobs import barred_jobs
 from unisono.engine.cycle.reports import FitReporter, JobReport
-from unisono.engine.cycle.sleeping_jobs import awake_jobs, sleeping_jobs
+from unisono.engine.cycle.sleeping_jobs import awake_jobs, barred_jobs, sleeping_jobs
 from unisono.engine.cycle.transaction import Placement, Transaction
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
 from unisono.engine.failure import Failure

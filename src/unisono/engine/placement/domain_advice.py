@@ -12,8 +12,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES
-from unisono.engine.placement.domain_search import Search
-from unisono.engine.placement.domain_slots import Counts
+from unisono.engine.placement.domain_search import Counts, Search
 from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState

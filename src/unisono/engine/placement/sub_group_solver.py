@@ -1,4 +1,4 @@
-"""Finding the domain of a job, and within it those of its sub-groups: trials in the transaction, undone or kept."""
+"""Places a job whose pods form groups with bounds of their own, from the inside out."""
 
 from __future__ import annotations
 
@@ -8,17 +8,131 @@ from typing import Any
 
 import numpy as np
 
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.placement.domain_search import Search, search_of
-from unisono.engine.placement.group_in_domain import GroupInDomain
-from unisono.engine.placement.group_rules import GroupRules
+from unisono.engine.placement.domain_taker import DomainTaker
 from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
+from unisono.engine.placement.plain_jobs import may_start
 from unisono.engine.placement.remaining_tasks import RemainingTasks
-from unisono.engine.placement.task_loop import place_tasks
+from unisono.engine.placement.task_loop import TaskGroup, place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of
+
+# When a sub-group of a job has enough; a job without sub-groups is one group, for which the job's own rules hold.
+
+
+class GroupRules:
+    """The rules for the groups of one job.
+
+    Attributes:
+        many: the job has sub-groups of its own.
+
+    """
+
+    def __init__(self, cycle: Cycle, job: JobState) -> None:
+        self.cycle = cycle
+        self.job = job
+        self.hooks = cycle.hooks
+        self.many = bool(job.record.sub_groups)
+
+    def missing(self, group: SubGroup) -> int:
+        """Tasks that the group still needs, as far as that is known."""
+        if not self.many:
+            return self.hooks.missing(self.job)
+        return max(group.minimum - group.ready_count, 0) if self.hooks.has("group_ready") else 0
+
+    def ready(self, group: SubGroup) -> bool:
+        """Whether the group can start."""
+        return self.hooks.group_ready(group) if self.many else self.hooks.ready(self.job)
+
+    def pipelined(self, group: SubGroup) -> bool:
+        """Whether the group could start once resources have been released."""
+        refusal = self.hooks.group_vote(group) if self.many else self.hooks.vote("pipelined", self.job)
+        return refusal is None
+
+    def may_start(self, group: SubGroup, left: RemainingTasks) -> bool:
+        """After a task found no node: could those that are ``left`` still be enough?"""
+        if not self.many:
+            return may_start(self.job, left)
+        return group.placed_count + len(left) >= group.minimum
+
+
+# A sub-group of a job, or all of a job with topology, in one domain.
+
+
+class GroupInDomain(TaskGroup):
+    """One trial to place a group in a domain.
+
+    Attributes:
+        promise: see `Solver`.
+        stuck: the last task that found no node.
+
+    """
+
+    def __init__(
+        self,
+        rules: GroupRules,
+        search: Search,
+        group: SubGroup,
+        domain: int,
+        within: Within | None = None,
+        *,
+        promise: bool,
+    ) -> None:
+        super().__init__(rules.cycle, rules.job, within)
+        self.rules = rules
+        self.search = search
+        self.group = group
+        self.domain = domain
+        self.promise = promise
+        self.stuck: Task | None = None
+
+    def missing(self) -> int:
+        """See `GroupRules`."""
+        return self.rules.missing(self.group)
+
+    def ready(self) -> bool:
+        """See `GroupRules`."""
+        return self.rules.ready(self.group)
+
+    def may_start(self, left: RemainingTasks) -> bool:
+        """See `GroupRules`."""
+        return self.rules.may_start(self.group, left)
+
+    def taker(self, pod_class: PodClass, *, future: bool) -> DomainTaker:
+        """The nodes of the domain."""
+        kept = self.within.get(pod_class.id)
+        return self.search.taker(self.group, self.domain, pod_class, kept, future=future)
+
+    def futures(self, now: int, *, nominated: bool) -> Sequence[bool]:
+        """What is free first, unless places are only promised; then what is being released."""
+        later = self.promise or self.cycle.session.releasing
+        return (False,) * (now > 0 and not self.promise) + (True,) * later
+
+    def nominated(self, task: Task) -> int:
+        """Only nodes of the domain."""
+        column = super().nominated(task)
+        return column if column >= 0 and column in self.search.tree.columns[self.domain] else -1
+
+    def took(self, column: int) -> None:
+        """The group follows its places."""
+        self.group.took(column)
+
+    def refused(self, task: Task, errors: FitErrors) -> None:
+        """Keep the reason, too: it is the same in every domain."""
+        super().refused(task, errors)
+        self.stuck = task
+
+    def found_no_node(self, task: Task, now: int) -> None:
+        """Why is found out when no domain works."""
+        self.stuck = task
+
+
+# Finding the domain of a job, and within it those of its sub-groups: trials in the transaction, undone or kept.
 
 Mark = tuple[int, list[tuple[SubGroup, tuple[int, dict[int, int]]]]]
 """A checkpoint of the transaction, and where every group of the job was."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
-from unisono.engine.plugins.proportion.division import requests_of
-from unisono.engine.plugins.proportion.waterfill import Share, fill
+from unisono.engine.plugins.proportion.division import Share, fill, requests_of
 from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed
 
 if TYPE_CHECKING:

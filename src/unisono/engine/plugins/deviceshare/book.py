@@ -14,9 +14,8 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray
-from unisono.engine.plugins.deviceshare.exclusive import Exclusive, Numbers
 from unisono.engine.plugins.deviceshare.model import Family, Holds, NodeCards, Order, Part
-from unisono.engine.plugins.deviceshare.table import CardTable, Index, Ints, Plan
+from unisono.engine.plugins.deviceshare.table import CardTable, Exclusive, Index, Ints, Numbers, Plan
 from unisono.engine.session.session import Session
 
 Preference = Callable[["FamilyBook", PodClass, Index, bool], Ints | None]

@@ -16,8 +16,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
 from unisono.engine.plugins.deviceshare.table import Index, Ints
-from unisono.engine.plugins.fragmentation.gpus import Gpus
-from unisono.engine.plugins.fragmentation.usual import GivenUsual, Items, Seen, present
+from unisono.engine.plugins.fragmentation.gpus import GivenUsual, Gpus, Items, Seen, present
 from unisono.engine.plugins.fragmentation.workload import COVERAGE, Measure
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session

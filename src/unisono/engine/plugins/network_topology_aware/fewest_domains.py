@@ -1,17 +1,181 @@
-"""In which HyperNodes of a larger domain a sub-group is placed, so that it needs as few of them as possible."""
+"""How few domains can hold what a gang asks for, and how full it leaves them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from sys import maxsize
 from typing import Any
 
 import numpy as np
 
-from unisono.cluster.hypertree import HyperNodeTree, Index
-from unisono.cluster.resources import Vector
+from unisono.cluster.hypertree import NOWHERE, HyperNodeTree, Index
+from unisono.cluster.resources import Matrix, Vector
 from unisono.engine.answers import FloatArray
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import SubGroup
+
+# Sums of allocatable and used resources per HyperNode, kept up to date through a session.
+
+
+class DomainAmounts:
+    """Sums over the nodes of each HyperNode, for some rows of resources: ``[len(rows), H]``.
+
+    Attributes:
+        log: columns of nodes under HyperNodes of which the use has changed: each time that `used` noticed, one for all
+            that the same HyperNodes hold.
+
+    """
+
+    def __init__(self, session: Session, rows: Index) -> None:
+        self.session = session
+        self.rows = rows
+        self.tree = session.snapshot.hyper_nodes
+        self.log: list[int] = []
+        self._at = -1
+        self._known: Matrix = np.zeros((len(rows), 0), dtype=np.int64)
+        self._used: Matrix = self._known
+
+    @cached_property
+    def allocatable(self) -> Matrix:
+        """``[len(rows), H]``."""
+        return self.tree.sums(self.session.nodes.allocatable[self.rows])
+
+    @cached_property
+    def floor(self) -> Matrix:
+        """``allocatable``, at least 1: to divide by."""
+        return np.maximum(self.allocatable, 1)
+
+    def used(self) -> Matrix:
+        """``[len(rows), H]`` as of now: only nodes that were touched since the last call are looked at."""
+        touched = self.session.touched
+        if self._at < 0:
+            self._known = self.session.nodes.used[self.rows]
+            self._used = self.tree.sums(self._known)
+        elif self._at < len(touched):
+            fresh = np.array(sorted(set(touched[self._at :])), dtype=np.intp)
+            now = self.session.nodes.used[self.rows[:, None], fresh]
+            changes = now - self._known[:, fresh]
+            moved = changes.any(axis=0)
+            if moved.any():
+                fresh, changes = fresh[moved], changes[:, moved]
+                self._known[:, fresh] += changes
+                self.tree.add_to_sums(self._used, fresh, changes)
+                self.log += self.tree.one_a_line(fresh.tolist())
+        self._at = len(touched)
+        return self._used
+
+
+# How full HyperNodes would be with a request, followed from placement to placement.
+
+_MANY = 32
+"""After so many placements on different nodes all HyperNodes are looked at again."""
+
+
+class Filling:
+    """Shares of the HyperNodes that would be in use with one request.
+
+    Args:
+        amounts: sums per HyperNode.
+        request: ``[len(rows)]`` what is asked for of the rows of ``amounts``.
+        weights: ``[len(rows)]`` how much each row counts.
+
+    """
+
+    def __init__(self, amounts: DomainAmounts, request: Vector, weights: FloatArray) -> None:
+        self.amounts = amounts
+        asked = request > 0
+        self._weights: list[float] = weights[asked].tolist()
+        self._rows = np.flatnonzero(asked)
+        self._request = request[asked][:, None]
+        self._total = sum(self._weights)
+        self._asked = list(zip(self._rows.tolist(), request[asked].tolist(), self._weights, strict=True))
+        self._share: FloatArray | None = None
+        self._at = 0
+
+    def share(self) -> FloatArray:
+        """``[H]`` weighted mean over what is asked for; 0 where a resource would overflow. Do not change it."""
+        used, log = self.amounts.used(), self.amounts.log
+        if self._share is None or len(log) - self._at > _MANY:
+            self._share = self._everywhere(used)
+        elif self._at < len(log):
+            tree = self.amounts.tree
+            for at in {at for column in set(log[self._at :]) for at in tree.holders(column).tolist()}:
+                self._share[at] = self._at_one(used, at)
+        self._at = len(log)
+        return self._share
+
+    def _everywhere(self, used: Matrix) -> FloatArray:
+        """``[H]`` the shares of all HyperNodes; sums go row by row, as in `_at_one`, so that both agree to the bit."""
+        amounts, rows = self.amounts, self._rows
+        after = used[rows] + self._request
+        share: FloatArray = np.zeros(after.shape[1], dtype=np.float64)
+        if self._total <= 0:
+            return share
+        for weight, part in zip(self._weights, after / amounts.floor[rows], strict=True):
+            share += weight * part
+        overflow = (after > amounts.allocatable[rows]).any(axis=0)
+        return np.where(overflow, 0.0, share / self._total)
+
+    def _at_one(self, used: Matrix, at: int) -> float:
+        """The share of one HyperNode in plain numbers: a vector pass over a few costs ten times as much."""
+        share = 0.0
+        for row, request, weight in self._asked:
+            after = used.item(row, at) + request
+            whole = self.amounts.allocatable.item(row, at)
+            if after > whole:
+                return 0.0
+            share += weight * (float(after) / float(max(whole, 1)))
+        return share / self._total if self._total > 0 else 0.0
+
+    def room(self, at: int) -> int | None:
+        """How many such requests a HyperNode has room for; None where it has none, and its share stays 0."""
+        used, whole = self.amounts.used(), self.amounts.allocatable
+        most = min((whole.item(row, at) - used.item(row, at)) // request for row, request, _ in self._asked)
+        return most if most > 0 else None
+
+
+class FillingOfLines:
+    """Points of nodes by how full the HyperNodes above them would be; see `LineScore`.
+
+    A node outside of the HyperNodes of a tier counts as if that were full.
+
+    Args:
+        filling: shares of the HyperNodes.
+        tree: the HyperNodes.
+        weights: one per tier, from below; their sum is above 0.
+        most: points where all are full.
+
+    """
+
+    def __init__(self, filling: Filling, tree: HyperNodeTree, weights: list[float], most: float) -> None:
+        self.codes, owners = tree.lines
+        self._owners = np.ascontiguousarray(owners.T)
+        self._lines = owners
+        self._filling = filling
+        self._weights = np.array(weights, dtype=np.float64)[:, None]
+        self._factor = most / sum(weights)
+        self._share: FloatArray = np.ones(len(tree) + 1, dtype=np.float64)  # the last one stands for no HyperNode
+        self._disjoint = tree.disjoint
+
+    def points(self) -> FloatArray:
+        """``[G]`` points of each line."""
+        self._share[:-1] = self._filling.share()
+        parts = self._share.take(self._owners)  # all tiers in one go: this runs once per placement
+        parts *= self._weights
+        total: FloatArray = np.add.reduce(parts, axis=0)
+        total *= self._factor
+        return total
+
+    def steady(self, line: int) -> int:
+        """A HyperNode becomes fuller for all of its lines at once, and no other one does, until a request overflows."""
+        if not self._disjoint:
+            return 0
+        rooms = [self._filling.room(at) for at in self._lines[line].tolist() if at != NOWHERE]
+        return min((room for room in rooms if room is not None), default=maxsize) - 1
+
+
+# In which HyperNodes of a larger domain a sub-group is placed, so that it needs as few of them as possible.
 
 _ALL, _NONE = slice(None), slice(0)
 

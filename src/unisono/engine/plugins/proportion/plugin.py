@@ -18,7 +18,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
-from unisono.engine.config.enforced import DESERVED
+from unisono.engine.config.model import DESERVED
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.proportion.division import divide
 from unisono.engine.queue_metrics import ShareMetrics

@@ -20,12 +20,10 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.rescheduling import failed_pods
+from unisono.engine.plugins.rescheduling import single_pods
 from unisono.engine.plugins.rescheduling.common import Spares
-from unisono.engine.plugins.rescheduling.failed_pods import FailedPods
-from unisono.engine.plugins.rescheduling.high_node_utilization import HighNodeUtilization
-from unisono.engine.plugins.rescheduling.low_node_utilization import LowNodeUtilization
-from unisono.engine.plugins.rescheduling.single_pods import NAMES, SinglePods
+from unisono.engine.plugins.rescheduling.node_utilization import HighNodeUtilization, LowNodeUtilization
+from unisono.engine.plugins.rescheduling.single_pods import NAMES, FailedPods, SinglePods
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ _Strategy = LowNodeUtilization | HighNodeUtilization | SinglePods | FailedPods
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], _Strategy]] = {
     "lowNodeUtilization": LowNodeUtilization.read,
     "highNodeUtilization": HighNodeUtilization.read,
-    failed_pods.NAME: FailedPods.read,
+    single_pods.NAME: FailedPods.read,
     **{name: partial(SinglePods.read, name) for name in NAMES},
 }
 

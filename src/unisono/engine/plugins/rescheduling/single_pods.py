@@ -2,20 +2,233 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unisono.cluster.records import Task
+from unisono.cluster.records import Failure, Task
+from unisono.cluster.selectors import Spread, Term
+from unisono.cluster.status import ON_NODE_STATES, READY_STATES, TaskStatus, count
 from unisono.cluster.taints import repels
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.rescheduling.common import Room, Spares
-from unisono.engine.plugins.rescheduling.company import Company, Crowds
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
+
+
+# Which pods share a domain with pods that they must not meet, or crowd a domain beyond their spread.
+
+_Place = tuple[Term, int]
+"""A term, and the domain of its key."""
+
+
+def on_nodes(session: Session) -> Iterable[Task]:
+    """All pods on nodes, also those that may not be moved."""
+    for tasks in session.snapshot.tasks_on.values():
+        yield from (task for task in tasks.values() if task.status in ON_NODE_STATES)
+
+
+class Company:
+    """Pods by the domains of required anti-affinity: who keeps others away, and who is kept away."""
+
+    def __init__(self, session: Session) -> None:
+        self._table = session.snapshot.nodes
+        self._terms: set[Term] = set()
+        tasks = list(on_nodes(session))
+        for task in tasks:
+            self._terms.update(task.pod_class.terms.away)
+        self._by_selector: dict[int, list[Term]] = defaultdict(list)
+        for term in sorted(self._terms):
+            self._by_selector[term.selector].append(term)
+        self._keepers: Counter[_Place] = Counter()
+        self._kept: Counter[_Place] = Counter()
+        for task in tasks if self._terms else ():
+            self._count(task, self._table.index[task.node], 1)
+
+    def conflicts(self, task: Task, column: int) -> bool:
+        """Whether a pod would meet on a node (its own, too) one that keeps it away, or that it keeps away."""
+        own = int(self._table.index[task.node] == column)
+        away, kept = set(task.pod_class.terms.away), set(self._keeping(task))
+        for term in away | kept:
+            domain = self._domain(term, column)
+            if domain < 0:
+                continue
+            place = (term, domain)
+            if term in away and self._kept[place] - (own if term in kept else 0) > 0:
+                return True
+            if term in kept and self._keepers[place] - (own if term in away else 0) > 0:
+                return True
+        return False
+
+    def move(self, task: Task, column: int) -> None:
+        """The pod leaves its node for another one."""
+        self._count(task, self._table.index[task.node], -1)
+        self._count(task, column, 1)
+
+    def _keeping(self, task: Task) -> list[Term]:
+        """Terms of any pod that select this one."""
+        return [term for selector in sorted(task.pod_class.matched) for term in self._by_selector.get(selector, ())]
+
+    def _domain(self, term: Term, column: int) -> int:
+        return int(self._table.label_column(term.key)[column])
+
+    def _count(self, task: Task, column: int, sign: int) -> None:
+        for counts, terms in ((self._keepers, task.pod_class.terms.away), (self._kept, self._keeping(task))):
+            for term in terms:
+                counts[term, self._domain(term, column)] += sign
+
+
+class Crowds:
+    """Pods by the domains of spread constraints."""
+
+    def __init__(self, session: Session, *, soft: bool) -> None:
+        self._table = session.snapshot.nodes
+        self._soft = soft
+        self._held: dict[Spread, Counter[int]] = {}
+        selected: dict[int, list[Spread]] = defaultdict(list)
+        tasks = list(on_nodes(session))
+        for spread in {spread for task in tasks for spread in self.spreads(task)}:
+            selected[spread.selector].append(spread)
+            codes = self._table.label_column(spread.key)
+            usable = self._table.ready & ~self._table.unschedulable & (codes >= 0)
+            self._held[spread] = Counter(dict.fromkeys(codes[usable].tolist(), 0))
+        for task in tasks if selected else ():
+            for selector in task.pod_class.matched & selected.keys():
+                for spread in selected[selector]:
+                    self._held[spread][self._domain(spread, self._table.index[task.node])] += 1
+
+    def spreads(self, task: Task) -> Sequence[Spread]:
+        """Constraints that count the pod itself."""
+        terms = task.pod_class.terms.spread
+        return [
+            one for one in terms if (one.hard or self._soft) and one.counts and one.selector in task.pod_class.matched
+        ]
+
+    def crowded(self, task: Task) -> bool:
+        """Whether a constraint of the pod is broken, and its domain has most."""
+        own = self._table.index[task.node]
+        return any(
+            held[self._domain(spread, own)] - min(held.values()) > spread.max_skew for spread, held in self._of(task)
+        )
+
+    def better(self, task: Task, column: int) -> bool:
+        """Whether every constraint of the pod is no worse with it on another node, and one that is broken is better."""
+        own, better = self._table.index[task.node], False
+        for spread, held in self._of(task):
+            here, there = self._domain(spread, own), self._domain(spread, column)
+            if there < 0:
+                return False
+            if here == there:
+                continue
+            if held[there] + 1 > held[here] - 1 and held[there] + 1 - min(held.values()) > spread.max_skew:
+                return False
+            better |= held[here] - min(held.values()) > spread.max_skew and held[there] + 1 < held[here]
+        return better
+
+    def move(self, task: Task, column: int) -> None:
+        """The pod leaves its node for another one."""
+        own = self._table.index[task.node]
+        for spread, held in self._of(task):
+            held[self._domain(spread, own)] -= 1
+            held[self._domain(spread, column)] += 1
+
+    def _of(self, task: Task) -> list[tuple[Spread, Counter[int]]]:
+        return [(spread, self._held[spread]) for spread in self.spreads(task)]
+
+    def _domain(self, spread: Spread, column: int) -> int:
+        return int(self._table.label_column(spread.key)[column])
+
+
+# removeFailedPods: deletes pods that have failed, so that they no longer stand beside those made in their place.
+
+NAME = "removeFailedPods"
+_CRITICAL = 2_000_000_000
+"""Value of ``system-cluster-critical``."""
+_LISTS = ("reasons", "excludeOwnerKinds")
+_NUMBERS = ("minPodLifetimeSeconds", "thresholdPriority")
+_KNOWN = ("excludeOwnerKinds", "includingInitContainers", "minPodLifetimeSeconds", "reasons", "thresholdPriority")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPods:
+    """The strategy.
+
+    Attributes:
+        reasons: of the pod or its containers, one of which it must have; empty: any.
+        init: reasons of init containers count, too.
+        excluded: pods with an owner of these kinds stay.
+        seconds: pods that were made less than so long ago stay.
+        below: pods of this priority and above stay.
+
+    """
+
+    reasons: frozenset[str]
+    init: bool
+    excluded: frozenset[str]
+    seconds: float
+    below: int
+
+    @classmethod
+    def read(cls, params: Mapping[str, Any]) -> FailedPods:
+        """From ``params``; raises ConfigError that names the key."""
+        for key, value in params.items():
+            if key not in _KNOWN:
+                raise ConfigError(f"rescheduling: {NAME} has no parameter {key}; it has {', '.join(_KNOWN)}")
+            if key in _LISTS and not (isinstance(value, list) and all(isinstance(one, str) and one for one in value)):
+                raise ConfigError(f"rescheduling: {NAME}: {key} must be a list of words, such as [Evicted]")
+            if key == "includingInitContainers" and not isinstance(value, bool):
+                raise ConfigError(f"rescheduling: {NAME}: {key} must be true or false")
+            if key in _NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
+                raise ConfigError(f"rescheduling: {NAME}: {key} must be a whole number without quotes")
+        seconds = params.get("minPodLifetimeSeconds", 0)
+        if seconds < 0:
+            raise ConfigError(f"rescheduling: {NAME}: minPodLifetimeSeconds must not be negative")
+        return cls(
+            frozenset(params.get("reasons", ())),
+            params.get("includingInitContainers", False),
+            frozenset(params.get("excludeOwnerKinds", ())),
+            float(seconds),
+            params.get("thresholdPriority", _CRITICAL),
+        )
+
+    def choose(self, session: Session, candidates: Sequence[Task], _: Spares) -> list[Task]:
+        """Which of the failed pods to delete, in order of their keys; they hold no place that a gang could miss."""
+        left: dict[str, int] = {}
+        chosen: list[Task] = []
+        for task in sorted(candidates, key=lambda task: task.key):
+            job = session.job(task.job)
+            if job is None or task.failure is None or not self._names(session, task, task.failure):
+                continue
+            spare = left.setdefault(job.key, _spare(job))
+            if spare > 0:
+                left[job.key] = spare - 1
+                chosen.append(task)
+        return chosen
+
+    def _names(self, session: Session, task: Task, failure: Failure) -> bool:
+        if task.priority >= self.below or not task.remade or failure.policies or failure.owners & self.excluded:
+            return False
+        found = failure.reasons | failure.init_reasons if self.init else failure.reasons
+        return session.now - task.created >= self.seconds and (not self.reasons or bool(found & self.reasons))
+
+
+def _spare(job: JobState) -> int:
+    """How many failed pods a job can do without.
+
+    While pods of a gang hold places, failed ones count as its members, so that those are not given up (see
+    `unisono.scheduler.gangs`): what follows from a failure is for the job's own controller to say. Only what is beyond
+    the minimum may go then.
+    """
+    failed = job.counts[TaskStatus.FAILED]
+    ready = count(job.counts, READY_STATES)
+    if job.min_member <= 1 or not ready:
+        return failed
+    return max(0, min(failed, ready + failed - job.min_member))
+
 
 POD_LIFE_TIME, DUPLICATES = "podLifeTime", "removeDuplicates"
 NODE_AFFINITY = "removePodsViolatingNodeAffinity"
@@ -25,7 +238,6 @@ SPREAD = "removePodsViolatingTopologySpreadConstraint"
 NAMES = (POD_LIFE_TIME, DUPLICATES, NODE_AFFINITY, NODE_TAINTS, ANTI_AFFINITY, SPREAD)
 """Strategies that this module has."""
 _OWN_PARAMETERS: Mapping[str, str] = {POD_LIFE_TIME: "maxPodLifeTimeSeconds", SPREAD: "includeSoftConstraints"}
-_CRITICAL = 2_000_000_000
 """Value of ``system-cluster-critical``."""
 
 

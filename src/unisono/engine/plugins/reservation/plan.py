@@ -1,24 +1,275 @@
-"""Which nodes are kept for a waiting gang, and from when on it could start there."""
+"""When which room comes free, and which nodes a gang that waits is to get."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_, itemgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
+from unisono.cluster.records import NodePods, Task
 from unisono.cluster.resources import Matrix, Vector, fitted
-from unisono.cluster.status import ON_NODE_STATES
-from unisono.engine.answers import BoolArray
+from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.plugins.common.open_nodes import open_nodes
-from unisono.engine.plugins.reservation.endings import Endings, endings_of
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
+
+# When pods end, and what is free then.
+#
+# The pods of the nodes are kept in the order in which they end from cycle to cycle: only those of nodes that have
+# changed
+# are put in again. Pods that end at one moment come in the order of `Snapshot.tasks_on`, and of the pods there.
+
+Columns = npt.NDArray[np.intp]
+Ending = tuple[float, int, PodClass]
+"""When, on which node, a pod of which class ends."""
+_Ends = list[tuple[float, PodClass]]
+_END = itemgetter(0)
+_KEY = attrgetter("key")
+_ENDS = "reservation.ends"
+_STARTING = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
+_FEWEST_CLASSES = 256
+"""Classes that are remembered although none of them may be there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What pods free that end one after the other.
+
+    Attributes:
+        where: ``[E x K]`` which entries of a flattened ``[K, N]`` matrix each of them frees.
+        what: ``[E x K]`` how much it frees there.
+        rows: ``K``, resources that are looked at.
+
+    """
+
+    where: Columns
+    what: npt.NDArray[np.int64]
+    rows: int
+
+    def after(self, free: Matrix, first: int, last: int) -> Matrix:
+        """``[K, N]`` what is free when those from ``first`` to before ``last`` have ended, and ``free`` was before."""
+        found, part = free.copy(), slice(first * self.rows, last * self.rows)
+        np.add.at(found.reshape(-1), self.where[part], self.what[part])
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Pods that end, in order of time.
+
+    Attributes:
+        times: ``[E]`` seconds since the epoch.
+        columns: ``[E]`` on which node.
+        classes: ``[E]`` number of the pod's class.
+        vectors: ``[C, R]`` what a pod of each class frees.
+
+    """
+
+    times: FloatArray
+    columns: Columns
+    classes: Columns
+    vectors: Matrix
+
+    @classmethod
+    def of(cls, endings: Sequence[Ending], rows: int) -> Endings:
+        """From endings in order; ``rows``: how many the matrices have."""
+        classes = list({pod_class.id: pod_class for _, _, pod_class in endings}.values())
+        number = {pod_class.id: at for at, pod_class in enumerate(classes)}
+        return cls(
+            np.array([end for end, _, _ in endings], dtype=np.float64),
+            np.array([column for _, column, _ in endings], dtype=np.intp),
+            np.array([number[pod_class.id] for _, _, pod_class in endings], dtype=np.intp),
+            _vectors(classes, rows),
+        )
+
+    def freed(self, rows: Columns, size: int) -> Freed:
+        """What they free of these resources on ``size`` nodes."""
+        where = self.columns[:, None] + np.arange(len(rows), dtype=np.intp) * size
+        return Freed(where.reshape(-1), self.vectors[:, rows][self.classes].reshape(-1), len(rows))
+
+    def free(self, idle: Matrix, number: int) -> Matrix:
+        """``[R, N]`` what is free when the first ``number`` of them have ended, and ``idle`` was free before."""
+        first = Endings(self.times, self.columns[:number], self.classes[:number], self.vectors)
+        return first.freed(np.arange(len(idle), dtype=np.intp), idle.shape[1]).after(idle, 0, number)
+
+    def with_more(self, endings: Sequence[Ending]) -> Endings:
+        """With others, which come after those of the same moment."""
+        if not endings:
+            return self
+        added = Endings.of(sorted(endings, key=_END), self.vectors.shape[1])
+        at = np.searchsorted(self.times, added.times, side="right")
+        return Endings(
+            np.insert(self.times, at, added.times),
+            np.insert(self.columns, at, added.columns),
+            np.insert(self.classes, at, added.classes + len(self.vectors)),
+            np.concatenate((self.vectors, added.vectors)),
+        )
+
+
+def _vectors(classes: Sequence[PodClass], rows: int) -> Matrix:
+    found = np.zeros((len(classes), rows), dtype=np.int64)
+    for at, pod_class in enumerate(classes):
+        found[at] = fitted(pod_class.vector, rows)
+    return found
+
+
+def endings_of(session: Session, estimates: RunEstimates) -> Endings:
+    """Pods of which it is known when they end: those on nodes, and those that this session starts."""
+    if estimates.learned:
+        running = found_in_full(session, estimates)
+    else:
+        running = session.snapshot.memo.of(KnownEnds, KnownEnds).at(session, estimates)
+    return running.with_more(list(_starting(session, estimates)))
+
+
+def found_in_full(session: Session, estimates: RunEstimates) -> Endings:
+    """Those on nodes, each of which is looked at."""
+    return Endings.of(sorted(_running(session, estimates), key=_END), session.rows)
+
+
+def _running(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
+    index, now = session.snapshot.nodes.index, session.now
+    for name, held in session.snapshot.tasks_on.items():
+        column = index.get(name)
+        if column is not None:
+            for end, pod_class in _ends_on(held, estimates):
+                yield end if end > now else now, column, pod_class
+
+
+def _starting(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
+    started = [job for job in session.opened().values() if job.places]
+    for job in sorted(started, key=_KEY):
+        for key, (status, column) in job.places.items():
+            task = job.record.tasks[key]
+            seconds = estimates.seconds(task) if status in _STARTING else 0.0
+            if seconds:
+                yield session.now + seconds, column, task.pod_class
+
+
+def _ends_on(held: Mapping[str, Task], estimates: RunEstimates) -> _Ends:
+    """When pods of a node end, which may have been foreseen for a moment that is over.
+
+    Where it follows from what is stated, it is kept from cycle to cycle.
+    """
+    known: _Ends | None = held.derived.get(_ENDS) if isinstance(held, NodePods) and not estimates.learned else None
+    if known is None:
+        tasks = [task for task in held.values() if task.status is not TaskStatus.RELEASING]
+        ends = estimates.end if estimates.learned else estimates.stated_end
+        known = [(end, task.pod_class) for task in tasks if (end := ends(task))]
+        if isinstance(held, NodePods) and not estimates.learned:
+            held.derived[_ENDS] = known
+    return known
+
+
+class KnownEnds:
+    """The pods of all nodes in the order in which they end by what is stated; lives in the state's memo.
+
+    Nodes have serial numbers in the order in which their first pods came, which is that of `Snapshot.tasks_on`.
+    """
+
+    def __init__(self) -> None:
+        self._layout = -1
+        self._most_classes = _FEWEST_CLASSES
+        self._clear()
+
+    def _clear(self) -> None:
+        self._serial = 0
+        self._nodes: dict[str, tuple[Mapping[str, Task], _Ends, int]] = {}
+        self._classes: list[PodClass] = []
+        self._numbers: dict[int, int] = {}
+        self._stacked: list[npt.NDArray[np.int64]] = []
+        self._vectors: Matrix = np.zeros((0, 0), dtype=np.int64)
+        self._ends: FloatArray = np.zeros(0, dtype=np.float64)
+        self._facts: npt.NDArray[np.int64] = np.zeros((4, 0), dtype=np.int64)  # serial, place there, column, class
+
+    def at(self, session: Session, estimates: RunEstimates) -> Endings:
+        """As they are in a session; what should have ended before ends now."""
+        self._follow(session, estimates)
+        ends, facts = self._ends, self._facts
+        over = int(np.searchsorted(ends, session.now, side="right"))
+        if over:
+            order = np.lexsort((facts[1, :over], facts[0, :over]))
+            ends, facts = ends.copy(), facts.copy()
+            ends[:over], facts[:, :over] = session.now, facts[:, :over][:, order]
+        return Endings(ends, facts[2], facts[3], self._vectors_of(session.rows))
+
+    def _vectors_of(self, rows: int) -> Matrix:
+        vectors = [pod_class.vector for pod_class in self._classes]
+        if self._vectors.shape != (len(vectors), rows) or not all(map(is_, vectors, self._stacked)):
+            self._stacked, self._vectors = vectors, _vectors(self._classes, rows)
+        return self._vectors
+
+    def _follow(self, session: Session, estimates: RunEstimates) -> None:
+        """Put in again the pods of nodes that have changed."""
+        table, tasks_on, nodes = session.snapshot.nodes, session.snapshot.tasks_on, self._nodes
+        if table.layout != self._layout or len(self._classes) > self._most_classes:
+            self._layout = table.layout
+            self._clear()
+            nodes = self._nodes
+        gone: list[int] = []
+        fresh: list[tuple[float, int, int, int, int]] = []
+        outside = last = 0
+        for name, held in tasks_on.items():
+            before, ends = nodes.get(name), _ends_on(held, estimates)
+            column = table.index.get(name)
+            if column is None:
+                outside += 1
+                continue
+            if before is not None and before[0] is held:
+                serial = before[2]
+            else:
+                serial = self._serial = self._serial + 1
+            if serial < last:  # another order than before, as where it is tried what a change would do
+                self._clear()
+                self._follow(session, estimates)
+                return
+            last = serial
+            if before is not None:
+                if before[1] is ends and before[0] is held:
+                    continue
+                gone.append(before[2])
+            nodes[name] = held, ends, serial
+            fresh += [(end, serial, at, column, self._number(of)) for at, (end, of) in enumerate(ends)]
+        if len(nodes) > len(tasks_on) - outside:
+            gone += [nodes.pop(name)[2] for name in [name for name in nodes if name not in tasks_on]]
+        if gone or fresh:
+            self._replace(gone, fresh)
+        self._most_classes = max(self._most_classes, 2 * len(self._classes) if not self._stacked else 0)
+
+    def _number(self, pod_class: PodClass) -> int:
+        number = self._numbers.get(pod_class.id)
+        if number is None:
+            number = self._numbers[pod_class.id] = len(self._classes)
+            self._classes.append(pod_class)
+        return number
+
+    def _replace(self, gone: Sequence[int], fresh: Sequence[tuple[float, int, int, int, int]]) -> None:
+        """Take out the pods of nodes and put in others, which come node by node in the order of their places there."""
+        ends, facts = self._ends, self._facts
+        if gone:
+            serials = facts[0]
+            left = serials != gone[0] if len(gone) == 1 else ~np.isin(serials, gone)
+            ends, facts = ends[left], facts[:, left]
+        if fresh:
+            ends = np.concatenate((ends, [each[0] for each in fresh]))
+            facts = np.concatenate((facts, np.array([each[1:] for each in fresh], dtype=np.int64).T), axis=1)
+            order = np.argsort(ends, kind="stable")
+            ends, serials = ends[order], facts[0, order]
+            if ((ends[1:] == ends[:-1]) & (serials[1:] < serials[:-1])).any():
+                order = order[np.lexsort((serials, ends))]  # which leaves ends as they are
+            facts = facts[:, order]
+        self._ends, self._facts = ends, facts
+
+
+# Which nodes are kept for a waiting gang, and from when on it could start there.
 
 NEVER = float("inf")
 

@@ -10,33 +10,205 @@ IBM SP2 with backfilling", IEEE TPDS 12 (2001).
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unisono.api.times import duration_or_none
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job
-from unisono.cluster.resources import PODS, fitted
-from unisono.cluster.waiting_jobs import Alike
+from unisono.cluster.records import Job, Task
+from unisono.cluster.resources import PODS, Vector, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.cluster.waiting_jobs import Alike, Entry
 from unisono.engine.answers import Parts, Reason, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.plan import Plan, plan_for
-from unisono.engine.plugins.reservation.queue_room import QueueRoom, room_in_queue
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
-from unisono.engine.plugins.reservation.starved_gangs import StarvedGangs
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.limit import Limit
 from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.session import Session
+from unisono.engine.session.task_runs import runs
 from unisono.engine.verdict import Cause
 
-if TYPE_CHECKING:
-    from unisono.engine.session.job_state import JobState
-    from unisono.engine.session.session import Session
+# Room in a queue for a waiting gang: whether the queue could ever hold it, and who must leave room for it there.
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRoom:
+    """What a gang lacks in its queue while others hold it.
+
+    Attributes:
+        queue: its queue.
+        rows: resource rows of which the queue's share has too little left; what becomes free of them is kept for it.
+        limits: those of the gang, its queue and the queues above it, of which too little is left, with the rows.
+
+    """
+
+    queue: QueueState
+    rows: frozenset[int]
+    limits: tuple[tuple[Limit, frozenset[int]], ...]
+
+    def kept_from(self, job: JobState, pod_class: PodClass) -> bool:
+        """Whether pods of the class would take room from the gang, in its queue or below one of the limits."""
+        asked = pod_class.rows.tolist()
+        if job.queue is self.queue and not self.rows.isdisjoint(asked):
+            return True
+        return any(limit in job.limits and not rows.isdisjoint(asked) for limit, rows in self.limits)
+
+
+def room_in_queue(session: Session, job: JobState, tasks: Sequence[Task]) -> QueueRoom | None:
+    """What must become free in the job's queue for ``tasks``; None where the queue can never hold them.
+
+    What the queue itself holds counts as room to come: its pods end as those on the nodes do.
+    """
+    queue = job.queue
+    need = np.zeros(session.rows, dtype=np.int64)
+    for run in runs(list(tasks)):
+        need += fitted(run[0].pod_class.vector, session.rows) * len(run)
+    need[PODS] = 0
+    room = session.book.shares.room(queue)
+    free = None if room is None else fitted(room, session.rows)
+    if free is not None and (free + fitted(queue.claimed, session.rows) < need)[need > 0].any():
+        return None
+    rows = _short(need, free) if free is not None else frozenset[int]()
+    limits: list[tuple[Limit, frozenset[int]]] = []
+    for limit in job.limits:
+        asked = {row: int(need[row]) for row in limit.most if row < len(need) and need[row] > 0}
+        if any(amount > limit.most[row] for row, amount in asked.items()):
+            return None
+        left = {row: limit.most[row] - int(limit.held[row]) - int(limit.leaving[row]) for row in asked}
+        short = frozenset(row for row, amount in asked.items() if amount > left[row])
+        if short:
+            limits.append((limit, short))
+    return QueueRoom(queue, rows, tuple(limits))
+
+
+def _short(need: Vector, free: Vector) -> frozenset[int]:
+    return frozenset(np.flatnonzero((need > 0) & (need > free)).tolist())
+
+
+# Gangs that cannot start and have waited long, those that come first in line first.
+
+_Place = tuple[int, float, str]
+_Needs = tuple[float, list[Task]]
+_Behind = Iterator[Entry] | None
+_NONE: _Needs = (0.0, [])
+_KNOWN = "reservation.needs"
+
+
+class StarvedGangs:
+    """Gangs that cannot start and have waited ``after`` seconds, with their missing tasks, as the session began.
+
+    Those of the highest priority come first, then those that have waited longest, counted from their newest pod. Mostly
+    only the first few are looked at, so the rest is not put in order. What a gang misses follows from its record
+    alone, and is kept with it from session to session.
+    """
+
+    def __init__(self, session: Session, after: float) -> None:
+        self._heap: list[tuple[_Place, JobState, _Behind]] = []
+        self._first: list[tuple[JobState, list[Task]]] = []
+        self._session, self._after = session, after
+        self._open = {name for name, queue in session.queues.items() if queue.open}
+        if after < inf:
+            self._find()
+        setbacks = session.snapshot.setbacks
+        if setbacks:  # those may never start
+            self._heap[:] = [entry for entry in self._heap if entry[1].key not in setbacks]
+        heapq.heapify(self._heap)
+
+    def _find(self) -> None:
+        """All such gangs; of those that are alike the first one only, which has the others behind it."""
+        session = self._session
+        waiting = session.snapshot.waiting
+        if waiting is None or session.snapshot.setbacks:
+            for job in session.active:
+                self._add(job, None)
+            return
+        for other in map(session.job, waiting.others):
+            if other is not None:
+                self._add(other, None)
+        for alike in waiting.alike.values():
+            record = session.snapshot.jobs[alike.sample]
+            if record.phase != "Pending" and record.queue in self._open:
+                self._add_next(iter(alike.sorted_by(_KNOWN, self._since)))
+
+    def _add(self, job: JobState, behind: _Behind) -> bool:
+        since, tasks = job.record.derived.get(_KNOWN) or _needs(job)
+        if not tasks or self._session.now - since < self._after or job.queue.name not in self._open:
+            return False
+        self._heap.append(((-job.priority, since, job.key), job, behind))
+        return True
+
+    def _add_next(self, behind: Iterator[Entry]) -> bool:
+        """Add the next of gangs that are alike; where it has not waited long enough, none behind it has."""
+        for _, key in behind:
+            job = self._session.job(key)
+            return job is not None and self._add(job, behind)
+        return False
+
+    def _since(self, key: str) -> float:
+        job = self._session.job(key)
+        since, tasks = _needs(job) if job is not None else _NONE
+        return since if tasks else inf
+
+    def __bool__(self) -> bool:
+        return bool(self._heap or self._first)
+
+    def __iter__(self) -> Iterator[tuple[JobState, list[Task]]]:
+        at = 0
+        while True:
+            while at < len(self._first):
+                yield self._first[at]
+                at += 1
+            if not self._heap:
+                return
+            _, job, behind = heapq.heappop(self._heap)
+            self._first.append((job, job.record.derived[_KNOWN][1]))
+            if behind is not None and self._add_next(behind):
+                heapq.heapify(self._heap)
+
+
+def _needs(job: JobState) -> _Needs:
+    """Since when the gang waits, and for which tasks; none where it does not."""
+    found = _NONE
+    if job.record.phase != "Pending" and not job.is_ready and job.valid_count >= job.min_member:
+        tasks = _missing(job)
+        if tasks:
+            found = max(task.created for task in tasks), tasks
+    job.record.derived[_KNOWN] = found
+    return found
+
+
+def _missing(job: JobState) -> list[Task] | None:
+    """The tasks that the gang needs to start; None where more than resources, labels and taints decides where."""
+    tasks = [task for task in job.record.pending.values() if not task.gated and task.owned and not task.best_effort]
+    number = job.min_member - job.ready_count - job.pending_best_effort
+    if number < 1 or len(tasks) < number or job.record.topology is not None or job.record.sub_groups:
+        return None
+    for task in tasks:
+        pod_class = task.pod_class
+        if pod_class.base is not pod_class or pod_class.host_ports or pod_class.notes:
+            return None
+    tasks.sort(key=lambda task: (-task.priority, task.ordinal, task.created, task.key))
+    by_role = [task for role, need in sorted(job.min_task_member.items()) for task in _of_role(job, tasks, role, need)]
+    chosen = {task.key: task for task in (*by_role, *tasks)}
+    return list(chosen.values())[: max(number, len(by_role))]
+
+
+def _of_role(job: JobState, tasks: list[Task], role: str, need: int) -> list[Task]:
+    counts = job.role_counts(role)
+    pending = counts[TaskStatus.PENDING]
+    held = sum(counts) - pending
+    return [task for task in tasks if task.role == role][: max(need - held, 0)]
+
 
 _AFTER = Argument("reservation.after", "duration", "5m", "how long a gang must have waited before room is kept for it")
 _GANGS = Argument("reservation.gangs", "int", 1, "gangs for which room is kept at a time, the longest waiting first")

@@ -1,24 +1,17 @@
-"""service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
-
-Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
-with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest, or one after the
-other. New small jobs would
-pass wide ones by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the
-cluster first.
-Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show. *Service*
-is run time times GPUs.
-"""
+"""service-order: which job comes first by how long it has run, or has still to run; the last ones make room."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from math import inf
-from typing import TYPE_CHECKING
+from math import floor, inf, log
 
 import numpy as np
 
+from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Key, Purpose, Reach
@@ -26,14 +19,208 @@ from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
-from unisono.engine.plugins.service_order.attained import Attained
-from unisono.engine.plugins.service_order.line import Line
-from unisono.engine.plugins.service_order.service import Levels, capacity_of, size_of
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 
-if TYPE_CHECKING:
-    from unisono.engine.session.job_state import JobState
-    from unisono.engine.session.session import Session
+# Service: what a job asks for times how long it has run, and the levels that it passes through as it runs.
+
+_SIZE = "service-order.size"
+
+
+def gpus_of(amounts: Mapping[str, int]) -> float:
+    """GPUs among amounts in the engine's units, parts counted as such."""
+    whole = amounts.get(NVIDIA_GPU, 0) / 1000
+    return whole + amounts.get(GPU_MILLI, 0) / 1_000_000 * max(amounts.get(GPU_COUNT, 0) / 1000, 1)
+
+
+def size_of(job: JobState) -> tuple[float, bool]:
+    """GPUs of all its pods, and whether it asks for any; cores (1 at least) where it does not."""
+    found: tuple[float, bool] | None = job.record.derived.get(_SIZE)
+    if found is None:
+        gpus = cores = 0.0
+        for task in job.record.tasks.values():
+            asked = task.pod_class.requests
+            gpus += gpus_of(asked)
+            cores += asked.get("cpu", 0) / 1000
+        found = job.record.derived[_SIZE] = (gpus, True) if gpus else (max(cores, 1.0), False)
+    return found
+
+
+def capacity_of(session: Session, *, gpus: bool) -> tuple[float, float]:
+    """GPUs, or cores, of all nodes that can be used, and the most of any node."""
+    total, nodes, registry = session.usable_total, session.nodes.allocatable, session.registry
+    units = {NVIDIA_GPU: 1000, GPU_MILLI: 1_000_000} if gpus else {"cpu": 1000}
+    there = 0.0
+    each = np.zeros(session.nodes.size)
+    for name, unit in units.items():
+        row = registry.find(name)
+        if row is not None and row < len(total):
+            there += int(total[row]) / unit
+            each += nodes[row] / unit
+    return there, float(each.max(initial=0.0))
+
+
+class Levels:
+    """Levels of service, each of which ends where the next one begins.
+
+    Args:
+        ends: GPU-seconds at which levels end, growing; the last level has no end.
+        factor: how many times as far each level after ``ends`` reaches as the one before; 0.0: there are none.
+
+    """
+
+    def __init__(self, ends: Sequence[float], factor: float = 0.0) -> None:
+        self.ends, self.factor = tuple(ends), factor
+
+    def of(self, service: float) -> int:
+        """The level of a job that has had so much, 0 for the first."""
+        level = bisect_right(self.ends, service)
+        if not self.factor or level < len(self.ends):
+            return level
+        return level + floor(log(service / self.ends[-1], self.factor))
+
+
+# How long jobs have run so far, over all of their attempts, kept from cycle to cycle.
+
+_HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
+
+
+@dataclass(slots=True)
+class _Life:
+    """Seconds of ended attempts; when the present one began, and until when it was seen (0.0: none)."""
+
+    uid: str
+    ended: float = 0.0
+    began: float = 0.0
+    seen: float = 0.0
+
+    def close(self) -> None:
+        if self.began:
+            self.ended += max(self.seen - self.began, 0.0)
+        self.began = self.seen = 0.0
+
+
+class Attained:
+    """Run times by job. A scheduler that has just started knows the present attempts only."""
+
+    def __init__(self) -> None:
+        self._lives: dict[str, _Life] = {}
+        self._at = -1.0
+
+    def look(self, session: Session) -> None:
+        """Take note of who runs now."""
+        if session.now == self._at:
+            return
+        self._at = session.now
+        lives: dict[str, _Life] = {}
+        for job in session.jobs:
+            life = self._lives.get(job.key)
+            if life is None or life.uid != job.record.uid:
+                life = _Life(job.record.uid)
+            lives[job.key] = life
+            began = _began(job)
+            if began != life.began:
+                life.close()
+                life.began = began
+            if began:
+                life.seen = session.now
+        self._lives = lives
+
+    def seconds(self, job: JobState, now: float) -> float:
+        """For how long the job has run, up to now where it runs."""
+        life = self._lives.get(job.key)
+        if life is None:
+            return 0.0
+        return life.ended + (max(now - life.began, 0.0) if life.began else 0.0)
+
+
+def _began(job: JobState) -> float:
+    """When the present attempt began: when the last of its pods got its place; 0.0 when it does not run."""
+    record = job.record
+    if not any(record.counts[status] for status in _HELD):
+        return 0.0
+    return max(
+        (task.since or task.created for task in record.tasks.values() if task.status in _HELD and task.node),
+        default=0.0,
+    )
+
+
+# Places in the line of a level: who runs, then who was evicted, the last first, then who came in and has not run yet.
+#
+# A job that comes into a level, from outside or from the level before, stands at the end of its line, even if it runs:
+# those that wait there come first. So the levels of the simulator that was published with Muri (SIGCOMM 2022) work.
+
+_RUNNING = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
+
+
+@dataclass(slots=True)
+class _Stand:
+    """Where a job stands: its level, since when, since when it has run there (0.0: not yet), and whether it does."""
+
+    uid: str
+    level: int
+    since: float
+    began: float = 0.0
+    runs: bool = False
+
+
+class Line:
+    """Stands by job, kept from cycle to cycle; a scheduler that has just started knows who runs and who waits."""
+
+    def __init__(self) -> None:
+        self._stands: dict[str, _Stand] = {}
+        self._at = -1.0
+
+    def look(self, session: Session, level_of: Callable[[JobState], int]) -> None:
+        """Take note of levels now."""
+        if session.now == self._at:
+            return
+        fresh = self._at < 0
+        self._at = session.now
+        stands: dict[str, _Stand] = {}
+        for job in session.jobs:
+            level, stand = level_of(job), self._stands.get(job.key)
+            if stand is None or stand.uid != job.record.uid:
+                stand = _Stand(job.record.uid, level, job.created)
+                if fresh and _runs(job):
+                    stand.began, stand.runs = job.created, True
+            elif stand.level != level:
+                stand = _Stand(stand.uid, level, session.now)
+            else:
+                runs = _runs(job)
+                if runs and not stand.runs:
+                    stand.began = session.now
+                stand.runs = runs
+            stands[job.key] = stand
+        self._stands = stands
+
+    def place(self, job: JobState) -> tuple[float, float]:
+        """Less comes first."""
+        stand = self._stands.get(job.key)
+        if stand is None:
+            return 2.0, job.created
+        if not stand.began:
+            return 2.0, stand.since
+        if _runs(job):
+            return 0.0, stand.began
+        return 1.0, -max((task.created for task in job.record.pending.values()), default=0.0)
+
+
+def _runs(job: JobState) -> bool:
+    return not job.record.pending or any(job.record.counts[status] for status in _RUNNING)
+
+
+# service-order: the job that has run least, or has least left, comes first, and jobs that come later make room for it.
+#
+# Least attained service (LAS) needs no run times: M. Nuijens and A. Wierman, "The foreground-background queue" (2008);
+# with levels as in Tiresias (NSDI 2019), and within a level jobs of few GPUs first, then the oldest, or one after the
+# other. New small jobs would
+# pass wide ones by for ever, so from some level on the oldest jobs that need several nodes may hold a share of the
+# cluster first.
+# Shortest remaining time and service (SRTF, SRSF) go by run times that users state, or that earlier runs show.
+# *Service*
+# is run time times GPUs.
 
 _BY = Argument(
     "service-order.by", "text", "attained-service", "attained-service, remaining-service, remaining-time or time"
@@ -72,7 +259,6 @@ _PREEMPT = Argument("service-order.preempt", "bool", True, "jobs that come later
 
 _IN_LEVELS = ("size", "turn", "line")
 _RULES = ("attained-service", "remaining-service", "remaining-time", "time")
-_RUNNING = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
 
 
 class ServiceOrderPlugin(Plugin):

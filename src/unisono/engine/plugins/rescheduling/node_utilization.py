@@ -1,4 +1,4 @@
-"""lowNodeUtilization: from nodes above a target to nodes below a threshold, as much as those can take."""
+"""The strategies that look at nodes' load: away from busy nodes, and off nearly empty ones."""
 
 from __future__ import annotations
 
@@ -13,18 +13,104 @@ from unisono.cluster.resources import CPU, MEMORY, fitted
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.plugins.common.measured_load import measured
 from unisono.engine.plugins.rescheduling.common import Room, Spares
-from unisono.engine.plugins.usage.estimate import limits_of
+from unisono.engine.plugins.usage.plugin import limits_of
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
+
+# highNodeUtilization: empties nodes that are hardly asked for, so that they can be given back or take large pods.
+
+_CRITICAL = 2_000_000_000
+"""Value of ``system-cluster-critical``."""
+_HIGH_OWNER = "rescheduling: highNodeUtilization"
+
+
+@dataclass(frozen=True, slots=True)
+class HighNodeUtilization:
+    """The strategy; it goes by what pods request, as the descheduler does.
+
+    Attributes:
+        thresholds: percent by resource name; a node is hardly asked for that is below all of them.
+        least_low: acts only when more nodes than this are so.
+        below: pods of this priority and above stay, and with them all others of their node.
+
+    """
+
+    thresholds: Mapping[str, int]
+    least_low: int
+    below: int
+
+    @classmethod
+    def read(cls, params: Mapping[str, Any]) -> HighNodeUtilization:
+        """From ``params``; raises ConfigError that names the key."""
+        known = ("numberOfNodes", "thresholdPriority", "thresholds")
+        for key, value in params.items():
+            if key not in known:
+                raise ConfigError(f"{_HIGH_OWNER} has no parameter {key}; it has {', '.join(known)}")
+            if key != "thresholds" and (not isinstance(value, int) or isinstance(value, bool)):
+                raise ConfigError(f"{_HIGH_OWNER}: {key} must be a whole number without quotes")
+        given = params.get("thresholds")
+        if not isinstance(given, Mapping) or not given:
+            raise ConfigError(f"{_HIGH_OWNER} needs thresholds, a map such as {{cpu: 20, nvidia.com/gpu: 30}}")
+        for name, value in given.items():
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 100:
+                raise ConfigError(
+                    f"{_HIGH_OWNER}: thresholds.{name} must be a whole number from 0 to 100, not {value!r}"
+                )
+        return cls(dict(given), params.get("numberOfNodes", 0), params.get("thresholdPriority", _CRITICAL))
+
+    def choose(self, session: Session, candidates: Sequence[Task], spares: Spares) -> list[Task]:
+        """Pods of the nodes that can be emptied whole, those with least first."""
+        nodes = session.nodes
+        rows = [row for name in self.thresholds if (row := nodes.table.registry.find(name)) is not None]
+        bounds = [bound for name, bound in self.thresholds.items() if nodes.table.registry.find(name) is not None]
+        if not rows:
+            return []
+        capacity = nodes.allocatable[rows].astype(np.float64)
+        share = np.where(capacity > 0, 100.0 * nodes.used[rows] / np.maximum(capacity, 1.0), 0.0)
+        usable = nodes.table.ready & ~nodes.table.unschedulable
+        low = usable & (share < np.array(bounds, dtype=np.float64)[:, None]).all(axis=0)
+        if int(low.sum()) <= self.least_low or low.all():
+            return []
+        movable: dict[str, list[Task]] = {}
+        for task in candidates:
+            if task.priority < self.below and task.remade:
+                movable.setdefault(task.node, []).append(task)
+        chosen: list[Task] = []
+        room = Room(session)
+        columns = np.flatnonzero(low)
+        for column in columns[np.argsort(share[:, columns].sum(axis=0), kind="stable")].tolist():
+            name = nodes.table.names[column]
+            tasks = sorted(movable.get(name, ()), key=lambda task: (-task.pod_class.amounts.sum(), task.key))
+            if tasks and len(tasks) == _here(session, name):
+                chosen += _emptied(tasks, room, spares, np.flatnonzero(low).tolist())
+        return chosen
+
+
+def _here(session: Session, node: str) -> int:
+    """Pods on a node that would have to go: not those that every node has, which name no PodGroup of ours."""
+    return sum(1 for task in session.snapshot.tasks_on.get(node, {}).values() if task.owned)
+
+
+def _emptied(tasks: Sequence[Task], room: Room, spares: Spares, besides: Sequence[int]) -> list[Task]:
+    """All pods of a node, if each finds a place on a node that stays, and its job can miss it; else none."""
+    trial, left = room.copy(), spares.copy()
+    if not all(trial.take(task, besides) >= 0 and left.take(task) for task in tasks):
+        return []
+    room.become(trial)
+    spares.become(left)
+    return list(tasks)
+
+
+# lowNodeUtilization: from nodes above a target to nodes below a threshold, as much as those can take.
+
 _ROWS = [CPU, MEMORY]
 _DIMENSIONS = ("cpu", "memory")
 _IGNORED = ("pods", "pod")
-_CRITICAL = 2_000_000_000
 """Value of ``system-cluster-critical``."""
-_OWNER = "rescheduling: lowNodeUtilization"
+_LOW_OWNER = "rescheduling: lowNodeUtilization"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +141,18 @@ class LowNodeUtilization:
         known |= {"thresholdPriority", "thresholdPriorityClassName"}
         for key in params:
             if key not in known:
-                raise ConfigError(f"{_OWNER} has no parameter {key}; it has {', '.join(sorted(known))}")
+                raise ConfigError(f"{_LOW_OWNER} has no parameter {key}; it has {', '.join(sorted(known))}")
         low, target = _percents(params, "thresholds"), _percents(params, "targetThresholds")
         for name, one, other in zip(_DIMENSIONS, low, target, strict=True):
             if one > other:
-                raise ConfigError(f"{_OWNER}: thresholds.{name} must not be above targetThresholds.{name}")
+                raise ConfigError(f"{_LOW_OWNER}: thresholds.{name} must not be above targetThresholds.{name}")
         number, priority = params.get("numberOfNodes", 0), params.get("thresholdPriority")
         for key, value in (("numberOfNodes", number), ("thresholdPriority", priority)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise ConfigError(f"{_OWNER}: {key} must be a whole number without quotes")
+                raise ConfigError(f"{_LOW_OWNER}: {key} must be a whole number without quotes")
         named, fit = params.get("thresholdPriorityClassName", ""), params.get("nodeFit", True)
         if not isinstance(named, str) or not isinstance(fit, bool):
-            raise ConfigError(f"{_OWNER}: thresholdPriorityClassName must be a name, nodeFit true or false")
+            raise ConfigError(f"{_LOW_OWNER}: thresholdPriorityClassName must be a name, nodeFit true or false")
         return cls(low, target, number, _CRITICAL if priority is None else priority, named, fit)
 
     def choose(self, session: Session, candidates: Sequence[Task], spares: Spares) -> list[Task]:
@@ -171,11 +257,11 @@ def _percents(params: Mapping[str, Any], key: str) -> tuple[float, float]:
     """The percents for cpu and memory in one of the two maps; 100 where it says nothing."""
     given = params.get(key) or {}
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{_OWNER}: {key} must be a map such as {{cpu: 20, memory: 20}}")
+        raise ConfigError(f"{_LOW_OWNER}: {key} must be a map such as {{cpu: 20, memory: 20}}")
     for name, value in given.items():
         if name not in (*_DIMENSIONS, *_IGNORED):
-            raise ConfigError(f"{_OWNER}: {key} has no {name}; it has cpu, memory and pods")
+            raise ConfigError(f"{_LOW_OWNER}: {key} has no {name}; it has cpu, memory and pods")
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 100:
-            raise ConfigError(f"{_OWNER}: {key}.{name} must be a whole number from 0 to 100, not {value!r}")
+            raise ConfigError(f"{_LOW_OWNER}: {key}.{name} must be a whole number from 0 to 100, not {value!r}")
     low = [float(given.get(name, 100)) for name in _DIMENSIONS]
     return low[0], low[1]
