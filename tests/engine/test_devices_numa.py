@@ -30,7 +30,7 @@ from unisono.api.numa import (
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugins.numa_aware.plugin import decision_of, read
+from unisono.engine.plugins.numa_aware import decision_of, read
 
 POLICY, DECISION = "volcano.sh/numa-topology-policy", "volcano.sh/topology-decision"
 REFUSED = "containers cannot be assigned by numa"

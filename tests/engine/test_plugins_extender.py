@@ -14,8 +14,8 @@ from unisono.engine.answers import Purpose, Refusal, Vote
 from unisono.engine.config.flags import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.extender import wire
-from unisono.engine.plugins.extender.plugin import extender_with
+from unisono.engine.plugins import extender
+from unisono.engine.plugins.extender import extender_with
 from unisono.engine.plugins.registry import create
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
@@ -245,4 +245,4 @@ tiers:
 )
 def test_a_status_has_the_number_that_volcano_gives_it(status: TaskStatus, number: int) -> None:
     session, _ = opened(Service(), world())
-    assert wire.task_of(task_of(session, "j-0"), status, session.registry)["Status"] == number
+    assert extender.task_of(task_of(session, "j-0"), status, session.registry)["Status"] == number

@@ -16,7 +16,7 @@ from unisono.api.queues import limits_of
 from unisono.api.times import rfc3339
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.fair_share.usage_book import UsageBook, read, written
+from unisono.engine.plugins.fair_share import UsageBook, read, written
 from unisono.errors import ConfigError
 
 HOUR = 3600.0

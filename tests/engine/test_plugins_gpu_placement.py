@@ -11,8 +11,8 @@ from support import build
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.model import PluginConfig
-from unisono.engine.plugins.gpu_placement import plugin
-from unisono.engine.plugins.gpu_placement.plugin import GpuPlacementPlugin
+from unisono.engine.plugins import gpu_placement
+from unisono.engine.plugins.gpu_placement import GpuPlacementPlugin
 from unisono.errors import ConfigError
 
 MILLI, COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
@@ -24,20 +24,20 @@ def ints(*values: Any) -> Any:
 
 
 def test_dot_product_prefers_what_is_less_alike() -> None:
-    found = plugin.dot_product(ints(64000, 128000), ints(8000, 0), (64000, 4000), (128000, 8000))
+    found = gpu_placement.dot_product(ints(64000, 128000), ints(8000, 0), (64000, 4000), (128000, 8000))
     assert found.tolist() == [int(100 * (1 - (0.25 + 0.5) / 2)), int(100 * (1 - 0.5 / 2))]
 
 
 def test_best_fit_spreads_over_the_candidates() -> None:
     among = np.array([True, True, False])
-    found = plugin.best_fit(ints(128000, 64000, 0), ints(8000, 8000, 0), (0, 0), (128000, 8000), among)
+    found = gpu_placement.best_fit(ints(128000, 64000, 0), ints(8000, 8000, 0), (0, 0), (128000, 8000), among)
     assert found[:2].tolist() == [0, 100]
-    assert plugin.best_fit(ints(1), ints(1), (0, 0), (1, 1), np.array([True])).tolist() == [0]
+    assert gpu_placement.best_fit(ints(1), ints(1), (0, 0), (1, 1), np.array([True])).tolist() == [0]
 
 
 def test_clustering_counts_kinds() -> None:
     same, others = ints(2, 1, 0, 0), ints(0, 1, 0, 3)
-    assert plugin.clustering(ints(8000, 8000, 8000, 0), same, others, 8000).tolist() == [75, 50, 25, 25]
+    assert gpu_placement.clustering(ints(8000, 8000, 8000, 0), same, others, 8000).tolist() == [75, 50, 25, 25]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_clustering_counts_kinds() -> None:
     ],
 )
 def test_packing_takes_what_is_in_use_first(free: list[int], milli: int, count: int, points: int) -> None:
-    assert plugin.packing(ints(free), milli, count).tolist() == [points]
+    assert gpu_placement.packing(ints(free), milli, count).tolist() == [points]
 
 
 def chosen(state: ClusterState, rule: str, seed: int = 0) -> dict[str, tuple[str, str]]:

@@ -13,7 +13,7 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Reach
 from unisono.engine.config.flags import Flags
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.drf.plugin import Tree, path_of
+from unisono.engine.plugins.drf import Tree, path_of
 
 ON = Flags(hierarchy=True)
 G = "1G"

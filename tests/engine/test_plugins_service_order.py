@@ -15,7 +15,7 @@ from unisono.engine import run
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugins.service_order.plugin import Attained, Levels, Line, ServiceOrderPlugin, _Life
+from unisono.engine.plugins.service_order import Attained, Levels, Line, ServiceOrderPlugin, _Life
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 

@@ -12,7 +12,7 @@ from unisono import engine
 from unisono.api.keys import TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.task_topology.buckets import read_wishes
+from unisono.engine.plugins.task_topology import read_wishes
 
 ROLES = ("ps", "worker", "chief")
 

@@ -11,7 +11,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.extender.plugin import extender_with
+from unisono.engine.plugins.extender import extender_with
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 

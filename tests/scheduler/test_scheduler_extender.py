@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.build import cluster, config, gang, nodes, schedule
-from unisono.engine.plugins.extender.plugin import extender_with
+from unisono.engine.plugins.extender import extender_with
 from unisono.engine.verdict import Cause
 from unisono.scheduler.extender import ExtenderError, Extenders, ExtenderUnavailable, call
 

@@ -13,7 +13,7 @@ import structlog
 
 from unisono.api.annotations import USE
 from unisono.api.kinds import QUEUES
-from unisono.engine.plugins.fair_share.usage_book import UsageBook, Use, written
+from unisono.engine.plugins.fair_share import UsageBook, Use, written
 from unisono.errors import NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock

@@ -455,7 +455,7 @@ class Scheduler:
 
 def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.engine import run
-    from unisono.engine.plugins.extender.plugin import extender_with
+    from unisono.engine.plugins.extender import extender_with
     from unisono.gc_pauses import collector_paused
     from unisono.scheduler.extender import Extenders, call
 

@@ -11,7 +11,7 @@ from unisono.api.near_names import nearest
 from unisono.cluster.records import Task
 from unisono.engine.changes import AddLabels, Change, UseNodeGroup, listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.nodegroup.plugin import NO_GROUP, NO_RULES, REFUSED, rules_of
+from unisono.engine.plugins.nodegroup import NO_GROUP, NO_RULES, REFUSED, rules_of
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import QueueState
 from unisono.engine.verdicts.draft import Ladders

@@ -10,7 +10,7 @@ from unisono.api.numa import RESTRICTED, SINGLE
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import RequestAtMost, listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.numa_aware.plugin import REFUSED, NumaBook, whole_cpus
+from unisono.engine.plugins.numa_aware import REFUSED, NumaBook, whole_cpus
 from unisono.engine.verdicts.lack import Lack
 
 

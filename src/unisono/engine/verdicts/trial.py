@@ -21,7 +21,7 @@ from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, U
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
-from unisono.engine.plugins.resourcequota.plugin import counted
+from unisono.engine.plugins.resourcequota import counted
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
 from unisono.engine.verdicts.unmade_parts import unmade_pods

@@ -13,7 +13,7 @@ from unisono.cluster.resources import CPU, MEMORY, fitted
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.plugins.common.measured_load import measured
 from unisono.engine.plugins.rescheduling.common import Room, Spares
-from unisono.engine.plugins.usage.plugin import limits_of
+from unisono.engine.plugins.usage import limits_of
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:

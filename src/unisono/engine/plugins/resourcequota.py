@@ -1,7 +1,4 @@
-"""resourcequota: a PodGroup is admitted only when its pods fit into the ResourceQuotas of its namespace. No arguments.
-
-Without it a gang would be admitted and then stay half made, because the API server refuses the pods that are too many.
-"""
+"""resourcequota: admits jobs as far as ResourceQuotas let them."""
 
 from __future__ import annotations
 
@@ -22,6 +19,11 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
+
+# resourcequota: a PodGroup is admitted only when its pods fit into the ResourceQuotas of its namespace. No arguments.
+#
+# Without it a gang would be admitted and then stay half made, because the API server refuses the pods that are too
+# many.
 
 # ResourceQuotas as far as PodGroups tell: which count a job's pods, what it asks of them, and what is taken.
 

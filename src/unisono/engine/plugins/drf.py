@@ -1,4 +1,4 @@
-"""drf: dominant resource fairness among jobs, namespaces, and queues that form a tree."""
+"""drf: dominant resource fairness among jobs, and among queues that form a tree."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.victims import VictimJobs
 
+
+# drf: dominant resource fairness among jobs, namespaces, and queues that form a tree.
 
 # drf among jobs: the order of jobs by dominant share, and who may be preempted by it.
 

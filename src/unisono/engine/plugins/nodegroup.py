@@ -1,4 +1,4 @@
-"""nodegroup: queues run on groups of nodes (label ``volcano.sh/nodegroup-name``), by rules on the Queue."""
+"""nodegroup: which groups of nodes a queue may use."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
+
+# nodegroup: queues run on groups of nodes (label ``volcano.sh/nodegroup-name``), by rules on the Queue.
 
 # Which groups of nodes a queue may use: rules and limits, as its Queue object states them.
 

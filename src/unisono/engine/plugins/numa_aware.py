@@ -1,8 +1,4 @@
-"""numa-aware: pods with whole CPUs go where the kubelet's topology manager would take them.
-
-For Guaranteed pods on nodes whose CPU manager is ``static``. A pod (or its task in a job) may ask for a policy; without
-one the node's counts. The CPUs are taken in the scheduler's books, and the NUMA nodes leave with the bind.
-"""
+"""numa-aware: which CPUs of a node a pod would get, by the rules of the kubelet's topology manager."""
 
 from __future__ import annotations
 
@@ -32,6 +28,12 @@ from unisono.engine.plugins.common.json_text import decoded
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
+
+# numa-aware: pods with whole CPUs go where the kubelet's topology manager would take them.
+#
+# For Guaranteed pods on nodes whose CPU manager is ``static``. A pod (or its task in a job) may ask for a policy;
+# without
+# one the node's counts. The CPUs are taken in the scheduler's books, and the NUMA nodes leave with the bind.
 
 # Free CPUs of every node in a session: as exporters report them, less what pods on their way have been promised.
 

@@ -1,7 +1,4 @@
-"""resource-strategy-fit: each resource is packed or spread by its own rule, and scarce ones are kept free.
-
-A pod may bring its own rule in annotations. Arguments are nested YAML, as in Volcano.
-"""
+"""resource-strategy-fit: packs or spreads pods by resource."""
 
 from __future__ import annotations
 
@@ -19,6 +16,10 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.json_text import decoded
 from unisono.engine.session.node_view import NodeView
+
+# resource-strategy-fit: each resource is packed or spread by its own rule, and scarce ones are kept free.
+#
+# A pod may bring its own rule in annotations. Arguments are nested YAML, as in Volcano.
 
 # Reads the nested arguments of resource-strategy-fit.
 

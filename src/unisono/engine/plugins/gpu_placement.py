@@ -1,8 +1,4 @@
-"""gpu-placement: one of the rules that papers compare their own with, as the only score.
-
-Best fit, dot product, clustering, packing and random; `unisono.engine.plugins.gpu_placement.plugin` has the formulas.
-Of shared cards random takes any, and the others take the fullest that has enough room.
-"""
+"""gpu-placement: rules from the literature for choosing nodes with GPUs, to compare others with."""
 
 from __future__ import annotations
 
@@ -27,6 +23,11 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
+
+# gpu-placement: one of the rules that papers compare their own with, as the only score.
+#
+# Best fit, dot product, clustering, packing and random; `unisono.engine.plugins.gpu_placement` has the formulas.
+# Of shared cards random takes any, and the others take the fullest that has enough room.
 
 # Scores of placement rules as array formulas; ``M`` nodes, CPU in milli-cores, GPUs in thousandths.
 #

@@ -1,8 +1,4 @@
-"""extender: asks a service over HTTP, in the protocol of Volcano's extender plug-in.
-
-Decisions are pure, so the call itself is given from outside: `extender_with` makes the plug-in for one transport, to be
-passed to `unisono.engine.run` as ``plugins={"extender": ...}``.
-"""
+"""extender: asks a service over HTTP."""
 
 from __future__ import annotations
 
@@ -14,12 +10,12 @@ import numpy as np
 from unisono.api.times import parse_duration
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.resources import CPU, MEMORY, PODS, ResourceRegistry, Vector
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray, Purpose, Reason, Refusal, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.extender import wire
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError
@@ -27,6 +23,124 @@ from unisono.errors import ConfigError
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
+
+
+# What an extender is told: jobs, tasks, nodes and queues in the field names of Volcano's Go structs.
+
+Body = dict[str, Any]
+
+
+def resource(vector: Vector, registry: ResourceRegistry) -> Body:
+    """``MilliCPU``, ``Memory`` and, by name, the others."""
+    amounts = registry.amounts(vector)
+    scalars = {name: amount for name, amount in amounts.items() if name not in ("cpu", "memory")}
+    return {
+        "MilliCPU": int(vector[CPU]),
+        "Memory": int(vector[MEMORY]),
+        "ScalarResources": scalars,
+        "MaxTaskNum": int(vector[PODS]),
+    }
+
+
+def task_of(task: Task, status: TaskStatus, registry: ResourceRegistry) -> Body:
+    """One pod."""
+    request = resource(task.pod_class.vector, registry)
+    meta = {
+        "name": task.name,
+        "namespace": task.namespace,
+        "uid": task.uid,
+        "labels": dict(task.labels),
+        "annotations": dict(task.annotations),
+    }
+    return {
+        "UID": task.uid,
+        "Job": task.job,
+        "Name": task.name,
+        "Namespace": task.namespace,
+        "TaskRole": task.role,
+        "Resreq": request,
+        "InitResreq": request,
+        "NodeName": task.node,
+        "Status": status.volcano_number,
+        "Priority": task.priority,
+        "Preemptable": task.preemptable,
+        "BestEffort": task.best_effort,
+        "Pod": {"metadata": meta, "spec": {"nodeName": task.node, "priorityClassName": task.priority_class_name}},
+    }
+
+
+def node_of(session: Session, column: int) -> Body:
+    """One node as the session sees it now."""
+    nodes, registry = session.nodes, session.registry
+    facts = nodes.table.facts[column]
+    allocatable, used = nodes.allocatable[:, column], nodes.used[:, column]
+    meta = {"name": facts.name, "uid": facts.uid, "labels": dict(facts.labels), "annotations": dict(facts.annotations)}
+    return {
+        "Name": facts.name,
+        "Node": {"metadata": meta, "spec": {"unschedulable": facts.unschedulable}},
+        "Releasing": resource(nodes.releasing[:, column], registry),
+        "Pipelined": resource(nodes.pipelined[:, column], registry),
+        "Idle": resource(allocatable - used, registry),
+        "Used": resource(used, registry),
+        "Allocatable": resource(allocatable, registry),
+        "Capacity": resource(allocatable, registry),
+    }
+
+
+def job_of(job: JobState, registry: ResourceRegistry) -> Body:
+    """One PodGroup with its pods."""
+    record = job.record
+    return {
+        "UID": job.key,
+        "PgUID": job.uid,
+        "Name": job.name,
+        "Namespace": job.namespace,
+        "Queue": job.queue.name,
+        "Priority": job.priority,
+        "MinAvailable": job.min_member,
+        "TaskMinAvailable": dict(job.min_task_member),
+        "Allocated": resource(_wide(job.allocated, registry), registry),
+        "TotalRequest": resource(_wide(record.request, registry), registry),
+        "Tasks": {task.uid: task_of(task, job.status(task), registry) for task in record.tasks.values()},
+        "PodGroup": {
+            "metadata": {"name": job.name, "namespace": job.namespace, "annotations": dict(record.annotations)},
+            "spec": {"minMember": job.min_member, "queue": job.queue.name},
+            "status": {"phase": job.phase},
+        },
+    }
+
+
+def queue_of(queue: QueueState) -> Body:
+    """One queue."""
+    record = queue.record
+    return {
+        "UID": queue.name,
+        "Name": queue.name,
+        "Weight": record.weight,
+        "Queue": {
+            "metadata": {"name": queue.name, "annotations": dict(record.annotations)},
+            "spec": {"weight": record.weight, "reclaimable": record.reclaimable, "parent": record.parent},
+            "status": {"state": record.state},
+        },
+    }
+
+
+def _wide(vector: Vector, registry: ResourceRegistry) -> Vector:
+    from unisono.cluster.resources import fitted
+
+    return fitted(vector, len(registry))
+
+
+def requests_any(pod_class: PodClass, names: frozenset[str]) -> bool:
+    """Whether a class asks for one of the resources; of no resources: always."""
+    return not names or not names.isdisjoint(pod_class.requests)
+
+
+# extender: asks a service over HTTP, in the protocol of Volcano's extender plug-in.
+#
+# Decisions are pure, so the call itself is given from outside: `extender_with` makes the plug-in for one transport,
+# to be
+# passed to `unisono.engine.run` as ``plugins={"extender": ...}``.
 
 Transport = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 """POSTs a JSON body to a URL within so many seconds and returns the decoded answer; raises whatever goes wrong."""
@@ -112,12 +226,12 @@ class ExtenderPlugin(Plugin):
             return
         registry = session.registry
         body = {
-            "Jobs": {job.key: wire.job_of(job, registry) for job in session.jobs},
-            "Nodes": {name: wire.node_of(session, at) for at, name in enumerate(session.nodes.names)},
-            "Queues": {name: wire.queue_of(queue) for name, queue in session.queues.items()},
+            "Jobs": {job.key: job_of(job, registry) for job in session.jobs},
+            "Nodes": {name: node_of(session, at) for at, name in enumerate(session.nodes.names)},
+            "Queues": {name: queue_of(queue) for name, queue in session.queues.items()},
             "NamespaceInfo": {},
             "RevocableNodes": {},
-            "NodeList": [wire.node_of(session, at) for at in range(session.nodes.size)],
+            "NodeList": [node_of(session, at) for at in range(session.nodes.size)],
         }
         self._try("onSessionOpen", body)
 
@@ -139,7 +253,7 @@ class ExtenderPlugin(Plugin):
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Nodes are asked about for tasks with a managed resource."""
-        return bool({"predicate", "prioritize"} & self.verbs.keys()) and wire.requests_any(pod_class, self.managed)
+        return bool({"predicate", "prioritize"} & self.verbs.keys()) and requests_any(pod_class, self.managed)
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Asks about each node on which the task would fit, and again when the node has changed.
@@ -170,7 +284,7 @@ class ExtenderPlugin(Plugin):
     def _refusal(self, task: Task, pod_class: PodClass, column: int) -> str:
         key = (task.job, pod_class.id, column, self.session.matrix[:, column].tobytes())
         if key not in self._fits:
-            body = {"task": self._wire(task), "node": wire.node_of(self.session, column)}
+            body = {"task": self._wire(task), "node": node_of(self.session, column)}
             answer = self._post("predicate", body)
             text = str(answer.get("status") or answer.get("errorMessage") or "")
             self._fits[key] = text or ("refused by the extender" if answer.get("code") else "")
@@ -190,7 +304,7 @@ class ExtenderPlugin(Plugin):
         session = self.session
         points = np.zeros(session.nodes.size, dtype=np.float64)
         columns = self._roomy(pod_class, session.nodes)
-        body = {"task": self._wire(task), "nodes": [wire.node_of(session, column) for column in columns]}
+        body = {"task": self._wire(task), "nodes": [node_of(session, column) for column in columns]}
         answer = self._try("prioritize", body) or {}
         if answer.get("errorMessage") and not self.ignorable:
             raise RuntimeError(f"extender could not score: {answer['errorMessage']}")
@@ -211,9 +325,9 @@ class ExtenderPlugin(Plugin):
         waiting = job.record.pending.values() if job is not None else ()
         return next((task for task in waiting if task.pod_class.id == pod_class.id), None)
 
-    def _wire(self, task: Task) -> wire.Body:
+    def _wire(self, task: Task) -> Body:
         job = self.session.job(task.job)
-        return wire.task_of(task, job.status(task) if job is not None else task.status, self.session.registry)
+        return task_of(task, job.status(task) if job is not None else task.status, self.session.registry)
 
     # ---- gates
 
@@ -221,7 +335,7 @@ class ExtenderPlugin(Plugin):
         """The extender's vote: positive permits, negative rejects."""
         if "jobEnqueueable" not in self.verbs:
             return Vote.ABSTAIN
-        answer = self._try("jobEnqueueable", {"job": wire.job_of(job, self.session.registry)})
+        answer = self._try("jobEnqueueable", {"job": job_of(job, self.session.registry)})
         status = int((answer or {}).get("status") or 0)
         if status < 0:
             return Refusal("the extender does not admit the job", Cause.EXTENDER, event=True)
@@ -230,14 +344,14 @@ class ExtenderPlugin(Plugin):
     def enqueued(self, job: JobState) -> None:
         """Tell it."""
         if "jobEnqueued" in self.verbs:
-            self._try("jobEnqueued", {"job": wire.job_of(job, self.session.registry)})
+            self._try("jobEnqueued", {"job": job_of(job, self.session.registry)})
 
     def ready(self, job: JobState) -> bool:
         """The extender's judgement; a job is not ready while an extender that counts cannot be reached."""
         if "jobReady" not in self.verbs:
             return True
         try:
-            answer = self._post("jobReady", {"job": wire.job_of(job, self.session.registry)})
+            answer = self._post("jobReady", {"job": job_of(job, self.session.registry)})
         except Exception:
             return self.ignorable
         return bool(answer.get("status"))
@@ -247,7 +361,7 @@ class ExtenderPlugin(Plugin):
         if "queueOverused" not in self.verbs:
             return None
         try:
-            answer = self._post("queueOverused", {"queue": wire.queue_of(queue)})
+            answer = self._post("queueOverused", {"queue": queue_of(queue)})
         except Exception as error:
             if self.ignorable:
                 return None
@@ -284,8 +398,8 @@ class ExtenderPlugin(Plugin):
         if verb not in self.verbs:
             return
         for task, column in zip(tasks, nodes, strict=True):
-            if wire.requests_any(task.pod_class, self.managed):
-                body = wire.task_of(task, after, self.session.registry)
+            if requests_any(task.pod_class, self.managed):
+                body = task_of(task, after, self.session.registry)
                 self._try(verb, {"task": body | {"NodeName": self.session.snapshot.nodes.names[column]}})
 
 

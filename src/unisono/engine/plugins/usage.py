@@ -1,9 +1,4 @@
-"""usage: prefers nodes that are idle in fact, and keeps off those that are too busy, by measured load.
-
-Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
-whose load has not been measured lately takes pods as if it had none, and gets no points. For pods that ask for GPUs the
-load of the node's GPUs and of their memory counts as well, where it is measured.
-"""
+"""usage: keeps pods off nodes with a high measured load."""
 
 from __future__ import annotations
 
@@ -31,6 +26,13 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
+
+# usage: prefers nodes that are idle in fact, and keeps off those that are too busy, by measured load.
+#
+# Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
+# whose load has not been measured lately takes pods as if it had none, and gets no points. For pods that ask for GPUs
+# the
+# load of the node's GPUs and of their memory counts as well, where it is measured.
 
 # What a pod will use before its load has been measured.
 

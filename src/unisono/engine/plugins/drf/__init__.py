@@ -1,1 +1,0 @@
-"""drf: dominant resource fairness among jobs, and among queues that form a tree."""

@@ -1,1 +1,0 @@
-"""extender: asks a service over HTTP."""

@@ -1,1 +1,0 @@
-"""nodegroup: which groups of nodes a queue may use."""

@@ -1,1 +1,0 @@
-"""resource-strategy-fit: packs or spreads pods by resource."""

@@ -1,1 +1,0 @@
-"""resourcequota: admits jobs as far as ResourceQuotas let them."""

@@ -1,1 +1,0 @@
-"""task-topology: tasks of one job that belong together, or apart."""

@@ -1,1 +1,0 @@
-"""usage: keeps pods off nodes with a high measured load."""
