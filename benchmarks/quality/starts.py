@@ -25,7 +25,7 @@ from unisono.simulator.world.settings import Settings
 NODES, GPUS = 8, 8
 GENERATED = {"diurnal": 600, "lublin": 500}
 """Jobs of each generated workload."""
-LOAD = 1.1
+LOAD = 0.95
 VIRTUAL_CLUSTERS = {"ee9e8c": 18, "0e4a51": 7, "103959": 3, "7f04ca": 8}
 """Virtual clusters of Philly with so many nodes that about all of their GPU time is asked for."""
 PARTS = 4

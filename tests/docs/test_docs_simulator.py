@@ -26,7 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the page's commands name, in the working directory."""
     monkeypatch.chdir(tmp_path)
     workload = next(text for text in _blocks("json") if '"workload"' in text)
-    (tmp_path / "workload.jsonl").write_text(workload)
+    for name in ("workload.jsonl", "other.jsonl"):
+        (tmp_path / name).write_text(workload)
     (tmp_path / "cluster.yaml").write_text(next(text for text in _blocks("yaml") if "gpuModel" in text))
     config = DEFAULT_TEXT
     for name in ("scheduler.conf", "fifo.conf"):
@@ -37,7 +38,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("text", _blocks("sh"), ids=lambda text: text.split()[2])
 def test_commands_of_the_page_run(text: str, folder: Path) -> None:
-    for line in text.replace("--jobs 5000", "--jobs 50").replace("--seeds 0-9", "--seeds 0-1").splitlines():
+    for line in (
+        text.replace("--jobs 5000 --load 0.9", "--jobs 50 --load 0.1")
+        .replace("--seeds 0-9", "--seeds 0-1")
+        .splitlines()
+    ):
         words = line.split()
         assert words[0] == "unisono"
         extra = ["--processes", "1"] if words[2] == "sweep" else []

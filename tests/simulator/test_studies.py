@@ -38,18 +38,48 @@ def test_an_interval_is_students() -> None:
     assert interval([5.0]).half is None
 
 
-def _result(seed: int, jct: float, **more: Any) -> dict[str, Any]:
-    return {"unisono": "run", "version": 1, "workload": "w", "cluster": "c", "seed": seed, "jct": {"mean": jct}, **more}
+def _result(seed: int, jct: float, workload: str = "w", **more: Any) -> dict[str, Any]:
+    return {
+        "unisono": "run",
+        "version": 1,
+        "workload": workload,
+        "cluster": "c",
+        "seed": seed,
+        "jct": {"mean": jct},
+        **more,
+    }
 
 
-def test_differences_are_of_pairs_and_clear_when_their_interval_holds_no_zero() -> None:
-    before = [_result(seed, 100 + 50 * seed) for seed in range(5)]
-    after = [_result(seed, 90 + 50 * seed + seed % 2) for seed in reversed(range(5))]
+def test_differences_are_of_workloads_and_clear_when_their_interval_holds_no_zero() -> None:
+    before = [_result(0, 100 + 50 * number, f"w{number}") for number in range(5)]
+    after = [_result(0, 90 + 50 * number + number % 2, f"w{number}") for number in reversed(range(5))]
     (change,) = compare(before, after)
     assert change.metric == "jct.mean"
     assert change.difference.mean == pytest.approx(-9.6)
     assert change.difference.clear
     assert change.relative == pytest.approx(-9.6 / 200)
+
+
+def test_seeds_of_one_workload_are_no_evidence_of_their_own() -> None:
+    # Three workloads that differ by 10, 12 and 20; each was run with as many seeds as makes ten times as many pairs.
+    worse = {"a": 10.0, "b": 12.0, "c": 20.0}
+    for seeds in (1, 10):
+        before = [_result(seed, 100, name) for name in worse for seed in range(seeds)]
+        after = [_result(seed, 100 + more, name) for name, more in worse.items() for seed in range(seeds)]
+        (change,) = compare(before, after)
+        assert change.difference == interval(list(worse.values()))
+        assert (change.pairs, change.distinct) == (3 * seeds, 3)
+    (single,) = compare([_result(seed, 100) for seed in range(5)], [_result(seed, 179) for seed in range(5)])
+    assert single.difference.half is None
+    assert not single.difference.clear
+
+
+def test_the_same_policy_twice_is_rarely_a_clear_difference() -> None:
+    random, clear = Random(5), 0
+    for _ in range(1000):
+        runs = [[_result(0, random.lognormvariate(5, 2), f"w{number}") for number in range(5)] for _ in range(2)]
+        clear += compare(*runs)[0].difference.clear
+    assert clear <= 50
 
 
 def test_runs_without_a_partner_cannot_be_compared() -> None:
@@ -185,9 +215,16 @@ def test_sweep_and_compare_on_the_command_line(inputs: tuple[Path, Path, list[Pa
     words = ["simulate", "compare", str(tmp_path / "fifo.jsonl"), str(tmp_path / "preempt.jsonl")]
     told = CliRunner().invoke(cli, [*words, "-o", "json"], catch_exceptions=False)
     metrics = {each["metric"]: each for each in json.loads(told.stdout)["metrics"]}
-    assert metrics["jct.mean"]["pairs"] == 3
+    assert (metrics["jct.mean"]["pairs"], metrics["jct.mean"]["distinct"], metrics["jct.mean"]["workloads"]) == (
+        3,
+        1,
+        1,
+    )
     text = CliRunner().invoke(cli, words, catch_exceptions=False).stdout
-    assert text.startswith("3 pairs of runs")
+    assert text.startswith(
+        "3 pairs of runs of 1 workload, each with the same cluster and seed.\nSeeds change nothing here"
+    )
+    assert "One workload tells nothing of chance" in text
 
 
 def test_a_report_stands_alone(inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path) -> None:

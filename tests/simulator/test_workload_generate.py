@@ -7,9 +7,29 @@ from collections import Counter
 import pytest
 
 from unisono.simulator.workload.generate import GENERATORS, Recipe, generate
-from unisono.simulator.workload.job import NodeShape, WorkloadError, check
+from unisono.simulator.workload.job import Job, NodeShape, WorkloadError, check
 
 SHAPE = NodeShape(gpus=8)
+
+
+def _load(jobs: list[Job], gpus: int) -> float:
+    """GPUs that run in the mean until the last job comes, had each job started when it came, over those there are."""
+    window = jobs[-1].submit
+    used = sum(job.gpu_demand / 1000 * (min(job.submit + (job.run_seconds or 0), window) - job.submit) for job in jobs)
+    return used / (gpus * window)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.9, 1.6])
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_the_load_is_that_of_the_time_in_which_jobs_come(kind: str, load: float) -> None:
+    for seed in range(3):
+        recipe = Recipe(kind=kind, jobs=600, gpus=64, load=load, mean_seconds=20_000, seed=seed)
+        assert _load(generate(recipe, SHAPE), 64) == pytest.approx(load, rel=0.01)
+
+
+def test_too_few_jobs_for_a_load_are_refused() -> None:
+    with pytest.raises(WorkloadError, match="3 jobs cannot give a load of 5 on 64 GPUs: ask for more jobs"):
+        generate(Recipe(jobs=3, gpus=64, load=5), SHAPE)
 
 
 @pytest.mark.parametrize("kind", GENERATORS)
@@ -21,8 +41,7 @@ def test_a_workload_follows_its_recipe_and_its_seed(kind: str) -> None:
     assert len({job.name for job in jobs}) == 800
     assert not any(check(job) for job in jobs)
     assert [job.submit for job in jobs] == sorted(job.submit for job in jobs)
-    work = sum(job.gpu_demand / 1000 * (job.run_seconds or 0) for job in jobs)
-    assert work / (64 * jobs[-1].submit) == pytest.approx(0.7, rel=1e-3)
+    assert _load(jobs, 64) == pytest.approx(0.7, rel=1e-3)
     assert all((job.estimate or 0) >= (job.run_seconds or 0) for job in jobs)
     queues = Counter(job.queue for job in jobs)
     assert 0.65 < queues["a"] / 800 < 0.85

@@ -78,8 +78,12 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         f"{result.get('workload', 'workload')} on {result.get('cluster', 'cluster')}"
         f" ({result['nodes']} nodes, {result['gpus']} GPUs), seed {result.get('seed', 0)}",
         f"{total} jobs: {states}; {seconds(result['end'])} simulated in {result['cycles']} cycles.",
-        "",
     ]
+    if censored := result.get("censored"):
+        told.append(
+            f"Of {censored} jobs the recording does not know the end: their run times are what they state, or usual."
+        )
+    told.append("")
     rows = [
         (name, *(seconds(result[key].get(each)) for each in ("mean", "p50", "p90", "p99", "max")))
         for key, name in (("jct", "completion time"), ("wait", "first wait"), ("totalWait", "total wait"))
@@ -141,10 +145,18 @@ def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list
     shown = [
         change for change in changes if everything or change.difference.clear or (single and change.difference.mean)
     ]
-    pairs = max((change.difference.count for change in changes), default=0)
-    told = [f"{counted(pairs, 'pair')} of runs with the same workload, cluster and seed."]
+    pairs = max((change.pairs for change in changes), default=0)
+    workloads = max((change.difference.count for change in changes), default=0)
+    told = [
+        f"{counted(pairs, 'pair')} of runs of {counted(workloads, 'workload')}, each with the same cluster and seed."
+    ]
+    if pairs > workloads and all(change.distinct == change.difference.count for change in changes):
+        told.append("Seeds change nothing here: further seeds of these workloads are no evidence.")
     if single:
-        told.append("One pair tells nothing of chance: run several seeds ('unisono simulate sweep --seeds 0-9').")
+        told.append(
+            "One workload tells nothing of chance, whatever the seeds: run several, such as parts of a recording or "
+            "'unisono simulate generate' with --seed 0, 1, 2, ... (three at least, better ten)."
+        )
     if not shown:
         return [*told, "No metric clearly differs."]
     rows = [

@@ -24,6 +24,7 @@ def summary(run: Run, **about: object) -> dict[str, Any]:
         "version": VERSION,
         **about,
         "jobs": {"all": len(run.outcomes), **{state: states[state] for state in sorted(states)}},
+        "censored": sum(outcome.job.censored for outcome in run.outcomes),
         "nodes": len(run.cluster.nodes),
         "gpus": run.cluster.gpu_total,
         "end": run.end,

@@ -1,16 +1,18 @@
 """Jobs and nodes of a recording, as a workload and a cluster: what was submitted and how long it ran.
 
 A job is a PodGroup with its pods, or a pod without one. It was submitted when its PodGroup was created, and ran from
-the latest start of its pods until the last one ended. What had not ended when the recording ended counts as having
-run until then; what never started has no run time that is known, and is left out.
+the latest start of its pods until the last one ended. What had not ended when the recording ended, and what never
+started, is censored: its run time is assumed (`Job.censored`), so that a policy is not judged only on what an earlier
+policy let start.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,7 +26,7 @@ from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended, scheduled_at
-from unisono.api.resources import pod_requests, to_wire
+from unisono.api.resources import pod_requests, resource_list, to_wire
 from unisono.api.times import parse_time
 from unisono.simulator.clusters import Cluster, paths_of
 from unisono.simulator.recording.replay import Recording, RecordingError
@@ -109,7 +111,11 @@ def cluster_of(history: History, path: Path) -> Cluster:
 
 
 def jobs_of(history: History) -> list[Job]:
-    """Jobs that started, in order of submission; the first one comes at 0."""
+    """Jobs in order of submission; the first one comes at 0.
+
+    Of what had not started, the run time is what its owner states; else the median of what ended in its queue, or at
+    all. Without any start there is nothing to assume it from, and no job is answered.
+    """
     members: dict[str, list[_Life]] = {}
     for life in history.pods.values():
         meta = life.pod.metadata
@@ -117,43 +123,87 @@ def jobs_of(history: History) -> list[Job]:
         owner = f"{meta.namespace}/{group}" if group else f"pod {life.pod.key}/{meta.uid}"
         members.setdefault(owner, []).append(life)
     by_key: dict[str, PodGroup] = {group.key: group for group in history.groups.values()}
-    found: list[tuple[float, Job]] = []
-    for owner, lives in sorted(members.items()):
-        job = _job(owner, lives, by_key.get(owner), history)
-        if job is not None:
-            found.append(job)
-    if not found:
+    for key, waiting in by_key.items():
+        if waiting.status.phase in (None, "", "Pending", "Inqueue"):
+            members.setdefault(key, [])
+    found = [
+        job
+        for owner, lives in sorted(members.items())
+        if (job := _job(owner, lives, by_key.get(owner), history)) is not None
+    ]
+    if all(job.run_seconds is None for _, job in found):
         return []
     first = min(at for at, _ in found)
-    jobs = [replace(job, submit=at - first) for at, job in found]
+    assumed = _assumed([job for _, job in found])
+    jobs = [
+        replace(job, submit=at - first, run_seconds=assumed(job) if job.run_seconds is None else job.run_seconds)
+        for at, job in found
+    ]
     return sorted(jobs, key=lambda job: (job.submit, job.name))
 
 
+def _assumed(jobs: Sequence[Job]) -> Callable[[Job], float]:
+    """Run times of jobs that did not start."""
+    by_queue: dict[str, list[float]] = {}
+    for job in jobs:
+        if job.run_seconds is not None:
+            by_queue.setdefault(job.queue, []).append(job.run_seconds)
+    medians = {queue: median(seconds) for queue, seconds in by_queue.items()}
+    usual = median(seconds for each in by_queue.values() for seconds in each)
+    return lambda job: job.estimate or medians.get(job.queue, usual)
+
+
 def _job(owner: str, lives: list[_Life], group: PodGroup | None, history: History) -> tuple[float, Job] | None:
+    """When it was submitted, and the job; its run time is None when it did not start."""
     started = [life.started for life in lives if life.started is not None]
-    if not started:
+    if group is None and not lives:
         return None
     # Pods that were made again after an eviction or a failure take the place of those before them.
     wanted = len({life.pod.metadata.name for life in lives})
-    latest = sorted(lives, key=lambda life: life.started or 0.0)[-wanted:]
-    begun = max(life.started or 0.0 for life in latest)
-    ended = max((history.end if life.ended is None else life.ended) for life in latest)
+    latest = sorted(lives, key=lambda life: life.started or 0.0)[-wanted:] if lives else []
+    roles = _roles(latest) if latest else _roles_of(group)
+    if not roles:
+        return None
     meta = group.metadata if group is not None else lives[0].pod.metadata
-    created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else min(started)
-    spec = lives[0].pod.spec
+    created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else min(started, default=history.end)
+    priority = lives[0].pod.spec.priority if lives else None
+    estimate = _estimate(group, lives)
+    censored, run_seconds = not started, None
+    if started:
+        begun = max(life.started or 0.0 for life in latest)
+        ends = [life.ended for life in latest if life.ended is not None]
+        censored = len(ends) < len(latest)
+        run_seconds = max((history.end if censored else max(ends)) - begun, 0.0)
+        if censored and estimate is not None:
+            run_seconds = max(run_seconds, estimate)
     least = group.spec.min_member if group is not None else 1
     namespace = meta.namespace or "default"
+    pods = sum(role.count for role in roles)
     return created, Job(
         name=f"{namespace}.{meta.name}" if group is not None else f"{namespace}.{meta.name}.{(meta.uid or '')[:8]}",
         submit=0.0,
-        run_seconds=max(ended - begun, 0.0),
-        roles=_roles(latest),
-        gang=min(max(least or 1, 1), len(latest)),
+        run_seconds=run_seconds,
+        roles=roles,
+        gang=min(max(least or 1, 1), pods),
         queue=(group.spec.queue if group is not None else None) or "default",
         user=namespace,
-        priority=spec.priority or history.priorities.get(_class(group), 0),
-        estimate=_estimate(group, lives),
+        priority=priority or history.priorities.get(_class(group), 0),
+        estimate=estimate,
+        censored=censored,
     )
+
+
+def _roles_of(group: PodGroup | None) -> tuple[Role, ...]:
+    """Pods of a gang that was never let in, so that none was made: equal shares of its ``minResources``."""
+    if group is None or not group.spec.min_member:
+        return ()
+    amounts = {
+        name.removeprefix("requests."): amount
+        for name, amount in resource_list(group.spec.min_resources).items()
+        if not name.startswith(("limits.", "count/")) and name != "pods"
+    }
+    count = group.spec.min_member
+    return (_role("worker", count, {name: -(-amount // count) for name, amount in amounts.items()}, {}),)
 
 
 def _class(group: PodGroup | None) -> str:
@@ -185,25 +235,27 @@ def _roles(lives: list[_Life]) -> tuple[Role, ...]:
     roles, names = [], Counter[str]()
     for (name, requests, selector), count in sorted(counts.items()):
         names[name] += 1
-        amounts = dict(requests)
-        milli = amounts.pop(GPU_MILLI, WHOLE_GPU * 1000) // 1000
-        shared = amounts.pop(GPU_COUNT, 1000 if milli < WHOLE_GPU or GPU_MILLI in dict(requests) else 0) // 1000
-        gpus = amounts.pop(NVIDIA_GPU, 0) // 1000
-        cpu, memory = amounts.pop("cpu", 0), amounts.pop("memory", 0)
-        amounts.pop("pods", None)
-        roles.append(
-            Role(
-                name=name if names[name] == 1 else f"{name}-{names[name]}",
-                count=count,
-                cpu_milli=cpu,
-                memory_mib=-(-memory // _MIB),
-                gpus=gpus or shared,
-                gpu_milli=milli if shared and not gpus else WHOLE_GPU,
-                resources=to_wire(amounts),
-                node_labels=dict(selector),
-            )
-        )
+        unique = name if names[name] == 1 else f"{name}-{names[name]}"
+        roles.append(_role(unique, count, dict(requests), dict(selector)))
     return tuple(roles)
+
+
+def _role(name: str, count: int, amounts: dict[str, int], node_labels: dict[str, str]) -> Role:
+    """Equal pods that each ask for these amounts, in engine units."""
+    milli = amounts.get(GPU_MILLI, WHOLE_GPU * 1000) // 1000
+    shared = amounts.get(GPU_COUNT, 1000 if milli < WHOLE_GPU or GPU_MILLI in amounts else 0) // 1000
+    gpus = amounts.get(NVIDIA_GPU, 0) // 1000
+    own = {GPU_MILLI, GPU_COUNT, NVIDIA_GPU, "cpu", "memory", "pods"}
+    return Role(
+        name=name,
+        count=count,
+        cpu_milli=amounts.get("cpu", 0),
+        memory_mib=-(-amounts.get("memory", 0) // _MIB),
+        gpus=gpus or shared,
+        gpu_milli=milli if shared and not gpus else WHOLE_GPU,
+        resources=to_wire({name: amount for name, amount in amounts.items() if name not in own}),
+        node_labels=node_labels,
+    )
 
 
 def _started(pod: Pod) -> float | None:

@@ -1,4 +1,9 @@
-"""Compares two sets of runs, pair by pair: the same workload, cluster and seed."""
+"""Compares two sets of runs: pairs of the same workload, cluster and seed, and workloads as what is drawn by chance.
+
+Seeds of one workload repeat the same jobs, so they are no evidence of their own: each workload gives the mean of its
+pairs, and the interval is Student's t over workloads. Where the same policy runs twice it holds 0 in 94 to 99 % of
+studies of 3 to 20 workloads, also with heavy tails; percentiles of a bootstrap hold it in 73 to 93 %.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -49,7 +55,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 def numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """All metrics of a result with their path, such as ``jct.mean``."""
     for key, value in result.items():
-        if not prefix and key in (*PAIRED, "unisono", "version", "config", "configHash", "nodes", "gpus"):
+        if not prefix and key in (*PAIRED, "unisono", "version", "config", "configHash", "nodes", "gpus", "censored"):
             continue
         if isinstance(value, Mapping):
             yield from numbers(value, f"{prefix}{key}.")
@@ -88,12 +94,25 @@ _COARSE = ((40, 2.042), (60, 2.021), (120, 2.000), (10**9, 1.980))
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a metric differs: ``before`` and ``after`` are means, ``difference`` is of the pairs."""
+    """How a metric differs.
+
+    Attributes:
+        metric: its path, such as ``jct.mean``.
+        before: mean over workloads of the mean over a workload's pairs.
+        after: the same of the second set.
+        difference: of the workloads.
+        pairs: of runs.
+        distinct: how many pairs differ in this metric from all others of their workload; as many as there are workloads
+            means that seeds change nothing.
+
+    """
 
     metric: str
     before: float
     after: float
     difference: Interval
+    pairs: int = 1
+    distinct: int = 1
 
     @property
     def relative(self) -> float | None:
@@ -112,24 +131,25 @@ def compare(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, An
     pairs = [pair for pair in before if pair in after]
     if not pairs:
         raise InputError("no two runs have the same workload, cluster and seed: there is nothing to compare")
-    left = [dict(numbers(before[pair])) for pair in pairs]
-    right = [dict(numbers(after[pair])) for pair in pairs]
+    values: dict[str, dict[Any, list[tuple[float, float]]]] = {}
+    for pair in pairs:
+        ours, theirs = dict(numbers(before[pair])), dict(numbers(after[pair]))
+        for metric in ours.keys() & theirs.keys():
+            values.setdefault(metric, {}).setdefault(pair[0], []).append((ours[metric], theirs[metric]))
     changes = []
-    for metric in left[0]:
-        values = [
-            (one[metric], other[metric])
-            for one, other in zip(left, right, strict=True)
-            if metric in one and metric in other
-        ]
-        if not values:
+    for metric in dict(numbers(before[pairs[0]])):
+        workloads = list(values.get(metric, {}).values())
+        if not workloads:
             continue
-        count = len(values)
+        means = [(fmean(one for one, _ in each), fmean(other for _, other in each)) for each in workloads]
         changes.append(
             Change(
                 metric,
-                sum(one for one, _ in values) / count,
-                sum(other for _, other in values) / count,
-                interval([other - one for one, other in values]),
+                fmean(one for one, _ in means),
+                fmean(other for _, other in means),
+                interval([other - one for one, other in means]),
+                pairs=sum(len(each) for each in workloads),
+                distinct=sum(len(set(each)) for each in workloads),
             )
         )
     return changes
@@ -155,7 +175,9 @@ def as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
             "after": change.after,
             "difference": change.difference.mean,
             "interval": change.difference.half,
-            "pairs": change.difference.count,
+            "workloads": change.difference.count,
+            "pairs": change.pairs,
+            "distinct": change.distinct,
             "clear": change.difference.clear,
         }
         for change in changes

@@ -7,9 +7,9 @@ state limits far above them, as in real logs. Sizes are GPUs.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import cos, exp, inf, log2, pi
+from math import cos, exp, inf, log2, pi, sqrt
 
 from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, gpu_roles
 
@@ -28,7 +28,8 @@ class Recipe:
         kind: ``poisson``, ``diurnal`` or ``lublin``.
         jobs: how many.
         gpus: GPUs of the cluster, to which the load refers.
-        load: GPU time asked for over that of the cluster while jobs arrive.
+        load: GPU time that would be used while jobs arrive if each started at once, over that of the cluster. What runs
+            on after the last arrival does not count: with long jobs that is a third of all work.
         mean_seconds: mean run time (not of ``lublin``, whose model has its own).
         users: how many, each with a few families of jobs.
         queues: names of queues with the weight by which jobs choose them.
@@ -62,9 +63,7 @@ def generate(recipe: Recipe, shape: NodeShape) -> list[Job]:
         gpus, run, family = _body(draw, recipe, families)
         queue = draw.choices(list(queues), list(queues.values()))[0]
         bodies.append((number, gpus, run, _limit(draw, run), family, queue))
-    work = sum(gpus * run for _, gpus, run, *_ in bodies)
-    length = work / (recipe.load * recipe.gpus)
-    times = _ARRIVALS[recipe.kind](draw, recipe.jobs, length)
+    times = _arrivals(draw, recipe, [(gpus, run) for _, gpus, run, *_ in bodies])
     return [
         Job(
             name=f"{family.name}-{number}",
@@ -80,8 +79,8 @@ def generate(recipe: Recipe, shape: NodeShape) -> list[Job]:
 
 
 def _check(recipe: Recipe) -> None:
-    if recipe.kind not in _ARRIVALS:
-        raise WorkloadError(f"there is no generator '{recipe.kind}'; known are {', '.join(_ARRIVALS)}")
+    if recipe.kind not in _INTENSITIES:
+        raise WorkloadError(f"there is no generator '{recipe.kind}'; known are {', '.join(_INTENSITIES)}")
     if not 0 < recipe.jobs <= MOST_JOBS or recipe.users < 1 or recipe.gpus < 1:
         raise WorkloadError(f"give 1 to {MOST_JOBS} jobs, and at least one user and one GPU")
     if not 0 < recipe.load < 100 or not 0 < recipe.mean_seconds < inf:
@@ -131,50 +130,73 @@ def _limit(draw: random.Random, run: float) -> float:
     return next((limit for limit in _LIMITS if limit >= wanted), max(_LIMITS[-1], run))
 
 
-# ---- arrivals: a Poisson process, even or with a daily cycle, that takes about ``length`` seconds
+# ---- arrivals: a Poisson process, even or with a daily cycle
 
 
-def _even(draw: random.Random, count: int, length: float) -> list[float]:
-    return _scaled(_exponential(draw, count), length, lambda part: part)
+def _arrivals(draw: random.Random, recipe: Recipe, bodies: Sequence[tuple[int, float]]) -> list[float]:
+    """Seconds at which jobs of so many GPUs and seconds come, so that the load is the recipe's.
+
+    Raises:
+        WorkloadError: so few jobs do not reach the load, however fast they come.
+
+    """
+    parts, at = [], 0.0
+    for _ in bodies:
+        at += draw.expovariate(1.0)
+        parts.append(at)
+    parts = [part / at for part in parts]
+    intensity = _INTENSITIES[recipe.kind]
+
+    def times(length: float) -> list[float]:
+        return intensity(parts, length)
+
+    def load(length: float) -> float:
+        used = sum(gpus * min(run, length - at) for (gpus, run), at in zip(bodies, times(length), strict=True))
+        return used / (length * recipe.gpus)
+
+    shortest, longest = 1.0, max(2.0, sum(gpus * run for gpus, run in bodies) / (recipe.load * recipe.gpus))
+    if load(shortest) < recipe.load:
+        raise WorkloadError(
+            f"{recipe.jobs} jobs cannot give a load of {recipe.load:g} on {recipe.gpus} GPUs: ask for more jobs"
+        )
+    # The longer jobs take to come, the smaller the load.
+    for _ in range(40):
+        middle = sqrt(shortest * longest)
+        shortest, longest = (middle, longest) if load(middle) > recipe.load else (shortest, middle)
+    return times(shortest)
 
 
-def _daily(draw: random.Random, count: int, length: float) -> list[float]:
+def _even(parts: Sequence[float], length: float) -> list[float]:
+    return [part * length for part in parts]
+
+
+def _daily(parts: Sequence[float], length: float) -> list[float]:
     """Four times as many at the busiest hour as at the quietest: intensity ``1 + 0.6 sin``."""
 
     def whole(day: float) -> float:
         return day + 0.6 / (2 * pi) * (1 - cos(2 * pi * day))
 
+    # The integral of the intensity at the hours between, and straight lines from one to the next.
     days = max(length / _DAY, 1e-9)
-
-    def when(part: float) -> float:
-        low, high, wanted = 0.0, days, part * whole(days)
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if whole(middle) < wanted else (low, middle)
-        return low / days
-
-    return _scaled(_exponential(draw, count), length, when)
-
-
-def _exponential(draw: random.Random, count: int) -> Iterator[float]:
-    at = 0.0
-    for _ in range(count):
-        at += draw.expovariate(1.0)
-        yield at
+    steps = max(48, min(int(24 * days), 10_000))
+    integral = [whole(days * step / steps) for step in range(steps + 1)]
+    times, step = [], 0
+    for part in parts:
+        wanted = part * integral[-1]
+        while step + 1 < steps and integral[step + 1] < wanted:
+            step += 1
+        low, high = integral[step], integral[step + 1]
+        times.append(min((step + (wanted - low) / (high - low)) / steps, 1.0) * length)
+    return times
 
 
-def _scaled(times: Iterator[float], length: float, when: Callable[[float], float]) -> list[float]:
-    found = list(times)
-    return [when(at / found[-1]) * length for at in found]
-
-
-_ARRIVALS: Mapping[str, Callable[[random.Random, int, float], list[float]]] = {
+_INTENSITIES: Mapping[str, Callable[[Sequence[float], float], list[float]]] = {
     "poisson": _even,
     "diurnal": _daily,
     "lublin": _daily,
 }
 
-GENERATORS = tuple(_ARRIVALS)
+GENERATORS = tuple(_INTENSITIES)
 
 
 # ---- U. Lublin and D. Feitelson, "The workload on parallel supercomputers", JPDC 63 (2003): sizes and run times

@@ -85,6 +85,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         max_retries: failures after which it is given up; None means never.
         topology_tier: highest tier of the topology tree that may join its pods.
         topology_hard: that tier is required, not only preferred.
+        censored: its end was not seen when it was recorded, so that ``run_seconds`` is assumed.
 
     """
 
@@ -106,6 +107,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     max_retries: int | None = None
     topology_tier: int | None = None
     topology_hard: bool = True
+    censored: bool = False
 
     @property
     def pods(self) -> int:
