@@ -122,7 +122,7 @@ def test_a_gang_whose_pods_are_not_made_yet_waits_too() -> None:
 
 
 def changed(objects: LiveObjects, text: str) -> Any:
-    return apply_changes(objects, [(each.value, f"change:{each.line}") for each in load_all(text)])
+    return apply_changes(objects, [(each.value, f"change:{each.line}") for each in load_all(text)], NOW)
 
 
 def later(found: Any) -> dict[str, float | None]:
@@ -311,3 +311,51 @@ def test_the_interval_takes_the_ranks_between_which_one_more_draw_falls_in_80_pe
 def test_runs_are_told_with_the_mean_of_the_last_two_of_their_kind() -> None:
     runs = [("a", 10.0), ("b", 7.0), ("a", 20.0), ("a", 30.0), ("a", 50.0)]
     assert to_earlier(runs) == [0.0, 0.0, 10.0, 15.0, 25.0]
+
+
+POD = "{restartPolicy: Never, containers: [{name: main, image: i, resources: {limits: {nvidia.com/gpu: GPUS}}}]}"
+SUBMITTED = {
+    "Job": "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: new, namespace: ns}\n"
+    "spec: {minAvailable: 2, tasks: [{name: t, replicas: 2, template: {spec: POD}}]}",
+    "PyTorchJob": "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: new, namespace: ns}\n"
+    "spec: {pytorchReplicaSpecs: {Master: {replicas: 1, template: {spec: POD}},"
+    " Worker: {replicas: 1, template: {spec: POD}}}}",
+    "JobSet": "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: new, namespace: ns}\n"
+    "spec: {replicatedJobs: [{name: w, replicas: 1,"
+    " template: {spec: {parallelism: 2, completions: 2, template: {spec: POD}}}}]}",
+    "Deployment": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: new, namespace: ns,"
+    " annotations: {scheduling.volcano.sh/group-min-member: '2'}}\n"
+    "spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: POD}}",
+    "RayJob": "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: new, namespace: ns}\nspec: {rayClusterSpec: {"
+    "headGroupSpec: {template: {spec: POD}}, workerGroupSpecs: [{groupName: w, replicas: 1, template: {spec: POD}}]}}",
+}
+
+
+@pytest.mark.parametrize("kind", SUBMITTED)
+def test_a_new_job_of_any_kind_waits_with_its_pods(kind: str) -> None:
+    for gpus, starts in ((1, True), (3, False)):
+        text = SUBMITTED[kind].replace(
+            "POD", POD.replace("restartPolicy: Never, ", "") if kind == "Deployment" else POD
+        )
+        objects = live()
+        change = changed(objects, text.replace("GPUS", str(gpus)))
+        assert change.told[0].startswith(f"{kind} ns/new added, with ")
+        # a and then b end at 600 and 1100 s, c an hour later; a gang of two pods of 3 GPUs never fits 4.
+        moved = what_if(objects, load_config(FIFO), NOW, change, futures=1, until=20_000).moved
+        (new,) = (each for each in moved if each.before is None)
+        assert new.after is not None
+        assert (new.after.median is not None) is starts, new
+        assert new.after.gpus == 2 * gpus
+
+
+def test_what_is_deleted_or_changed_takes_its_pods_with_it() -> None:
+    text = SUBMITTED["PyTorchJob"].replace("POD", POD).replace("GPUS", "1")
+    objects = changed(live(), text).objects
+    more = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: new, namespace: ns}\n"
+    grown = changed(objects, f"{more}spec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 3}}}}}}")
+    assert grown.told == ("PyTorchJob ns/new changed, with 4 pods that start anew",)
+    assert len([each for each in grown.objects.of("Pod") if each.metadata.name.startswith("new-")]) == 4
+    gone = changed(grown.objects, f"$patch: delete\n{more}")
+    assert gone.told == ("PyTorchJob ns/new deleted, with 4 pods",)
+    assert {each.metadata.name for each in gone.objects.of("PodGroup")} == {"a", "b", "c"}
+    assert len(gone.objects.of("Pod")) == 3

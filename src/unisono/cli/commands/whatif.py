@@ -16,7 +16,14 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("whatif")
 @where_options
 @file_option(required=False)
-@click.option("--change", "changes", type=_File, multiple=True, help="What to change (YAML); may be repeated.")
+@click.option(
+    "--change",
+    "--submit",
+    "changes",
+    type=_File,
+    multiple=True,
+    help="What to change, or a job that is not submitted yet (YAML); may be repeated.",
+)
 @click.option("--config", type=_File, help="The scheduler's configuration.  [default: the cluster's]")
 @click.option("--for", "duration", default=LOOK_AHEAD, show_default=True, help="How far to look ahead, such as 4h.")
 @click.option("--futures", type=click.IntRange(1, 1000), default=FUTURES, show_default=True, help="Possible futures.")
@@ -55,7 +62,7 @@ def command(
             return
         lines = start_lines(found, until)
     else:
-        changed = apply_changes(objects, _documents(changes))
+        changed = apply_changes(objects, _documents(changes), moment)
         with progress_bar("futures") as tell:
             answer = what_if(objects, used, moment, changed, futures=futures, until=until, seed=seed, progress=tell)
         if output == "json":

@@ -9,19 +9,28 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.base import Object
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
 from unisono.api.documents.merge import merge_named
 from unisono.api.groups.batch import Job
-from unisono.api.groups.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.keys import GROUP_NAME
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, POD_GROUPS, QUEUES, find
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, find
+from unisono.api.membership import pod_group_name
+from unisono.api.messages import counted
+from unisono.api.times import rfc3339
 from unisono.cluster.recent import RunTimes
 from unisono.controllers.job.pod_group import pod_group_spec
 from unisono.controllers.job.view import JobView
+from unisono.controllers.owners import owned_by
+from unisono.controllers.pod_groups import sum_usage
+from unisono.controllers.podgroup.decide import min_member, topology
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
+from unisono.jobkinds.kind import JobKind, by_annotation
+from unisono.jobkinds.registry import known
 from unisono.simulator.clusters import build
 from unisono.simulator.files import InputError
 from unisono.simulator.forecast.forecast import Forecast, Start, forecast
@@ -31,6 +40,8 @@ from unisono.simulator.metrics.durations import mean
 from unisono.simulator.metrics.fairness import share_deviation
 from unisono.simulator.metrics.usage import held, integral, queue_length, usage, waste
 from unisono.simulator.studies.compare import Interval, interval
+from unisono.simulator.workload.job import MOST_PODS
+from unisono.simulator.world.objects import SCHEDULER
 from unisono.simulator.world.outcome import Run
 
 # Changes of a live cluster as users write them: objects to add, merge or delete, nodes in short form, a configuration.
@@ -72,12 +83,15 @@ class Changed:
     told: tuple[str, ...]
 
 
-def apply_changes(objects: LiveObjects, documents: Iterable[tuple[Mapping[str, Any], str]]) -> Changed:
-    """Apply changes to a copy.
+def apply_changes(
+    objects: LiveObjects, documents: Iterable[tuple[Mapping[str, Any], str]], now: float = 0.0
+) -> Changed:
+    """Apply changes to a copy. A new job of any kind that is known comes with its PodGroup and its pods.
 
     Args:
         objects: of the cluster as it is; they stay as they are.
         documents: decoded YAML documents, each with the place where it stands (for messages).
+        now: seconds since 1970, when new jobs are submitted.
 
     Raises:
         InputError: a document is no change, names a kind that is not known, or deletes what is not there.
@@ -88,7 +102,7 @@ def apply_changes(objects: LiveObjects, documents: Iterable[tuple[Mapping[str, A
     told: list[str] = []
     for value, where in documents:
         if "kind" in value:
-            told.append(_change(found, dict(value), where))
+            told.append(_change(found, dict(value), where, now))
         elif "actions" in value or "tiers" in value:
             config = load_config(json.dumps(value), where)
             told.append("another configuration of the scheduler")
@@ -113,7 +127,7 @@ def _free_pods(objects: LiveObjects) -> None:
             pods[at] = Pod(metadata=pod.metadata, spec=spec, status=PodStatus(phase="Pending"))
 
 
-def _change(objects: LiveObjects, value: dict[str, Any], where: str) -> str:
+def _change(objects: LiveObjects, value: dict[str, Any], where: str, now: float) -> str:
     action = value.pop(DELETE, "merge")
     if action not in ("merge", "delete"):
         raise InputError(f"{where}: {DELETE}: {action!r} is neither delete nor merge")
@@ -129,12 +143,15 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str) -> str:
     if action == "delete":
         if at is None:
             raise InputError(f"{where}: there is no {kind.kind} {name} to delete")
-        del items[at]
-        return f"{kind.kind} {name} deleted"
+        gone = _collect(objects, items.pop(at))
+        return f"{kind.kind} {name} deleted" + (f", with {counted(gone, 'pod')}" if gone else "")
     obj = _decoded(kind, value if at is None else merge_named(msgspec.to_builtins(items[at]), value), where)
+    obj.metadata.uid = obj.metadata.uid or f"what-if-{kind.kind}-{name}".lower()
+    job = known().of_kind(f"{kind.group}/{kind.version}", kind.kind)
     if at is None:
         objects.add(kind, [obj])
-        return f"{kind.kind} {name} added"
+        made = _join(objects, job, obj, now) if job is not None and job.runs else None
+        return f"{kind.kind} {name} added" + ("" if made is None else f", with {counted(made, 'pod')}")
     if kind is POD_GROUPS and name in (makers := _makers(objects)):
         raise InputError(
             f"{where}: PodGroup {name} belongs to Job {makers[name].job.key}, whose controller writes its spec: "
@@ -143,7 +160,96 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str) -> str:
     items[at] = obj
     if isinstance(obj, Job):
         _follow(objects, JobView(obj))
+    elif job is not None and job.runs:
+        # Which of its pods stay would be its own controller's decision: all are made anew, and wait.
+        _collect(objects, obj)
+        return f"{kind.kind} {name} changed, with {counted(_join(objects, job, obj, now), 'pod')} that start anew"
     return f"{kind.kind} {name} changed"
+
+
+def _collect(objects: LiveObjects, owner: Object) -> int:
+    """Remove what an object owns, and what that owns, as the garbage collector does; answers how many pods went."""
+    gone, pods = {owner.metadata.uid}, 0
+    groups = set()
+    while True:
+        found = [
+            (items, item)
+            for _, items in objects.by_kind.values()
+            for item in items
+            if gone & {each.uid for each in item.metadata.owner_references or ()}
+            or (
+                isinstance(item, Pod)
+                and f"{item.metadata.namespace}/{pod_group_name(item.metadata.annotations, item.spec)}" in groups
+            )
+        ]
+        if not found:
+            return pods
+        for items, item in found:
+            items.remove(item)
+            gone.add(item.metadata.uid)
+            pods += isinstance(item, Pod)
+            if isinstance(item, PodGroup):
+                groups.add(item.key)
+
+
+def _join(objects: LiveObjects, job: JobKind, obj: Object, now: float) -> int:
+    """Add the PodGroup and the pods that controllers would make of a new object; answers how many pods."""
+    meta = obj.metadata
+    created = meta.creation_timestamp = meta.creation_timestamp or rfc3339(now)
+    owner = [owned_by(job.kind, obj)]
+    classes = {each.metadata.name: each.value for each in objects.of("PriorityClass")}
+    if isinstance(obj, Job):
+        # Its pods are built from the Job when it is admitted.
+        view = JobView(obj)
+        spec = pod_group_spec(view, lambda name: classes.get(name or "", 0))
+        group = PodGroup(
+            metadata=ObjectMeta(
+                name=view.pod_group_name, namespace=meta.namespace, uid=f"{meta.uid}-group", creation_timestamp=created,
+                annotations=meta.annotations, owner_references=owner,
+            ),
+            spec=spec,
+            status=PodGroupStatus(phase="Pending"),
+        )  # fmt: skip
+        objects.add(POD_GROUPS, [group])
+        return sum(task.replicas for task in view.tasks)
+    sets = [each for each in job.pods(obj) if not each.helps]
+    count = min(sum(each.count for each in sets), MOST_PODS)
+    if not count:
+        return 0
+    notes = dict(meta.annotations or {})
+    least = sum(0 if each.later else each.count if each.least is None else each.least for each in sets)
+    priority = job.priority_of(obj)
+    group = PodGroup(
+        metadata=ObjectMeta(
+            name=meta.name, namespace=meta.namespace, uid=f"{meta.uid}-group", creation_timestamp=created,
+            annotations=notes, owner_references=owner,
+        ),
+        spec=PodGroupSpec(
+            min_member=min_member(notes) if job.fewer is by_annotation else max(least, 1),
+            queue=next(iter(job.queues_of(obj)), None),
+            priority_class_name=priority or None,
+            min_resources={**sum_usage((each.spec, each.count) for each in sets)} or None,
+            network_topology=topology(notes),
+        ),
+        status=PodGroupStatus(phase="Pending"),
+    )  # fmt: skip
+    objects.add(POD_GROUPS, [group])
+    number = 0
+    for each in sets:
+        pod_spec = msgspec.structs.replace(each.spec, scheduler_name=SCHEDULER, priority=classes.get(priority))
+        for _ in range(min(each.count, count - number)):
+            pod = Pod(
+                metadata=ObjectMeta(
+                    name=f"{meta.name}-{each.role or 'pod'}-{number}".lower(), namespace=meta.namespace,
+                    uid=f"{meta.uid}-{number}", creation_timestamp=created,
+                    annotations={**notes, GROUP_NAME: meta.name}, owner_references=owner,
+                ),
+                spec=pod_spec,
+                status=PodStatus(phase="Pending"),
+            )  # fmt: skip
+            objects.add(PODS, [pod])
+            number += 1
+    return count
 
 
 def _makers(objects: LiveObjects) -> dict[str, JobView]:
