@@ -10,6 +10,7 @@ from unisono.engine.answers import BoolArray, FloatArray, RawScore, Reason, Veto
 if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
+    from unisono.engine.changes import Change
     from unisono.engine.session.node_view import NodeView
 
 
@@ -58,6 +59,14 @@ class NodeHooks:
         """Vetoes that a placement may change on any node: by topology domain, by what is left of something shared.
 
         Asked about all nodes of the session at once, again after `stamp` has moved.
+        """
+        raise NotImplementedError
+
+    def relax(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Change]:
+        """Changes after which the plug-in's filters would take pods of the class on some node, the best first.
+
+        Asked when a cycle is over, about a class that no node of the session takes. Each change is tried on a copy of
+        the cluster, with all other plug-ins, and only those are offered after which the job starts.
         """
         raise NotImplementedError
 

@@ -27,6 +27,7 @@ filter                predicate                                              or
 static_score          node_order                                             sum
 score                 node_order                                             sum
 domain_filter         predicate                                              or
+relax                 predicate                                              all; each is tried
 batch_score           node_order                                             sum
 victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
                       always on for the gang purposes

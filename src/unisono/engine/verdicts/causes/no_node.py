@@ -31,12 +31,15 @@ from unisono.engine.verdicts.other_roles import other_roles
 from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.pod_too_large import too_large
-from unisono.engine.verdicts.revocable_causes import agreeing, opening, revocable_zones
+from unisono.engine.verdicts.revocable_causes import opening, revocable_zones
 from unisono.engine.verdicts.room import Room
 from unisono.engine.verdicts.shortage import Lack as Shortage
 from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
 from unisono.engine.verdicts.what_else import giving_back, what_else
+
+_MOST_RELAXED = 4
+"""Changes that one plug-in may ask to be tried."""
 
 
 def no_place(waiting: Waiting) -> Draft | None:
@@ -100,7 +103,9 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     ladders += for_node_groups(cycle, job.queue, task, missing, fit.counts)
-    ladders += [*agreeing(fit.counts), *of_claims, *(giving_back(cycle, job) if full else ())]
+    asked = cycle.hooks.flat["relax"]
+    ladders += [[one] for _, relax in asked for one in relax(task.pod_class, cycle.session.nodes)[:_MOST_RELAXED]]
+    ladders += [*of_claims, *(giving_back(cycle, job) if full else ())]
     return Draft(
         verdict,
         ladders,
