@@ -46,7 +46,6 @@ class Explanation:
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
         suspended_in: the object above it that has this field; empty where it has it itself.
-        hurdle: why the server will refuse it, once that field is false.
         failures: pods that have failed.
         loops: pods with a container that fails and is started again and again.
         refused: pods that it wants and that the server does not let be created.
@@ -79,7 +78,6 @@ class Explanation:
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
     suspended_in: str = ""
-    hurdle: str = ""
     failures: list[FailedPod] = field(default_factory=list)
     loops: list[FailedPod] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
@@ -136,9 +134,9 @@ class Explanation:
         if self.silent:
             return f"{self.title} waits: {self.silent}; {self.state}."
         if self.suspended:
-            then = f", and the server refuses it then: {self.hurdle}" if self.hurdle else ""
             where = f"{self.suspended_in}'s " if self.suspended_in else ""
-            return f"{self.title} is suspended: {self.state}; it goes on when {where}{self.suspended} is false{then}."
+            then = f" Then {self.then[0]}" if self.then else ""
+            return f"{self.title} is suspended: {self.state}; it goes on when {where}{self.suspended} is false.{then}"
         if self.loops:
             return f"{self.title} fails again and again: {self._first_loop()}; {self.state}."
         if self.containers:

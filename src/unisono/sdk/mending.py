@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from unisono.api import kinds
 from unisono.api.decode import decode
 from unisono.api.kind_families import DEPLOYMENTS, STATEFUL_SETS
@@ -75,6 +77,12 @@ def _with(told: Explanation, found: Found) -> Explanation:
     ]
     if found.fix is not None:
         others = [fix for fix in others if fix.operations != found.fix.operations]
+        told.verdicts = [
+            one
+            if one.change and one.change.get("tried") is not False
+            else structs.replace(one, suggestion=found.fix.text)
+            for one in told.verdicts
+        ]
     told.fixes = [*([found.fix] if found.fix is not None else ()), *others]
     told.then = list(found.causes[1:])
     return told

@@ -95,14 +95,6 @@ def admitted(queue: Raw, namespace: str) -> Fix:
     return Fix(text, False, change, (patch(QUEUES, name, {"metadata": {"annotations": notes}}),))
 
 
-def both(first: Fix, then: Fix) -> Fix:
-    """Two fixes of which neither is enough; without requests where one of them has none."""
-    parts = [part for one in (first, then) for part in one.change.get("changes", (one.change,))]
-    operations = (*first.operations, *then.operations) if first.operations and then.operations else ()
-    change, why_not = {"kind": "Together", "changes": parts}, first.why_not or then.why_not
-    return Fix(f"{first.text} and {then.text}", False, change, operations, why_not)
-
-
 def allowed(owner: Raw, message: str) -> Iterator[Fix]:
     """Of an object whose pods the server refuses, for what ``message`` says."""
     text = message[:_LONGEST]
