@@ -8,6 +8,8 @@ deprecated for one minor version at least. Modules below `unisono.engine` and `u
 - Answers: `Reason`, `Veto`, `RawScore`, `Normalise`, `Vote`, `Refusal`, `Cause`, `Preparation`.
 - Questions: `Session`, `NodeView`, `JobState`, `QueueState`, `Task`, `TaskStatus`, `PodClass`, `Purpose`.
 - Promises that a class makes: `Reach`, `Scope`.
+- Changes that `relax` may answer: `AddAnnotation`, `AddLabels`, `AddToleration`, `RelaxRule`, `RequestAtMost`,
+  `Uncordon`, `UseLabel`, `UseQueue`.
 - Arguments in the configuration: `Argument`, `argument_value`, `PluginConfig`.
 """
 
@@ -30,6 +32,16 @@ from unisono.engine.answers import (
     Veto,
     Vote,
 )
+from unisono.engine.changes import (
+    AddAnnotation,
+    AddLabels,
+    AddToleration,
+    RelaxRule,
+    RequestAtMost,
+    Uncordon,
+    UseLabel,
+    UseQueue,
+)
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
@@ -40,6 +52,9 @@ from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
 
 __all__ = [
+    "AddAnnotation",
+    "AddLabels",
+    "AddToleration",
     "Argument",
     "BoolArray",
     "Cause",
@@ -58,10 +73,15 @@ __all__ = [
     "Reach",
     "Reason",
     "Refusal",
+    "RelaxRule",
+    "RequestAtMost",
     "Scope",
     "Session",
     "Task",
     "TaskStatus",
+    "Uncordon",
+    "UseLabel",
+    "UseQueue",
     "Veto",
     "Vote",
     "argument_value",

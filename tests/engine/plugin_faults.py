@@ -80,7 +80,7 @@ NEUTRAL: dict[str, Any] = {
     "group_pipelined": Vote.ABSTAIN,
     **dict.fromkeys(("ready", "group_ready", "starving", "concerns", "self_affecting"), True),
     **dict.fromkeys(("filter_at", "is_pure", "by_domains"), False),
-    **dict.fromkeys(("static_filter", "filter", "domain_filter", "static_score", "preparations"), ()),
+    **dict.fromkeys(("static_filter", "filter", "domain_filter", "static_score", "preparations", "relax"), ()),
     **dict.fromkeys(("admissible", "underused", "headroom"), 1000),
     **dict.fromkeys(("missing", "stamp", "lost_work"), 0),
 }

@@ -225,7 +225,7 @@ def test_a_missing_claim_has_the_same_words_whenever_it_is_found(things: list[An
 
 def test_a_typo_becomes_no_label_and_no_queue() -> None:
     verdict = verdict_of(node("a", labels={"zone": "a"}), gang("j", 1, selector={"zome": "a"}))
-    assert verdict.changes == (UseLabel("zome", "a", "zone", "a"),)
+    assert verdict.changes == (UseLabel("zone", "a", "zome", "a"),)
     assert verdict.suggestion == "select nodes by zone=a in place of zome=a"
     verdict = verdict_of(node("a"), gang("j", 1, queue="defualt"))
     assert verdict.changes == (UseQueue("default"),)

@@ -12,6 +12,7 @@ import pytest
 
 from support.build import START, cluster, config, gang, node, nodes, placed, schedule
 from unisono import engine
+from unisono.engine.changes import UseLabel
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.contract.plugin import Plugin
@@ -48,6 +49,9 @@ def test_the_worked_example_is_short_and_works(monkeypatch: pytest.MonkeyPatch) 
     assert placed(schedule(cluster(dear, cheap, kept, gang("j", 1)), settings)) == {"j-w-0": "b"}
     decisions = schedule(cluster(kept, gang("j", 1)), settings)
     assert decisions.verdicts["ns/j"].message.endswith("0/1 nodes are unavailable: 1 node(s) were reserved for others.")
+    assert decisions.verdicts["ns/j"].changes == (UseLabel("reserved-for", "x"),)
+    full = schedule(cluster(kept, gang("j", 1, cpu=5)), settings)
+    assert not any(isinstance(one, UseLabel) for one in full.verdicts["ns/j"].changes), "tried, and of no use"
     selecting = gang("j", 1, selector={"reserved-for": "x"})
     assert placed(schedule(cluster(kept, selecting), settings)) == {"j-w-0": "c"}
 

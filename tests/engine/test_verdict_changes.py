@@ -24,7 +24,7 @@ from unisono.api.core import (
     PodAntiAffinity,
     TopologySpreadConstraint,
 )
-from unisono.engine.changes import Change, EvictPods, OpenQueue, RelaxRule, RequestAtMost, Together
+from unisono.engine.changes import Change, EvictPods, RelaxRule
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 
@@ -294,13 +294,6 @@ def test_a_step_that_is_needed_but_not_enough_says_so() -> None:
     (verdict,) = check(flatten(things), GANG)
     assert verdict.changes == ()
     assert verdict.suggestion == "open queue q (not enough by itself), or submit to another one (not tried)"
-
-
-def test_changes_of_which_none_is_enough_are_combined() -> None:
-    things = [node("a", cpu=1), queue("q", state="Closed"), gang_of(1, cpu=4, queue="q")]
-    (verdict,) = check(flatten(things), GANG)
-    assert verdict.changes == (Together((OpenQueue("q"), RequestAtMost({"cpu": 1000}))),)
-    assert verdict.suggestion.startswith("open queue q and request at most cpu 1 per pod")
 
 
 def test_jobs_that_come_before_are_counted_in() -> None:

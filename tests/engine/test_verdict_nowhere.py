@@ -187,5 +187,5 @@ def test_labels_that_no_node_has_together_are_told_with_those_of_the_nodes_that_
     verdict = verdict_of(*things, gang("j", 1, selector={"pool": "gpu", "zone": "y"}))
     assert "nodes with pool=gpu have zone=x" in verdict.message
     assert "nodes with zone=y have pool=cpu" in verdict.message
-    assert UseLabel("zone", "y", "zone", "x") in verdict.changes
-    assert UseLabel("pool", "gpu", "pool", "cpu") in verdict.changes
+    assert UseLabel("zone", "x", "zone", "y") in verdict.changes
+    assert UseLabel("pool", "cpu", "pool", "gpu") in verdict.changes

@@ -39,6 +39,24 @@ def explained(job: str, settings: SchedulerConfig, *things: Any) -> Verdict:
     return verdict
 
 
+def chain(job: str, settings: SchedulerConfig, *things: Any) -> list[c.Change]:
+    """The first chain of offered changes after which the job starts: one is made, then the verdict is asked again."""
+    todo: list[list[c.Change]] = [[]]
+    while todo:
+        done = todo.pop()
+        world = Objects(flatten(things))
+        for change in done:
+            world.make(change, job)
+        decisions = schedule(world.state(), settings)
+        if any(_bound(world, job, settings) for _ in range(3)):
+            return done
+        verdict = decisions.verdicts[job]
+        offered = [*verdict.changes, *verdict.candidates] if len(done) < 3 else []
+        offered.sort(key=lambda one: isinstance(one, c.LowerMinAvailable))
+        todo += [[*done, one] for one in reversed(offered)]
+    return []
+
+
 def _bound(world: Objects, job: str, settings: SchedulerConfig) -> bool:
     decisions = schedule(world.state(), settings)
     world.carry_out(decisions)
@@ -51,24 +69,24 @@ def _bound(world: Objects, job: str, settings: SchedulerConfig) -> bool:
 def test_a_capability_above_the_queue_and_a_taint_are_overcome_together() -> None:
     queues = [queue("org", capability={"cpu": 4}), queue("lab", parent="org")]
     job = gang("j", 2, queue="lab", cpu=4)
-    verdict = explained("ns/j", CAPACITY, node("a", cpu=8, taints=TAINT), queues, job)
-    assert "taint team=a" in verdict.message
-    both = c.Together((c.AddToleration("team", "a", "NoSchedule"), c.RaiseCapability("org", {"cpu": 4000})))
-    assert both in verdict.changes
+    things = (node("a", cpu=8, taints=TAINT), queues, job)
+    assert "taint team=a" in explained("ns/j", CAPACITY, *things).message
+    both = [c.AddToleration("team", "a", "NoSchedule"), c.RaiseCapability("org", {"cpu": 4000})]
+    assert chain("ns/j", CAPACITY, *things) == both
 
 
 def test_a_closed_queue_with_too_small_a_capability_is_opened_and_raised() -> None:
     closed = queue("q", state="Closed", capability={"cpu": 1})
-    verdict = explained("ns/j", CAPACITY, node("a", cpu=8), closed, gang("j", 2, queue="q", cpu=2))
-    assert verdict.changes == (c.Together((c.OpenQueue("q"), c.RaiseCapability("q", {"cpu": 3000}))),)
+    things = (node("a", cpu=8), closed, gang("j", 2, queue="q", cpu=2))
+    assert chain("ns/j", CAPACITY, *things) == [c.OpenQueue("q"), c.RaiseCapability("q", {"cpu": 3000})]
 
 
 def test_a_bound_of_the_topology_and_a_capability_are_overcome_together() -> None:
     limited = queue("q", capability={"cpu": 4})
     hard = job_with("j", 3, wish(1))
     hard[0].spec.queue = "q"
-    verdict = explained("ns/j", TOPOLOGY, racks({"r": 2, "s": 2}), spine("all", "r", "s"), limited, hard)
-    assert c.Together((c.AllowTier(2), c.RaiseCapability("q", {"cpu": 8000}))) in verdict.changes
+    things = (racks({"r": 2, "s": 2}), spine("all", "r", "s"), limited, hard)
+    assert chain("ns/j", TOPOLOGY, *things) == [c.AllowTier(2), c.RaiseCapability("q", {"cpu": 8000})]
 
 
 def test_pods_of_a_capability_are_counted() -> None:
@@ -197,8 +215,7 @@ def test_capabilities_of_a_chain_are_raised_together_the_uppermost_first() -> No
 def test_a_cordoned_node_and_a_taint_of_another_one() -> None:
     job = [group("j", 2), *(pod(f"j-{at}", "j", cpu=2, selector={"pool": at}) for at in "ab")]
     nodes = [node("a", labels={"pool": "a"}, unschedulable=True), node("b", labels={"pool": "b"}, taints=TAINT)]
-    verdict = explained("ns/j", GANG, nodes, job)
-    assert verdict.changes == (c.Together((c.Uncordon(("a",)), c.AddToleration("team", "a", "NoSchedule"))),)
+    assert set(chain("ns/j", GANG, nodes, job)) == {c.Uncordon(("a",)), c.AddToleration("team", "a", "NoSchedule")}
 
 
 def test_what_is_wrong_with_a_job_itself_comes_before_its_place_in_line() -> None:
@@ -207,7 +224,7 @@ def test_what_is_wrong_with_a_job_itself_comes_before_its_place_in_line() -> Non
     short = [group("j", 3, queue="line", created=5.0), pod("j-0", "j", cpu=1), pod("j-1", "j", cpu=1)]
     verdict = explained("ns/j", GANG, node("a", cpu=4), line, big, short)
     assert verdict.cause is Cause.TOO_FEW_PODS
-    assert c.Together((c.CreatePods(1), c.PassOver("line"))) in verdict.changes
+    assert chain("ns/j", GANG, node("a", cpu=4), line, big, short) == [c.CreatePods(1), c.PassOver("line")]
     lost = [group("j", 1, queue="line", created=5.0), pod("j-0", "j", cpu=1, selector={"zone": "x"})]
     verdict = explained("ns/j", GANG, node("a", cpu=4), line, big, lost)
     assert "zone=x" in verdict.message

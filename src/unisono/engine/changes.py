@@ -279,16 +279,17 @@ class UseResource(msgspec.Struct, frozen=True):
 
 
 class UseLabel(msgspec.Struct, frozen=True):
-    """Let the job's pods select nodes by another label than ``key=value``, which no node has."""
+    """Let the job's pods select nodes by another label than ``key=value``, which no node has; ``""``: by one more."""
 
-    key: str
-    value: str
     instead_key: str
     instead_value: str
+    key: str = ""
+    value: str = ""
 
     def text(self) -> str:
         """For people."""
-        return f"select nodes by {self.instead_key}={self.instead_value} in place of {self.key}={self.value}"
+        what = f"select nodes by {self.instead_key}={self.instead_value}"
+        return f"{what} in place of {self.key}={self.value}" if self.key else what
 
 
 class UsePriority(msgspec.Struct, frozen=True):

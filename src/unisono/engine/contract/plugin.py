@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
     from unisono.cluster.status import TaskStatus
+    from unisono.engine.changes import Change
     from unisono.engine.config.model import PluginConfig
     from unisono.engine.decisions import Preparation
     from unisono.engine.session.job_state import JobState, QueueState
@@ -236,6 +237,14 @@ class NodeHooks:
         """
         raise NotImplementedError
 
+    def relax(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Change]:
+        """Changes after which the plug-in's filters would take pods of the class on some node, the best first.
+
+        Asked when a cycle is over, about a class that no node of the session takes. Each change is tried on a copy of
+        the cluster, with all other plug-ins, and only those are offered after which the job starts.
+        """
+        raise NotImplementedError
+
     def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
         """Points per node of the session, weight included, that depend on all ``candidates`` (``[N]``); None: none.
 
@@ -338,6 +347,7 @@ class QueueHooks:
 # static_score          node_order                                             sum
 # score                 node_order                                             sum
 # domain_filter         predicate                                              or
+# relax                 predicate                                              all; each is tried
 # batch_score           node_order                                             sum
 # victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
 #                       always on for the gang purposes

@@ -25,6 +25,7 @@ HOOK_FLAGS: dict[str, str] = {
     "prefilter": "predicate",
     "static_filter": "predicate",
     "filter": "predicate",
+    "relax": "predicate",
     "filter_at": "predicate",
     "score_at": "node_order",
     "static_score": "node_order",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from unisono.engine.answers import Normalise, RawScore, Reason, Refusal, Veto, Vote
+from unisono.engine.changes import Change
 from unisono.engine.decisions import ClaimAllocation, VolumeBind
 from unisono.engine.verdict import Cause
 
@@ -238,6 +239,18 @@ def preparations(answer: Any, arguments: Arguments, session: Session) -> tuple[V
     for each in found:
         if not isinstance(each, VolumeBind | ClaimAllocation):
             raise _expected("a preparation", each)
+    return found
+
+
+def relaxations(answer: Any, arguments: Arguments, session: Session) -> tuple[Change, ...]:
+    """Changes that may be tried."""
+    try:
+        found = tuple(answer)
+    except TypeError:
+        raise _expected("changes", answer) from None
+    for each in found:
+        if not isinstance(each, Change):
+            raise _expected("a change", each)
     return found
 
 

@@ -161,6 +161,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "static_filter": _closed(About.PODS, checks.vetoes, _no_node, **_VETOES),
     "filter": _closed(About.PODS, checks.vetoes, _no_node, **_VETOES),
     "domain_filter": _closed(About.PODS, checks.vetoes, _no_node, **_VETOES),
+    "relax": _open(About.PODS, checks.relaxations, ()),
     "filter_at": _shortcut(About.PODS, checks.flag, _plainly, neutral=False),
     "static_score": _open(About.PODS, checks.raw_scores, (), everywhere=True),
     "score": _open(About.PODS, checks.maybe(checks.node_points)),

@@ -25,6 +25,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Key, Purpose, RawScore, Reason, Refusal, Veto, Vote
+from unisono.engine.changes import AddAnnotation, Change
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
@@ -190,6 +191,11 @@ class TdmPlugin(Plugin):
         table = nodes.table
         codes = [code for code, zone in enumerate(table.label_values(REVOCABLE_ZONE)) if zone in self.active]
         return (RawScore(np.isin(nodes.label_codes(REVOCABLE_ZONE), codes).astype(np.float64), 100.0),)
+
+    def relax(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Change]:
+        """Let the pods be evicted, where there are revocable nodes."""
+        zoned = bool((nodes.label_codes(REVOCABLE_ZONE) >= 0).any())
+        return (AddAnnotation(PREEMPTABLE, "true"),) if zoned and not _has_right(pod_class.notes) else ()
 
     # ---- orders and states
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
 
 from msgspec import structs
 
 from unisono.engine.changes import (
     AddNodes,
-    AddToleration,
     Change,
     EvictPods,
     LowerMinAvailable,
-    RaiseCapability,
     RequestAtMost,
-    Together,
     Uncordon,
 )
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
-from unisono.engine.verdicts.limits import LIMITS
 from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.spared import spared
 from unisono.engine.verdicts.trial import Trials
@@ -33,8 +28,6 @@ MOST_JOBS = 20
 _AT_FIRST, _MOST_CHANGES = 2, 4
 """Changes that are looked for before the next job has its turn, and in all."""
 _MOST_CANDIDATES = 6
-_MOST_COMBINED = 6
-"""Ladders of which pairs and triples are tried."""
 _HELP = {
     Cause.TOO_LARGE: "add nodes large enough for its pods, or let them request less",
     Cause.NODES_FULL: "wait for other jobs to end, or add nodes that its pods may use",
@@ -96,8 +89,9 @@ class _Attempt:
 def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dict[str, Verdict]:
     """Complete the verdicts; changes are tried for at most ``most`` jobs.
 
-    Every job has its turn before more is looked for: a second pass finds further ways, a third one fewer nodes, and the
-    last one combinations where no change is enough alone. For jobs beyond the budget the first step of the first
+    Every job has its turn before more is looked for: a second pass finds further ways, a third one fewer nodes. Where
+    none is enough alone, or only a smaller job would start, the first steps are ``candidates``: who carries out changes
+    in a copy of the whole cluster finds chains of them. For jobs beyond the budget the first step of the first
     ladders is said in words, untried, without ``changes``.
     """
     if not drafts:
@@ -117,9 +111,6 @@ def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dic
         attempt.advance(trials, _MOST_CHANGES)
     for attempt in attempts:  # only now: a rough answer for every job comes before exact ones
         attempt.steps = [_Step(_least(trials, attempt.key, step)) for step in attempt.steps]
-    for attempt in attempts:
-        if not attempt.cut and all(_gives_up(step.change) for step in attempt.steps):
-            _combine(trials, attempt)
     answered = {one.key: _answer(one) for one in attempts if one.steps or (one.tried and not one.cut)}
     drafts |= {attempt.key: attempt.draft for attempt in attempts}
     return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}
@@ -188,121 +179,16 @@ def _least(trials: Trials, key: str, step: _Step) -> Change:
     return best
 
 
-def _gives_up(change: Change) -> bool:
-    """The job would get less than its owner asked for."""
-    return isinstance(change, LowerMinAvailable | RequestAtMost)
-
-
-def _combine(trials: Trials, attempt: _Attempt) -> None:
-    """The smallest combination of changes that starts the job, where none is enough alone.
-
-    Where only a smaller job would start, a combination that starts the whole job.
-    """
-    whole = bool(attempt.steps)
-    besides = _besides(trials.cycle, attempt)
-    known = [ladder for ladder in (*attempt.draft.ladders, *besides) if ladder]
-    ladders = [ladder for ladder in known if not (whole and _gives_up(ladder[0]))][:_MOST_COMBINED]
-    ladders.sort(key=lambda ladder: isinstance(ladder[0], AddNodes))  # what there is comes before what has to be bought
-    before = len(attempt.steps)
-    # Where a limit or kept nodes are named, another way may be enough. No trial sees what the API server or a claim
-    # refuses later.
-    alone = besides if attempt.draft.verdict.cause in (*LIMITS, Cause.RESERVED) else []
-    for ladder in [each for each in alone if each and each in ladders]:
-        found = _together(trials, attempt.key, (ladder,))
-        if found is not None:
-            attempt.steps.append(_Step(found))
-            return
-    for number in (2, 3):
-        if len(attempt.steps) > before:
-            return
-        for chosen in combinations(ladders, number):
-            if _overlap(chosen) or _purposeful(trials, chosen):
-                continue
-            found = _together(trials, attempt.key, chosen)
-            if found is not None and not any(_same(found, step.change) for step in attempt.steps):
-                attempt.steps.append(_Step(found))
-            if len(attempt.steps) - before == _AT_FIRST or not trials.possible(attempt.key):
-                return
-
-
-def _besides(cycle: Cycle, attempt: _Attempt) -> Ladders:
-    try:
-        return attempt.draft.besides()
-    except Exception as error:  # one job that cannot be advised takes no verdict from the others
-        cycle.fail(f"explaining PodGroup {attempt.key}", error)
-        return []
-
-
-def _together(trials: Trials, key: str, chosen: tuple[list[Change], ...]) -> Change | None:
-    """One step of each ladder that start the job together: the first ones, or the last ones and as little as does."""
-    steps = [ladder[0] for ladder in chosen]
-    if _starts(trials, key, steps):
-        return _one(steps)
-    most = [ladder[-1] for ladder in chosen]
-    if most == steps or not _starts(trials, key, most):
-        return None
-    for at, ladder in enumerate(chosen):
-        for step in ladder[:-1]:
-            less = [*most[:at], step, *most[at + 1 :]]
-            if _starts(trials, key, less):
-                most = less
-                break
-    return _one(most)
-
-
-def _overlap(chosen: tuple[list[Change], ...]) -> bool:
-    """Whether two of them change the same kind of thing."""
-    kinds = [kind for ladder in chosen for kind in {type(each) for each in _parts(ladder[0])}]
-    return len(set(kinds)) < len(kinds)
-
-
-def _parts(change: Change) -> tuple[Change, ...]:
-    return change.changes if isinstance(change, Together) else (change,)
-
-
-def _purposeful(trials: Trials, chosen: tuple[list[Change], ...]) -> bool:
-    """Whether nodes would be uncordoned, and a taint of one of them tolerated: that was cordoned on purpose."""
-    steps = [ladder[0] for ladder in chosen]
-    taints = {(one.key, one.effect) for one in steps if isinstance(one, AddToleration)}
-    table = trials.cycle.session.snapshot.nodes
-    names = [name for one in steps if isinstance(one, Uncordon) for name in one.nodes]
-    return any(
-        (taint.key or "", taint.effect) in taints for name in names for taint in table.facts[table.index[name]].taints
-    )
-
-
-def _one(steps: list[Change]) -> Change:
-    return steps[0] if len(steps) == 1 else Together(tuple(part for step in steps for part in _parts(step)))
-
-
-def _starts(trials: Trials, key: str, steps: list[Change]) -> bool:
-    return trials.possible(key) and trials.starts(key, _one(steps))
-
-
-def _same(one: Change, other: Change) -> bool:
-    """The same changes, in whatever order; of two that add nodes of a kind or raise a limit the amounts may differ."""
-    if isinstance(one, Together) and isinstance(other, Together):
-        known = [_what(step) for step in other.changes]
-        return all(_what(step) in known for step in one.changes) and len(one.changes) == len(known)
-    return one == other
-
-
-def _what(change: Change) -> Change:
-    """A change without its amounts."""
-    if isinstance(change, AddNodes):
-        return structs.replace(change, count=0)
-    return structs.replace(change, amounts={}) if isinstance(change, RaiseCapability) else change
-
-
 def _answer(attempt: _Attempt) -> Draft:
     draft = attempt.draft
     changes = tuple(step.change for step in attempt.steps)
+    enough = not all(isinstance(one, LowerMinAvailable | RequestAtMost) for one in changes)
     texts = [change.text() for change in changes]
     untried: tuple[Change, ...] = ()
     if not changes:
         untried, texts = draft.untried, _first_step(draft) or _not_tried(draft)
     verdict = structs.replace(draft.verdict, changes=changes, untried=untried, suggestion=_joined(draft, texts))
-    return Draft(verdict if changes else structs.replace(verdict, candidates=_candidates(draft)))
+    return Draft(verdict if enough else structs.replace(verdict, candidates=_candidates(draft)))
 
 
 def _candidates(draft: Draft) -> tuple[Change, ...]:

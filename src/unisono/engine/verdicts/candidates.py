@@ -25,6 +25,7 @@ from unisono.engine.candidates.empty_cluster import EmptyFit
 from unisono.engine.changes import (
     AddNodes,
     AddToleration,
+    AllowReclaim,
     AllowTier,
     Change,
     CreatePods,
@@ -67,6 +68,7 @@ _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
 _GUARANTEES_TRIED, _GUARANTEES_TOGETHER = 2, 4
+_QUEUES_TRIED, _TAKING = 2, frozenset(("reclaim", "gangreclaim"))
 _SHRUNK, _MOST_OF_IT, _HALF = ("cpu", "memory"), 0.75, 0.5
 """Resources of which a pod may do with less, and how much of its request that is at least; of devices half."""
 _MOST_NODES = 2_000
@@ -232,6 +234,17 @@ def _for_users(name: str) -> bool:
     return not name.startswith("system-")
 
 
+def giving_back(cycle: Cycle, job: JobState) -> Ladders:
+    """Queues that hold more than they deserve and give nothing back, where an action would take it."""
+    if not _TAKING & set(cycle.config.actions):
+        return []
+    found = []
+    for name, queue in sorted(cycle.session.queues.items()):
+        if queue is not job.queue and not queue.record.reclaimable and queue.allocated.any():
+            found.append((-int(queue.allocated[0]), name))
+    return [[AllowReclaim(name)] for _, name in sorted(found)[:_QUEUES_TRIED]]
+
+
 # ---- nodes
 
 
@@ -256,13 +269,6 @@ def for_kinds(waiting: Waiting) -> Ladders:
         if ladder and ladder not in different:
             different.append(ladder)
     return different
-
-
-def room_for(cycle: Cycle, task: Task, missing: int) -> Ladders:
-    """Nodes for pods that filters refuse, besides what would let the filters pass."""
-    need = {name: amount * missing for name, amount in task.pod_class.requests.items()}
-    ladder = _nodes_with(cycle, need) if need else []
-    return [ladder] if ladder else []
 
 
 def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:
@@ -520,7 +526,10 @@ def for_topology(cycle: Cycle, job: JobState, placeable: int, lost: Iterable[int
     levels, table = cycle.session.snapshot.hyper_nodes.levels, cycle.session.snapshot.nodes
     cordoned = tuple(table.names[at] for at in lost if table.ready[at] and not _own_taints(table.facts[at].taints))
     back: Ladders = [[Uncordon(cordoned)]] if cordoned else []
-    return [*back, [AllowTier(tier) for tier in levels[:_TIERS_TRIED]], _smaller(job, placeable)]
+    wishes = (job.record.topology, *(policy.wish for policy in job.record.sub_groups))
+    bound = min((wish.tier for wish in wishes if wish is not None and wish.hard and wish.tier is not None), default=0)
+    wider = [tier for tier in levels if tier > bound][:_TIERS_TRIED]
+    return [*back, [AllowTier(tier) for tier in wider], _smaller(job, placeable)]
 
 
 def _own_taints(taints: Iterable[Taint]) -> bool:

@@ -227,7 +227,7 @@ def _selecting_others(cycle: Cycle, volume: PersistentVolume, pod_class: PodClas
         for one in term.match_expressions or ():
             selected = pod_class.node_selector.get(one.key)
             if selected is not None and one.operator == "In" and one.values and selected not in one.values:
-                return UseLabel(one.key, selected, one.key, one.values[0])
+                return UseLabel(one.key, one.values[0], one.key, selected)
     return RelaxRule("nodeAffinity" if required_of(pod_class) is not None else "nodeSelector")
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
 from msgspec import Struct
 
 from unisono.engine.changes import Change
@@ -13,18 +10,6 @@ from unisono.engine.verdict import Verdict
 Ladders = list[list[Change]]
 """Changes that might help; of each ladder the first step that works is taken."""
 
-Besides = Callable[[], Ladders]
-
-
-def later(make: Besides) -> Besides:
-    """Ladders that are made when they are first asked for: of many drafts only a few are tried."""
-    return cache(make)
-
-
-def nothing() -> Ladders:
-    """No ladders."""
-    return []
-
 
 class Draft(Struct):
     """A verdict without advice.
@@ -32,8 +17,6 @@ class Draft(Struct):
     Attributes:
         verdict: everything else; a suggestion that is there already stays.
         ladders: changes that might help, cheapest ladder first.
-        besides: makes ladders against what else is in the way: tried together with the others where none is enough
-            alone. Only in the cycle that made the draft.
         untried: changes that cannot be tried, said where none is known to help.
         necessary: the first step has to be done in any case: it is said even where it is not enough.
         first, last: advice in words only, said before and after.
@@ -50,6 +33,5 @@ class Draft(Struct):
     fallback: str = ""
     evictions: bool = False
     nodes: int = 0
-    besides: Besides = nothing
     untried: tuple[Change, ...] = ()
     necessary: bool = False

@@ -19,7 +19,7 @@ from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Verdict
 from unisono.engine.verdicts.candidates import for_one_alike
-from unisono.engine.verdicts.draft import Draft, nothing
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.lines import place, place_in_line
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.waiting import Tools, Waiting
@@ -88,14 +88,8 @@ class Drafts:
         for job in later:
             self._put(drafts, job)
         complete = self._left >= self._cost
-        self._kept.found = {} if complete else self._to_keep()
+        self._kept.found = {} if complete else self._new
         return drafts
-
-    def _to_keep(self) -> dict[str, _Found]:
-        """The new drafts without what belongs to this cycle."""
-        for found in self._new.values():
-            found.draft = structs.replace(found.draft, besides=nothing)
-        return self._new
 
     def _last_examined(self, job: JobState) -> int:
         found = self._kept.found.get(job.key)

@@ -392,8 +392,8 @@ def _use_label(change: changes.UseLabel, edit: Edit, job: str) -> None:
     for old in _waiting(edit, job):
         task, one = edit.task(old.key), old.pod_class
         selector = dict(one.node_selector)
-        if selector.get(change.key) == change.value:
-            del selector[change.key]
+        if not change.key or selector.get(change.key) == change.value:
+            selector.pop(change.key, None)
             selector[change.instead_key] = change.instead_value
         affinity = relabelled(one.affinity, change)
         task.pod_class = edit.pod_class(one, f"selects {change}", node_selector=selector, affinity=affinity)

@@ -78,11 +78,11 @@ def meant_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
     for key, value in dict.fromkeys(asked[:_MOST_ASKED]):
         near = meant_label(nodes, key, value)
         if near is not None:
-            found.append(UseLabel(key, value, *near))
+            found.append(UseLabel(*near, key, value))
             continue
         known = label_values(nodes, key)
         if value and value not in known and key not in (HOSTNAME, ARCH, OS):
-            found += [UseLabel(key, value, key, other) for other in known[:_VALUES_TRIED]]
+            found += [UseLabel(key, other, key, value) for other in known[:_VALUES_TRIED]]
     return found
 
 
@@ -90,7 +90,7 @@ def joined_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
     """Another value of one label of the node selector, where nodes have each of them and none has all."""
     apart = labels_apart(pod_class, nodes)
     return [
-        UseLabel(key, pod_class.node_selector[key], key, other)
+        UseLabel(key, other, key, pod_class.node_selector[key])
         for key, others in apart.items()
         if key not in (HOSTNAME, ARCH, OS)
         for other in others[:_VALUES_TRIED]

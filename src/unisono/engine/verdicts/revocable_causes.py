@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from unisono.api.keys import PREEMPTABLE, REVOCABLE_ZONE
 from unisono.api.messages import plural
-from unisono.engine.changes import AddAnnotation, listed
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.tdm import NO_RIGHT, TdmPlugin
-from unisono.engine.verdicts.draft import Ladders
 
 
 def revocable_zones(cycle: Cycle, reasons: Mapping[str, int]) -> str:
@@ -21,11 +20,6 @@ def revocable_zones(cycle: Cycle, reasons: Mapping[str, int]) -> str:
         f" Nodes of the revocable {plural(len(zones), 'zone')} {listed(zones)} take only pods that may be evicted:"
         f' with the annotation {PREEMPTABLE}: "true", or {REVOCABLE_ZONE}: "*".'
     )
-
-
-def agreeing(reasons: Mapping[str, int]) -> Ladders:
-    """Let the pods be evicted, where that is all that keeps them off."""
-    return [[AddAnnotation(PREEMPTABLE, "true")]] if NO_RIGHT.text in reasons else []
 
 
 def opening(cycle: Cycle, reasons: Mapping[str, int]) -> str:

@@ -187,9 +187,12 @@ def relax(spec: Manifest, rule: str) -> None:
 
 
 def use_label(spec: Manifest, change: Mapping[str, str]) -> None:
-    """Select nodes by another label."""
+    """Select nodes by another label, or by one more."""
     key, value = change["key"], change["value"]
     selector = spec.get("nodeSelector") or {}
+    if not key:
+        spec["nodeSelector"] = {**selector, change["instead_key"]: change["instead_value"]}
+        return
     if selector.get(key) == value:
         del selector[key]
         selector[change["instead_key"]] = change["instead_value"]

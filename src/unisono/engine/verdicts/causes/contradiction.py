@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from unisono.engine.changes import SetMinResources
-from unisono.engine.verdicts.draft import Draft, later
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.limits import LIMITS
 from unisono.engine.verdicts.shortage import contradiction
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import what_else
 
 
 def too_much_stated(waiting: Waiting) -> Draft | None:
@@ -31,7 +29,7 @@ def too_much_stated(waiting: Waiting) -> Draft | None:
         tasks_placeable=waiting.placeable,
         holders=waiting.tools.holders(refusal.need),
     )
-    return Draft(verdict, [[SetMinResources(right)]], besides=later(partial(what_else, waiting)))
+    return Draft(verdict, [[SetMinResources(right)]])
 
 
 def _free(waiting: Waiting, names: Iterable[str]) -> dict[str, int]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from unisono.api.messages import plural
-from unisono.engine.changes import RemoveGates, listed
+from unisono.engine.changes import listed
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
-from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import what_else
 
 
 def gated(waiting: Waiting) -> Draft | None:
@@ -33,7 +32,4 @@ def gated(waiting: Waiting) -> Draft | None:
     tried, _ = ways_out(waiting.cycle, lacks)
     verdict = waiting.verdict(Cause.GATED, f"{text}{claims}")
 
-    def besides() -> Ladders:
-        return [*tried, *(ladder for ladder in what_else(waiting) if not isinstance(ladder[0], RemoveGates))]
-
-    return Draft(verdict, candidates.for_gates(job), besides=later(besides))
+    return Draft(verdict, [*candidates.for_gates(job), *tried])

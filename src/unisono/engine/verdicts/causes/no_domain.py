@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.placement.grouped_jobs import advice_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.domain_holders import domain_text
-from unisono.engine.verdicts.draft import Draft, later
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import what_else
 
 
 def topology(waiting: Waiting) -> Draft | None:
@@ -36,7 +33,7 @@ def topology(waiting: Waiting) -> Draft | None:
     ladders = candidates.for_topology(cycle, job, placeable, advice.lost)
     if refused:
         ladders = [*candidates.unblocked(cycle, advice.task, max(advice.needed - advice.holds, 1)), *ladders]
-    return Draft(verdict, ladders, last=advice.suggestion, besides=later(partial(what_else, waiting)))
+    return Draft(verdict, ladders, last=advice.suggestion)
 
 
 def _refused(waiting: Waiting, advice: Advice) -> str:

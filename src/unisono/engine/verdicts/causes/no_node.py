@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.candidates.empty_cluster import EmptyFit
-from unisono.engine.changes import RequestAtMost, listed
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.session.amounts import tasks_fitting
@@ -19,7 +18,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import ways_out
 from unisono.engine.verdicts.demand import Kind
-from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import lacks_of
 from unisono.engine.verdicts.findable import findable
 from unisono.engine.verdicts.job_holders import holders_text
@@ -31,12 +30,14 @@ from unisono.engine.verdicts.other_roles import other_roles
 from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.pending_pods import pending_pods
 from unisono.engine.verdicts.pod_too_large import too_large
-from unisono.engine.verdicts.revocable_causes import agreeing, opening, revocable_zones
+from unisono.engine.verdicts.revocable_causes import opening, revocable_zones
 from unisono.engine.verdicts.room import Room
 from unisono.engine.verdicts.shortage import Lack as Shortage
 from unisono.engine.verdicts.taint_causes import recovery
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import giving_back, what_else
+
+_MOST_RELAXED = 4
+"""Changes that one plug-in may ask to be tried."""
 
 
 def no_place(waiting: Waiting) -> Draft | None:
@@ -100,7 +101,9 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     of_claims, untried = ways_out(cycle, lacks)
     full = cause is Cause.NODES_FULL or (cause is Cause.FILTERS and bool(fit.lacking))
     ladders += for_node_groups(cycle, job.queue, task, missing, fit.counts)
-    ladders += [*agreeing(fit.counts), *of_claims, *(giving_back(cycle, job) if full else ())]
+    asked = cycle.hooks.flat["relax"]
+    ladders += [[one] for _, relax in asked for one in relax(task.pod_class, cycle.session.nodes)[:_MOST_RELAXED]]
+    ladders += [*of_claims, *(candidates.giving_back(cycle, job) if full else ())]
     return Draft(
         verdict,
         ladders,
@@ -108,7 +111,6 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         fallback=fallback,
         evictions=full,
         nodes=nodes_for(job, empty),
-        besides=later(partial(_besides, waiting, task, cause, missing, bool(others))),
         untried=untried,
     )
 
@@ -148,11 +150,6 @@ def _by_name(waiting: Waiting, task: Task, fit: FitErrors) -> Iterator[str]:
     yield waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     yield node_groups(waiting.cycle, waiting.job.queue, fit.counts)
     yield revocable_zones(waiting.cycle, fit.counts)
-
-
-def _besides(waiting: Waiting, task: Task, cause: Cause, missing: int, others: bool) -> Ladders:
-    rooms = candidates.room_for(waiting.cycle, task, missing) if cause is Cause.FILTERS else []
-    return [*rooms, *(one for one in what_else(waiting) if others or not isinstance(one[0], RequestAtMost))]
 
 
 def _amounts_suffice(waiting: Waiting, room: Room) -> bool:

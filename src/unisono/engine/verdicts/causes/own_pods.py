@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
 from unisono.api.messages import counted
 from unisono.api.near_names import nearest
@@ -12,9 +11,8 @@ from unisono.engine.changes import UseRole
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import what_else
 
 _ROLES_NAMED = 3
 
@@ -45,7 +43,7 @@ def too_few(waiting: Waiting) -> Draft | None:
         tasks_placeable=job.valid_count,
     )
     ladders = [*_meant_role(job, unnamed), *candidates.for_too_few(job, have, need)]
-    return Draft(verdict, ladders, besides=later(partial(what_else, waiting)))
+    return Draft(verdict, ladders)
 
 
 def _unnamed_roles(job: JobState) -> Counter[str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 
 from unisono.engine.answers import Refusal
-from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, amounts_text
+from unisono.engine.changes import Change, RaiseCapability, RaiseUserLimits, Together, amounts_text
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.draft import Draft, later
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.gate_messages import capability_message
-from unisono.engine.verdicts.limits import left
+from unisono.engine.verdicts.limits import chain, left
 from unisono.engine.verdicts.missing_resources import asked_text, remedy, unoffered
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import capabilities, what_else
 from unisono.engine.verdicts.whole_gang import of_binding_queue, of_whole_gang
 
 
@@ -38,8 +37,7 @@ def _refused(waiting: Waiting, refusal: Refusal | None, pods: int = 0) -> Draft 
     cycle, job, free = waiting.cycle, waiting.job, left(refusal)
     message, holders = refusal.message, waiting.tools.holders(refusal.need)
     ladders = candidates.for_refusal(cycle, job, refusal, waiting.tools.rivals, pods)
-    if waiting.report.gate is None:
-        ladders = [_whole(waiting, ladder) for ladder in ladders]
+    ladders = [_whole(waiting, ladder) for ladder in ladders]
     named = refusal.user or refusal.cause is Cause.QUOTA  # by names that need not be those of resources
     nowhere = [] if named else unoffered(cycle, (name for name in refusal.need if free.get(name) == 0))
     last = ""
@@ -63,7 +61,7 @@ def _refused(waiting: Waiting, refusal: Refusal | None, pods: int = 0) -> Draft 
         return Draft(verdict, [*candidates.meant_resources(cycle, nowhere), *ladders], last=remedy(cycle, nowhere))
     shared = refusal.cause is Cause.OVER_SHARE
     first = f"wait for other jobs of queue {job.queue.name}" if shared else ""
-    return Draft(verdict, ladders, first, last=last, evictions=shared, besides=later(partial(what_else, waiting)))
+    return Draft(verdict, ladders, first, last=last, evictions=shared)
 
 
 def _whole(waiting: Waiting, ladder: list[Change]) -> list[Change]:
@@ -75,4 +73,33 @@ def _whole(waiting: Waiting, ladder: list[Change]) -> list[Change]:
         return [first, RaiseUserLimits(first.queue, whole)]
     if not isinstance(first, RaiseCapability):
         return ladder
-    return [first, *capabilities(waiting), *ladder[1:]]
+    return [first, *_capabilities(waiting), *ladder[1:]]
+
+
+def _asked(waiting: Waiting) -> Mapping[str, int]:
+    """What the pods that wait ask for, ``pods`` included."""
+    asked: dict[str, int] = {"pods": 0}
+    for kind in waiting.kinds:
+        asked["pods"] += kind.count
+        for name, amount in kind.requests.items():
+            asked[name] = asked.get(name, 0) + amount * kind.count
+    return asked if waiting.kinds else dict(waiting.job.record.min_amounts or {})
+
+
+def _capabilities(waiting: Waiting) -> list[Change]:
+    """Raise the capabilities that all pods that wait would exceed, of the job's queue and of those above it."""
+    session, job, asked, found = waiting.cycle.session, waiting.job, _asked(waiting), list[Change]()
+    for name in chain(session, job.queue.name):
+        limit = next((one for one in job.queue.limits if one.name == name), None)
+        if limit is None:
+            continue
+        most = {session.registry.names[row]: (amount, int(limit.held[row])) for row, amount in limit.most.items()}
+        short = {
+            each: held + asked[each] - amount
+            for each, (amount, held) in most.items()
+            if asked.get(each) and held + asked[each] > amount
+        }
+        if short:
+            found.append(RaiseCapability(name, short))
+    # The uppermost first: no queue may be given more than the one above it.
+    return [found[0] if len(found) == 1 else Together(tuple(reversed(found)))] if found else []

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from unisono.api.keys import CLOSED_BY_PARENT
 from unisono.engine.changes import OpenQueue, PassOver, Together, UseQueue
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.job_holders import holder_of, named
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import what_else
 
 _MOST_LEAVES = 3
 _WAYS_OUT = {
@@ -33,7 +30,7 @@ def closed(waiting: Waiting) -> Draft | None:
         return Draft(verdict, _leaves(waiting), last=_WAYS_OUT[refusal.cause])
     opened = tuple(OpenQueue(name) for name in (above, *below))
     change = Together(opened) if below else opened[0]
-    return Draft(verdict, [[change]], last=_WAYS_OUT[refusal.cause], besides=later(partial(what_else, waiting)))
+    return Draft(verdict, [[change]], last=_WAYS_OUT[refusal.cause])
 
 
 def behind(waiting: Waiting) -> Draft | None:
@@ -47,7 +44,7 @@ def behind(waiting: Waiting) -> Draft | None:
         who = f"job {named(holder)}" if holder.kind == "Job" else named(holder)
         message = f"{who} comes first in queue {queue}, whose dequeueStrategy is fifo, and cannot start yet"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
-    return Draft(verdict, [[PassOver(queue)]], last="wait for that job", besides=later(partial(what_else, waiting)))
+    return Draft(verdict, [[PassOver(queue)]], last="wait for that job")
 
 
 def _leaves(waiting: Waiting) -> Ladders:

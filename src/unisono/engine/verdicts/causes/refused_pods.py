@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from unisono.engine.changes import Change, Together, amounts_text
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.own_pods import no_pods_text
-from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.job_holders import named
 from unisono.engine.verdicts.quotas import Shortage
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import what_else
 
 
 def over_quota(waiting: Waiting) -> Draft | None:
@@ -51,4 +48,4 @@ def _draft(waiting: Waiting, message: str, short: list[Shortage], ladders: Ladde
     raised: Change = changes[0] if len(changes) == 1 else Together(changes)
     if not waiting.job.size and not waiting.unmade:  # what its pods will ask for is not known
         return Draft(verdict, ladders, untried=(raised,))
-    return Draft(verdict, [*ladders, [raised]], besides=later(partial(what_else, waiting)))
+    return Draft(verdict, [*ladders, [raised]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec import structs
 
 from unisono.cluster.records import Task
@@ -12,7 +10,7 @@ from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import without_node
 from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
-from unisono.engine.verdicts.draft import Besides, Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.filter_causes import allowed_nowhere
 from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.limits import LIMITS, is_whole_cluster
@@ -28,7 +26,7 @@ def labels_and_taints(waiting: Waiting) -> Draft | None:
         if fit is not None:
             draft = without_node(waiting, JobReport(fit=fit, task=task))
             draft.verdict = structs.replace(draft.verdict, message=f"{draft.verdict.message}{_besides(waiting)}")
-            draft.besides = _and_limit(waiting, draft.besides)
+            draft.ladders += _limit(waiting)
             draft.necessary = True
             return draft
     return None
@@ -43,17 +41,12 @@ def claims(waiting: Waiting) -> Draft | None:
         if lack is not None:
             verdict = waiting.verdict(Cause.FILTERS, f"{_who(task)}: {lack.text}.{_besides(waiting)}".rstrip("."))
             tried, untried = ways_out(waiting.cycle, (lack,))
-            besides = _and_limit(waiting, partial(candidates.for_kinds, waiting))
-            return Draft(verdict, tried, fallback=lack.remedy, besides=besides, untried=untried)
+            return Draft(verdict, [*tried, *_limit(waiting)], fallback=lack.remedy, untried=untried)
     return None
 
 
 def _who(task: Task) -> str:
     return f"no node takes pods of role {task.role}" if task.role else "no node takes its pods"
-
-
-def _and_limit(waiting: Waiting, others: Besides) -> Besides:
-    return later(lambda: [*_limit(waiting), *others()])
 
 
 def _limit(waiting: Waiting) -> Ladders:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import RequestAtMost
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted, without_node
-from unisono.engine.verdicts.draft import Draft, Ladders, later
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
 from unisono.engine.verdicts.missing_resources import asked_text, asking, remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.out_of_sight import bringing_back
 from unisono.engine.verdicts.waiting import Waiting
-from unisono.engine.verdicts.what_else import giving_back, what_else
 
 
 def admitted_jobs(waiting: Waiting) -> Draft | None:
@@ -32,9 +30,7 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
         message = asked_text(cycle, refusal.need, nowhere, waiting.kinds)
         verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
         ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
-        return Draft(
-            verdict, ladders, last=remedy(cycle, nowhere), besides=later(partial(candidates.for_kinds, waiting))
-        )
+        return Draft(verdict, ladders, last=remedy(cycle, nowhere))
     lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, None)
     verdict = _verdict(waiting, refusal, lack.message, lack.free, lack.holders)
     less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
@@ -43,15 +39,14 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     alike = waiting.samples[0] if len(waiting.samples) == 1 else None
     if alike is not None and not lack.too_large:
         less.append(candidates.slightly_less(cycle, alike, waiting.missing))
-    besides = later(partial(what_else, waiting))
     if not less:
-        less = [ladder for ladder in besides() if isinstance(ladder[0], RequestAtMost)]
+        less = [ladder for ladder in candidates.for_kinds(waiting) if isinstance(ladder[0], RequestAtMost)]
+    ladders += [] if lack.too_large else candidates.giving_back(cycle, job)
     return Draft(
         verdict,
-        [*candidates.uncordoned(cycle, job), *less, *ladders, *([] if lack.too_large else giving_back(cycle, job))],
+        [*candidates.uncordoned(cycle, job), *less, *ladders],
         fallback=bringing_back(cycle, refusal.need),
         evictions=not lack.too_large,
-        besides=besides,
     )
 
 
@@ -111,5 +106,5 @@ def share(waiting: Waiting) -> Draft | None:
     ladders = [*candidates.meant_resources(cycle, nowhere)]
     ladders += candidates.for_fit(cycle, job, task, cause, placeable, empty)
     full = cause is Cause.NODES_FULL
-    ladders += giving_back(cycle, job) if full else []
+    ladders += candidates.giving_back(cycle, job) if full else []
     return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full, nodes=nodes_for(job, empty))
