@@ -5,7 +5,7 @@ from __future__ import annotations
 from unisono.api.groups.job_set import JobSet
 from unisono.api.kind_families import JOB_SETS
 from unisono.controllers.training.controller import Seen, TrainingController
-from unisono.controllers.training.jobset.decide import decide
+from unisono.controllers.training.jobset.decide import decide as decide_job_set
 from unisono.controllers.training.plan import Plan
 
 
@@ -17,4 +17,4 @@ class JobSetController(TrainingController[JobSet]):
 
     def decide(self, seen: Seen[JobSet], now: float) -> Plan:
         """The next step for the JobSet."""
-        return decide(seen, now)
+        return decide_job_set(seen, now)

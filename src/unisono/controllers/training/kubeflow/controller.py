@@ -9,7 +9,7 @@ from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS
 from unisono.controllers.execution import Offload
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.controller import Seen, TrainingController
-from unisono.controllers.training.kubeflow.decide import decide
+from unisono.controllers.training.kubeflow.decide import decide as decide_kubeflow
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.jax import Jax
 from unisono.controllers.training.kubeflow.mpi import Mpi
@@ -42,4 +42,4 @@ class KubeflowController(TrainingController[AnyTrainingJob]):
         """The next step for the job."""
         if self.framework.autoscales:
             seen.autoscaler = self._autoscalers.get(seen.job.key)
-        return decide(seen, self.framework, now)
+        return decide_kubeflow(seen, self.framework, now)

@@ -25,10 +25,9 @@ from unisono.api.kind_families import TRAIN_JOBS
 from unisono.api.quantity import parse_quantity
 from unisono.api.submitters import handed_down
 from unisono.controllers.owners import owned_by
-from unisono.controllers.training.trainjob.mpi import add_mpi
+from unisono.controllers.training.trainjob.mpi import NODE, add_mpi
 
 TRAINER, DATASET, MODEL = "trainer", "dataset-initializer", "model-initializer"
-NODE = "node"
 PORT = 29500
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 

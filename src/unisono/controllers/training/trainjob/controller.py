@@ -6,7 +6,7 @@ from unisono.api.groups.trainer import TrainingRuntimeSpec, TrainJob
 from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
 from unisono.controllers.training.controller import Seen, TrainingController
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.trainjob.decide import decide
+from unisono.controllers.training.trainjob.decide import decide as decide_train_job
 from unisono.controllers.training.trainjob.runtimes import built_in_runtimes
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.controller import Context
@@ -41,7 +41,7 @@ class TrainJobController(TrainingController[TrainJob]):
     def decide(self, seen: Seen[TrainJob], now: float) -> Plan:
         """The next step for the job."""
         job = seen.job
-        return decide(job, self._runtime(job), self._job_sets.get(job.key), now)
+        return decide_train_job(job, self._runtime(job), self._job_sets.get(job.key), now)
 
     def _runtime(self, job: TrainJob) -> TrainingRuntimeSpec | None:
         reference = job.spec.runtime_ref
