@@ -99,7 +99,7 @@ def trusted(leases: Iterable[Lease]) -> list[Lease]:
 
 
 def _names(lease: Lease) -> list[str]:
-    return (lease.metadata.annotations or {}).get(SCHEDULER_NAMES, "").split(",")
+    return [name for name in (lease.metadata.annotations or {}).get(SCHEDULER_NAMES, "").split(",") if name]
 
 
 async def server_time(client: HttpClient) -> float:
