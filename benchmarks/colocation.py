@@ -26,7 +26,7 @@ from unisono.api.keys import BATCH_CPU, BATCH_MEMORY, OVERSUBSCRIPTION, QOS_LEVE
 from unisono.api.kinds import NODES, PODS
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
-from unisono.sdk.endpoint import PrivatePlane
+from unisono.sdk.clients.endpoint import PrivatePlane
 
 _PATIENCE = 120.0
 _NAMESPACE = "default"

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import report
-from unisono.sdk.endpoint import PrivatePlane
-from unisono.sdk.portal import Portal
+from unisono.sdk.clients.client import Portal
+from unisono.sdk.clients.endpoint import PrivatePlane
 
 GOAL = 0.25
 COMMANDS = (

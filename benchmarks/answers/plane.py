@@ -22,8 +22,8 @@ from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.discovery import Resource, ResourceMap, discover, request_json
 from unisono.scheduler.scheduler import Decide
-from unisono.sdk.dependents import dependents
 from unisono.sdk.explaining import Explanation
+from unisono.sdk.state.dependents import dependents
 from unisono.standalone.shadow import Shadow, opened
 
 NOW = 1_700_000_000.0

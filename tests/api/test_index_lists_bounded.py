@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from unisono.api.groups.batch_v1 import SuccessPolicy, SuccessPolicyRule
 from unisono.api.index_lists import format_indexes, parse_indexes
-from unisono.controllers.job_policies import fulfilled_rule
+from unisono.controllers.pod_facts import fulfilled_rule
 
 HUGE = "0-2147483646"
 

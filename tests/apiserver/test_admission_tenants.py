@@ -25,7 +25,7 @@ from unisono.api.kinds import (
 )
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
-from unisono.controllers.cronjob.family import VOLCANO
+from unisono.controllers.cronjob.decide import VOLCANO
 from unisono.errors import ApiError, Invalid
 
 ALICE = WriteOptions(user="alice", groups=("ml", AUTHENTICATED))

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from unisono.cli.running.report import changes
-from unisono.sdk.views import JobView, TaskView
+from unisono.sdk.state.views import JobView, TaskView
 
 FLOW = JobView("steps", "default", "JobFlow", "Running", "default", admitted=True, gang=1, placed=0)
 BEGUN = TaskView("steps-a", 1, {"Running": 1})

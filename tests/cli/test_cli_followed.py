@@ -14,7 +14,7 @@ from unisono.cli.manifests import Manifest, read
 from unisono.cli.running.report import changes
 from unisono.cli.running.submitting import is_workload, target_kind
 from unisono.errors import UnisonoError
-from unisono.sdk.followed import wanted_pods, workload_view
+from unisono.sdk.state.observing import wanted_pods, workload_view
 
 PYTORCH, TRAIN = "kubeflow.org/v1 PyTorchJob", "trainer.kubeflow.org/v1alpha1 TrainJob"
 JOB_SET = "jobset.x-k8s.io/v1alpha2 JobSet"

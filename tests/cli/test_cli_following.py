@@ -16,7 +16,7 @@ from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.cli.running.following import Progress
 from unisono.cli.running.report import JobView
 from unisono.errors import ApiError
-from unisono.sdk.events import Target
+from unisono.sdk.follow.events import Target
 
 OWNER = {"apiVersion": "v1", "kind": "Any", "name": "j", "uid": "j", "controller": True}
 LABELS = {"volcano.sh/job-name": "j", "training.kubeflow.org/job-name": "j"}

@@ -14,7 +14,7 @@ from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import JOBS, PODS
 from unisono.cli.targets import in_member, lacking
 from unisono.kube.discovery import Resource, ResourceMap
-from unisono.sdk.log_selection import LogSelection
+from unisono.sdk.follow.log_lines import LogSelection
 
 
 def pod(phase: str, *containers: str, init: str = "") -> Pod:

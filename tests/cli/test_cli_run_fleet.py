@@ -12,7 +12,7 @@ from unisono.api.annotations import FLEET
 from unisono.cli.main import cli
 from unisono.fleet.members.joining import merged
 from unisono.kube.kubeconfig import ClusterConfig, from_mapping
-from unisono.sdk.builders import Job
+from unisono.sdk.jobs.builders import Job
 
 JOB = """\
 apiVersion: batch.volcano.sh/v1alpha1

@@ -10,9 +10,9 @@ from support.build import pod
 from unisono.api.kinds import JOBS
 from unisono.cli.running.following import Silence
 from unisono.cli.running.live_table import jobs_picture
-from unisono.sdk.events import Target
-from unisono.sdk.observing import Observation
-from unisono.sdk.views import JobView
+from unisono.sdk.follow.events import Target
+from unisono.sdk.state.observing import Observation
+from unisono.sdk.state.views import JobView
 
 TARGET = Target(JOBS, "default", "train")
 VIEW = JobView("train", "default", "Job", "Running")

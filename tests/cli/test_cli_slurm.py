@@ -16,9 +16,9 @@ from unisono.cli.main import cli
 from unisono.cli.slurm.arguments import doubts, program_of, script_elements, split_words
 from unisono.cli.slurm.script import BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import Selection, names_of, sinfo_lines, squeue_lines, states_of
-from unisono.sdk.node_capacity import NodeLine
-from unisono.sdk.overview import JobLine, Overview
-from unisono.sdk.queues import QueueView
+from unisono.sdk.overview.node_capacity import NodeLine
+from unisono.sdk.overview.overview import JobLine, Overview
+from unisono.sdk.overview.queues import QueueView
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fit -p research

@@ -21,7 +21,7 @@ CONNECTED = "import unisono.cli.connection, unisono.kube.command_transport, unis
         f"{CONNECTED}, unisono.cli.vcctl.queues, unisono.cli.vcctl.serving",
         f"{CONNECTED}, unisono.cli.vcctl.jobs",
         f"{CONNECTED}, unisono.cli.explaining",
-        "import unisono.cli.commands.run, unisono.cli.running.submitting, unisono.sdk.program_submission",
+        "import unisono.cli.commands.run, unisono.cli.running.submitting, unisono.sdk.jobs.submission",
     ],
 )
 def test_a_command_imports_nothing_slow(imports: str) -> None:
@@ -32,7 +32,7 @@ def test_a_command_imports_nothing_slow(imports: str) -> None:
 
 def test_the_sdk_imports_a_name_when_it_is_used() -> None:
     code = (
-        "import sys, unisono.sdk.gang_functions, unisono.sdk as sdk\n"
+        "import sys, unisono.sdk.functions.gang, unisono.sdk as sdk\n"
         "from unisono.sdk import gang, map, Job\n"
         "assert callable(gang) and callable(map) and set(sdk.__all__) <= set(dir(sdk))\n"
         "[getattr(sdk, name) for name in sdk.__all__]"

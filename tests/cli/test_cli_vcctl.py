@@ -19,7 +19,7 @@ from unisono.cli.vcctl.jobs import flag_job
 from unisono.cli.vcctl.options import amounts
 from unisono.cli.vcctl.queues import queue_spec
 from unisono.cli.vcctl.serving import flow_lines, job_lines, pod_lines, queue_lines
-from unisono.sdk.queues import queue_views
+from unisono.sdk.overview.queues import queue_views
 
 FLAGS: dict[str, Any] = {
     "image": "busybox",

@@ -20,7 +20,7 @@ from unisono.api.groups.batch import Job, JobSpec, JobState, JobStatus, TaskSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
 from unisono.api.pod_states import pod_end
 from unisono.cli.running.report import changes
-from unisono.sdk.views import JobView, end_text, job_view, pod_view
+from unisono.sdk.state.views import JobView, end_text, job_view, pod_view
 
 
 def job(phase: str = "Pending", *, message: str = "", tasks: dict[str, int] | None = None) -> Job:

@@ -9,7 +9,7 @@ from job_world import job
 from unisono.controllers.job.plugins import load
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 
 OWNER = {
     "apiVersion": "batch.volcano.sh/v1alpha1",

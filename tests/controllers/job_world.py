@@ -11,7 +11,7 @@ from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.groups.batch import Command, Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import COMMANDS, JOBS, POD_GROUPS
-from unisono.controllers.probing import Probe
+from unisono.controllers.metrics import Probe
 from unisono.controllers.registry import all_controllers
 from unisono.kube.controller import Controller
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.controllers.autoscaling.use import NoUse, PodUse, Used, proposal_by_use, used_of
+from unisono.controllers.autoscaling.recommend import NoUse, PodUse, Used, proposal_by_use, used_of
 
 
 def pods(*used: int | None, wanted: float = 100.0, unready: int = 0) -> Used:

@@ -44,12 +44,12 @@ from unisono.controllers.registry import all_controllers
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset import decide as jobset_decide
 from unisono.controllers.training.kubeflow import decide as kubeflow_decide
+from unisono.controllers.training.kubeflow.frameworks import TensorFlow
 from unisono.controllers.training.kubeflow.pods import build_pod
-from unisono.controllers.training.kubeflow.tensorflow import TensorFlow
 from unisono.controllers.training.kubeflow.view import TrainingView
 from unisono.controllers.training.ray import cluster as ray_cluster
 from unisono.controllers.workloads import job as batch_job
-from unisono.controllers.workloads import stateful_pods
+from unisono.controllers.workloads import stateful_set
 from unisono.controllers.workloads.daemon_decide import daemon_spec
 from unisono.controllers.workloads.job_decide import Slot
 from unisono.controllers.workloads.templates import pod_from
@@ -196,7 +196,7 @@ def pods_of_template() -> list[tuple[Any, Any]]:
     daemons = made(DAEMON_SETS, sized)
     return [
         (sets.spec.template.spec, pod_from(sets.spec.template, REPLICA_SETS, sets, "huge-0").spec),
-        (stateful.spec.template.spec, stateful_pods.pod_of(stateful, stateful.spec.template, 0, "r").spec),
+        (stateful.spec.template.spec, stateful_set.pod_of(stateful, stateful.spec.template, 0, "r").spec),
         (daemons.spec.template.spec, daemon_spec(daemons.spec.template.spec, "node-0")),
         (jobs.spec.template.spec, batch_job.pod_of(jobs, Slot(), Random(1)).spec),
     ]

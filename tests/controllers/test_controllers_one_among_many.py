@@ -19,8 +19,8 @@ from unisono.api.core import ConfigMap, Node, Pod
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, POD_GROUPS, PODS
-from unisono.controllers.hypernode import discovery_controller
-from unisono.controllers.hypernode.discovery_config import KEY
+from unisono.controllers.hypernode import discovery_controllers
+from unisono.controllers.hypernode.discovery import KEY
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.node_scaling import decide
 from unisono.controllers.node_scaling.controller import NodeScalingController
@@ -187,7 +187,7 @@ async def test_a_hyper_node_that_the_server_refuses_does_not_keep_the_others(mon
         return await create(kind, obj, *rest, **named)
 
     monkeypatch.setattr(client, "create", refusing)
-    controller = discovery_controller.HyperNodeDiscoveryController(recorder, ("volcano-system", "cm"))
+    controller = discovery_controllers.HyperNodeDiscoveryController(recorder, ("volcano-system", "cm"))
     async with running(client, recorder, controller) as manager:
         await client.clock.advance(5)
         await settle(60)

@@ -10,8 +10,8 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.controllers.execution import Executor, Wording
-from unisono.controllers.expectations import PATIENCE_SECONDS, Deletions, Expectations
-from unisono.controllers.job.plan import Plan
+from unisono.controllers.job.sync import Plan
+from unisono.controllers.objects import PATIENCE_SECONDS, Deletions, Expectations
 
 
 class Plain(Executor[Job, Plan]):

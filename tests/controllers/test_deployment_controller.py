@@ -13,8 +13,7 @@ from support.examples import examples
 from unisono.api.groups.apps import Deployment, ReplicaSet
 from unisono.api.kind_families import DEPLOYMENTS, REPLICA_SETS
 from unisono.api.kinds import PODS
-from unisono.controllers.workloads.deployment_decide import decide
-from unisono.controllers.workloads.deployment_sets import limits, size
+from unisono.controllers.workloads.deployment_decide import decide, limits, size
 from unisono.errors import ApiError
 
 

@@ -34,7 +34,7 @@ from unisono.api.kinds import (  # noqa: E402
 )
 from unisono.api.validation import validate  # noqa: E402
 from unisono.api.yaml import load_all  # noqa: E402
-from unisono.controllers.patching import to_json  # noqa: E402
+from unisono.controllers.objects import to_json  # noqa: E402
 
 CREATED = (POD_GROUPS, CONFIG_MAPS, SECRETS, SERVICES, NETWORK_POLICIES, PERSISTENT_VOLUME_CLAIMS, PODS)
 MANIFESTS = sorted(path.stem for path in (GOLDEN / "manifests").glob("*.yaml"))

@@ -13,7 +13,7 @@ from job_world import World, job, task
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import COMMANDS, JOBS
-from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
+from unisono.controllers.hyperjob.decide import SplitError, wanted_jobs
 from unisono.errors import ApiError
 
 

@@ -15,10 +15,14 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Node
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES
-from unisono.controllers.hypernode.discovery import find_domains, wanted_hyper_nodes
-from unisono.controllers.hypernode.discovery_config import parse_config
-from unisono.controllers.hypernode.members import count_members
-from unisono.controllers.hypernode.topology_file import TopologyError, read_switches
+from unisono.controllers.hypernode.controller import count_members
+from unisono.controllers.hypernode.discovery import (
+    TopologyError,
+    find_domains,
+    parse_config,
+    read_switches,
+    wanted_hyper_nodes,
+)
 
 CONFIG = """
 networkTopologyDiscovery:

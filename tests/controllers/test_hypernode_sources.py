@@ -21,11 +21,10 @@ from unisono.api.core import ConfigMap, Node, Secret
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, SECRETS
 from unisono.api.topology_sources import Question, SourceFailed, Switch, TopologySource
-from unisono.controllers.hypernode import lldp, ufm
-from unisono.controllers.hypernode.discovery_config import parse_config
-from unisono.controllers.hypernode.names import Resolver
-from unisono.controllers.hypernode.source_controller import HyperNodeSourceController
-from unisono.controllers.hypernode.sources import find_source, of_cluster
+from unisono.controllers.hypernode import sources
+from unisono.controllers.hypernode.discovery import parse_config
+from unisono.controllers.hypernode.discovery_controllers import HyperNodeSourceController
+from unisono.controllers.hypernode.sources import Resolver, find_source, of_cluster
 from unisono.kube.controller import Controller
 
 # ---- UFM
@@ -95,7 +94,7 @@ FABRIC = [
     ],
 )
 def test_ports_of_computers_become_leaves_below_a_spine(ports, switches):
-    assert ufm.switches_of(json.dumps(ports).encode()) == switches
+    assert sources.switches_of_ports(json.dumps(ports).encode()) == switches
 
 
 # ---- LLDP
@@ -141,8 +140,8 @@ CLOS = [
     ],
 )
 def test_neighbours_become_tiers(links, nodes, switches):
-    pairs = lldp.links_of(json.dumps(links).encode(), {"system": "hostname", "peer": "peer_hostname"})
-    assert lldp.switches_of(pairs, nodes) == switches
+    pairs = sources.links_of(json.dumps(links).encode(), {"system": "hostname", "peer": "peer_hostname"})
+    assert sources.switches_of(pairs, nodes) == switches
 
 
 @given(
@@ -153,7 +152,7 @@ def test_neighbours_become_tiers(links, nodes, switches):
 )
 def test_every_node_with_a_link_is_in_one_domain_of_each_tier(links):
     nodes = frozenset("abcd")
-    found = of_cluster(lldp.switches_of(links, nodes), nodes)
+    found = of_cluster(sources.switches_of(links, nodes), nodes)
     linked = {one for one, _ in links if one in nodes}
     assert sorted(node for switch in found.values() for node in switch.nodes) == sorted(linked)
     children = [name for switch in found.values() for name in switch.switches]
@@ -329,7 +328,7 @@ class Told:
 
     async def discover(self, question: Question) -> Mapping[str, Switch]:
         url = f"{question.config['endpoint']}/ports"
-        return ufm.switches_of(await question.fetch.get(url, credentials=question.credentials))
+        return sources.switches_of_ports(await question.fetch.get(url, credentials=question.credentials))
 
 
 class World(ControllerWorld):

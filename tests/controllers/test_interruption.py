@@ -21,8 +21,7 @@ from unisono.api.core import Node
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import NODES, PODS
 from unisono.api.times import rfc3339
-from unisono.controllers.node_scaling.interruption import InterruptionController
-from unisono.controllers.node_scaling.notices import MARGIN, Notice, ending, notice_of
+from unisono.controllers.node_scaling.interruption import MARGIN, InterruptionController, Notice, ending, notice_of
 from unisono.kube.controller import Manager
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_world import World, job, policy, task
 
-from unisono.controllers.job.backoff import BASE_SECONDS, MOST_SECONDS, SPREAD, restart_delay
+from unisono.controllers.job.policies import BASE_SECONDS, MOST_SECONDS, SPREAD, restart_delay
 
 
 @given(st.text(), st.integers(0, 10**6))

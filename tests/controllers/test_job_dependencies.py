@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_world import job, task
 
-from unisono.controllers.job.dependencies import may_start, present_tasks, ready_tasks, unreachable
 from unisono.controllers.job.observed import Tally
+from unisono.controllers.job.sync import may_start, present_tasks, ready_tasks, unreachable
 from unisono.controllers.job.view import JobView
 
 

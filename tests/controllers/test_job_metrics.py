@@ -11,7 +11,7 @@ from support.virtual_clock import settle
 from unisono.api.groups.flow import JobFlow, JobTemplate
 from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS
-from unisono.controllers.probing import NoProber
+from unisono.controllers.metrics import NoProber
 from unisono.controllers.registry import all_controllers
 from unisono.kube.controller import Controller
 

@@ -16,8 +16,8 @@ from unisono.api.kinds import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS,
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import min_resources
 from unisono.controllers.job.view import JobView
+from unisono.controllers.objects import to_json
 from unisono.controllers.owners import owned_by
-from unisono.controllers.patching import to_json
 from unisono.errors import ApiError
 
 

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.times import format_duration, parse_duration
-from unisono.controllers.expectations import PATIENCE_SECONDS, Expectations
 from unisono.controllers.job import phases
-from unisono.controllers.job.plugins.arguments import read_flags
-from unisono.controllers.patching import contains
+from unisono.controllers.job.plugins.base import read_flags
+from unisono.controllers.objects import PATIENCE_SECONDS, Expectations, contains
 
 
 @pytest.mark.parametrize(

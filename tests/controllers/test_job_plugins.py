@@ -17,7 +17,7 @@ from unisono.api.kinds import CONFIG_MAPS, NETWORK_POLICIES, SECRETS, SERVICES
 from unisono.api.validation.job import PLUGINS
 from unisono.controllers.job.plugins import ORDER, load
 from unisono.controllers.job.plugins.ssh import generate
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 
 
 def own_env(pod: dict[str, Any], where: str = "containers") -> dict[str, Any]:

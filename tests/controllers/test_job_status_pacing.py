@@ -11,7 +11,7 @@ from job_world import World, job, task
 
 from unisono.api.groups.batch import JobState, JobStatus, TaskState
 from unisono.api.kinds import JOBS
-from unisono.controllers.job.pacing import CountPacing
+from unisono.controllers.job.status import CountPacing
 
 RUNNING = JobState(phase="Running")
 

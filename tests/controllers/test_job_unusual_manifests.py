@@ -15,7 +15,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SECRETS, SERVICES
 from unisono.api.validation import validate
 from unisono.controllers.job.plugins import load
-from unisono.controllers.job.plugins.arguments import unknown_flags
+from unisono.controllers.job.plugins.base import unknown_flags
 from unisono.controllers.job.plugins.svc import LONGEST_VARIABLE
 from unisono.controllers.job.view import JobView
 

@@ -11,7 +11,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import ContainerStatus, Pod, PodCondition, PodStatus
 from unisono.api.groups.batch import JobState, JobStatus
 from unisono.controllers.job.controller import matters
-from unisono.controllers.job.pacing import GivingWay
+from unisono.controllers.job.status import GivingWay
 from unisono.kube.pace import LONGEST_COUNT_SECONDS, WritePace
 
 PENDING = JobStatus(state=JobState(phase="Pending"), pending=8)

@@ -15,10 +15,9 @@ from support.examples import examples
 from unisono.api.groups.flow import Flow, JobFlow, JobTemplate
 from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
-from unisono.controllers.jobflow.decide import job_spec
-from unisono.controllers.jobflow.keys import label_value, made_for, template_keys
-from unisono.controllers.patching import to_json
-from unisono.controllers.probing import Probe
+from unisono.controllers.jobflow.decide import job_spec, label_value, made_for, template_keys
+from unisono.controllers.metrics import Probe
+from unisono.controllers.objects import to_json
 from unisono.errors import ApiError, Unavailable
 
 

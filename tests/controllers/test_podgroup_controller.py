@@ -9,7 +9,7 @@ from job_world import World, job, task
 from unisono.api.core import Namespace, Pod
 from unisono.api.kind_families import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.controllers.podgroup.decide import min_member, needs_group, pod_group_for, topology
 from unisono.errors import Conflict, Invalid, Unavailable
 

@@ -21,7 +21,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.controllers.node_scaling.controller import NodeScalingController
-from unisono.controllers.provisioning.controller import ProvisioningController
+from unisono.controllers.node_scaling.provisioning import ProvisioningController
 from unisono.errors import NotFound
 from unisono.kube.controller import Manager
 

@@ -10,7 +10,7 @@ from training_world import TrainingWorld, pytorch
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.autoscaling import HorizontalPodAutoscaler
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS as AUTOSCALERS
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 

@@ -6,7 +6,7 @@ import pytest
 from test_training_ray import cluster, start, workers
 from training_world import TrainingWorld, pytorch
 
-from unisono.controllers.job.backoff import BASE_SECONDS, MOST_SECONDS, SPREAD
+from unisono.controllers.job.policies import BASE_SECONDS, MOST_SECONDS, SPREAD
 
 
 async def fail(world: TrainingWorld, name: str = "j-worker-0", **how: object) -> float:

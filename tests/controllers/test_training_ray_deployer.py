@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus
-from unisono.controllers.training.ray.deployer import _SCRIPT, told_by
+from unisono.controllers.training.ray.service import _SCRIPT, told_by
 
 CONFIG = "applications: [{name: hello, import_path: 'hello:app'}, {import_path: 'other:app'}]"
 RUNS, DEPLOYS = {"status": "RUNNING", "message": ""}, {"status": "DEPLOYING"}

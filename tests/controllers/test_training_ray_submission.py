@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from unisono.api.groups.ray import RayJob
-from unisono.controllers.training.ray.submitter import submit_command
+from unisono.controllers.training.ray.job import submit_command
 
 # Each call of ray takes the next line of the file: its exit code and what it says.
 RAY = """#!/bin/sh

@@ -13,15 +13,15 @@ from unisono.api.core import ContainerState, ContainerStateTerminated, Container
 from unisono.api.groups.kubeflow import MPIJob
 from unisono.api.groups.ray import RayJob
 from unisono.api.keys import COMPLETION_INDEX, GROUP_MIN_MEMBER, LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER
-from unisono.controllers.hypernode.discovery_config import parse_config
-from unisono.controllers.job.plugins import arguments
+from unisono.controllers.hypernode.discovery import parse_config
+from unisono.controllers.job.plugins import base
+from unisono.controllers.keys import LARGEST_NUMBER, json_object, whole_number
 from unisono.controllers.podgroup.decide import min_member, topology
-from unisono.controllers.texts import LARGEST, json_object, whole_number
-from unisono.controllers.training.kubeflow.mpi_version import version_of
-from unisono.controllers.training.ray.deployer import told_by
-from unisono.controllers.training.ray.submitter import submit_command
-from unisono.controllers.workloads.amounts import amount
+from unisono.controllers.training.kubeflow.mpi import version_of
+from unisono.controllers.training.ray.job import submit_command
+from unisono.controllers.training.ray.service import told_by
 from unisono.controllers.workloads.job_tally import index_of
+from unisono.controllers.workloads.templates import amount
 
 DEEP = '{"a":' * 20_000
 HUGE = "9" * 5_000
@@ -32,9 +32,9 @@ HUGE = "9" * 5_000
     [
         ("0", 0),
         ("007", 7),
-        (str(LARGEST), LARGEST),
-        (str(LARGEST + 1), LARGEST),
-        (HUGE, LARGEST),
+        (str(LARGEST_NUMBER), LARGEST_NUMBER),
+        (str(LARGEST_NUMBER + 1), LARGEST_NUMBER),
+        (HUGE, LARGEST_NUMBER),
         ("0" * 5_000 + "5", 5),
         ("", None),
         (None, None),
@@ -62,16 +62,16 @@ def test_the_version_of_an_mpi_job_whose_last_applied_text_cannot_be_read(text: 
 
 
 def test_numbers_with_thousands_of_digits_and_of_other_scripts() -> None:
-    assert min_member({GROUP_MIN_MEMBER: HUGE}) == LARGEST
+    assert min_member({GROUP_MIN_MEMBER: HUGE}) == LARGEST_NUMBER
     found = topology({NETWORK_TOPOLOGY_HIGHEST_TIER: HUGE})
-    assert found is not None and found.highest_tier_allowed == LARGEST
+    assert found is not None and found.highest_tier_allowed == LARGEST_NUMBER
     pod = Pod()
     pod.metadata.annotations = {COMPLETION_INDEX: HUGE}
-    assert index_of(pod) == LARGEST
+    assert index_of(pod) == LARGEST_NUMBER
     assert amount(f"{HUGE}%", 0, up=True) == 0
-    assert arguments.flag_seconds("svc", {"t": HUGE}, "t") == LARGEST
-    with pytest.raises(arguments.PluginError, match="write a port"):
-        arguments.flag_port("svc", {"port": "²"}, "port")
+    assert base.flag_seconds("svc", {"t": HUGE}, "t") == LARGEST_NUMBER
+    with pytest.raises(base.PluginError, match="write a port"):
+        base.flag_port("svc", {"port": "²"}, "port")
 
 
 def test_the_last_words_of_a_deployer_are_nested_too_deep() -> None:

@@ -19,9 +19,9 @@ from unisono.dashboard.views.overview import waiting_groups
 from unisono.dashboard.views.rows import group_row, job_row, pod_row
 from unisono.dashboard.views.table import MOST_ROWS, Query, jobs_view
 from unisono.dashboard.views.wire import JobRow
-from unisono.sdk.dependents import Dependents
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.state.dependents import Dependents
 
 
 def test_a_difference_names_what_has_changed_and_nothing_else() -> None:

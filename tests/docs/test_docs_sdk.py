@@ -12,8 +12,8 @@ import pytest
 
 import unisono.sdk
 from support.plane import REPOSITORY
-from unisono.sdk.launch import MAX_PAYLOAD, GangOptions
-from unisono.sdk.pod_entrypoint import MAX_RESULT
+from unisono.sdk.functions.launch import MAX_PAYLOAD, GangOptions
+from unisono.sdk.functions.pod_entrypoint import MAX_RESULT
 
 TEXT = (REPOSITORY / "docs" / "sdk.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

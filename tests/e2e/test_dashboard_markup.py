@@ -16,7 +16,7 @@ from support import chromium
 from support.dashboards import Setting, running
 from unisono.api.annotations import VERDICT
 from unisono.api.verdict import Verdict, encode
-from unisono.sdk.joblogs import LogLine
+from unisono.sdk.follow.following import LogLine
 
 pytestmark = [
     pytest.mark.more,

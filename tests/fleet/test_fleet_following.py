@@ -15,9 +15,9 @@ from unisono.api.documents.json_patch import apply_json_patch
 from unisono.api.groups.batch import Job
 from unisono.api.kind_families import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import COMMANDS, JOBS
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.fleet.jobs.following import can_be_held, changes, held_back, is_held
-from unisono.sdk.commands import job_command
+from unisono.sdk.jobs.control import job_command
 
 
 def job(replicas: int = 4, **spec: Any) -> Job:

@@ -23,8 +23,8 @@ from unisono.controllers.podgroup.decide import group_of_all, pod_group_for
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset import decide as jobset
 from unisono.controllers.training.kubeflow import decide as kubeflow
+from unisono.controllers.training.kubeflow.frameworks import PyTorch
 from unisono.controllers.training.kubeflow.mpi import Mpi
-from unisono.controllers.training.kubeflow.pytorch import PyTorch
 from unisono.controllers.training.ray import cluster as ray_cluster
 from unisono.controllers.training.ray import job as ray_job
 from unisono.engine.verdict import Cause

@@ -12,7 +12,7 @@ from test_kube_informer import THINGS, Thing, thing
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
-from unisono.controllers.parallel import for_each
+from unisono.controllers.objects import for_each
 from unisono.errors import Conflict, Invalid, Unavailable, UnisonoError
 from unisono.kube.controller import Context, Controller, Manager
 from unisono.kube.pace import Backoff

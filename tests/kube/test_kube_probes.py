@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from unisono.controllers.probing import Probe
+from unisono.controllers.metrics import Probe
 from unisono.kube.fetching import NetworkProber
 
 

@@ -16,7 +16,7 @@ from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.kinds import EVENTS, LEASES, QUEUES
 from unisono.api.times import parse_time, rfc3339, rfc3339_micro
 from unisono.errors import ApiError
-from unisono.sdk.scheduler_health import judge
+from unisono.sdk.overview.components import judge
 
 NOW = 1_700_000_000.0
 KEY = "kube-system/unisono-scheduler-cycles"

@@ -23,13 +23,12 @@ from unisono.api.kind_families import (
 )
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.errors import ApiError, NotFound
-from unisono.sdk import following, log_copies
-from unisono.sdk.events import LogFailed, LogText, Observed, Target
-from unisono.sdk.following import follow
-from unisono.sdk.joblogs import follow_logs
-from unisono.sdk.log_selection import LogSelection
-from unisono.sdk.scheduler_health import SchedulerHealth
-from unisono.sdk.views import JobView
+from unisono.sdk.follow import following, log_copies
+from unisono.sdk.follow.events import LogFailed, LogText, Observed, Target
+from unisono.sdk.follow.following import follow, follow_logs
+from unisono.sdk.follow.log_lines import LogSelection
+from unisono.sdk.overview.components import SchedulerHealth
+from unisono.sdk.state.views import JobView
 
 ALL = LogSelection(all_containers=True)
 LABELS = {

@@ -24,10 +24,10 @@ from unisono.api.kind_families import (
 from unisono.api.kinds import JOBS, PODS, find
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import JOB_KINDS, PARTS, job_kind
-from unisono.sdk.aio import AsyncClient
+from unisono.sdk.clients.aio import AsyncClient
 from unisono.sdk.errors import BadWork
-from unisono.sdk.job_kinds import is_job, job_kind_of, named, size_patch, suspend_patch
-from unisono.sdk.views import JobView
+from unisono.sdk.jobs.kinds import is_job, job_kind_of, named, size_patch, suspend_patch
+from unisono.sdk.state.views import JobView
 
 
 def known(kind: Kind[Any]) -> JobKind:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.sdk.logstream import LONGEST, LineSplitter, lines, texts
+from unisono.sdk.follow.log_lines import LONGEST, LineSplitter, lines, texts
 
 
 class Server:

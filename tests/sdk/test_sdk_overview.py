@@ -14,8 +14,8 @@ from unisono.api.times import parse_time
 from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
 from unisono.dashboard.views.overview import _facts
-from unisono.sdk.components import Component
-from unisono.sdk.overview import Found, Overview, overview
+from unisono.sdk.overview.components import Component
+from unisono.sdk.overview.overview import Found, Overview, overview
 
 NOW = parse_time("2026-01-01T01:00:00Z")
 GPU = "nvidia.com/gpu"

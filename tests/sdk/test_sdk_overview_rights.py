@@ -13,9 +13,8 @@ from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import not_shown, overview_lines
 from unisono.errors import ApiError, NotFound
 from unisono.kube.client import Listing
-from unisono.sdk.overview import Overview
-from unisono.sdk.overview_source import read_overview
-from unisono.sdk.queues import all_groups, queue_views
+from unisono.sdk.overview.overview import Overview, read_overview
+from unisono.sdk.overview.queues import all_groups, queue_views
 
 VERDICT = encode(Verdict(job="mine/train", cause=Cause.NODES_FULL, message="no room for 2 pods"))
 OBJECTS = {

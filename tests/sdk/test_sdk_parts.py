@@ -25,12 +25,12 @@ from unisono.errors import ConfigError
 from unisono.jobkinds.volcano import scale_patch
 from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError
-from unisono.sdk.builders import quantity
-from unisono.sdk.commands import job_command, queue_command
-from unisono.sdk.observing import DependentsIndex, observation
-from unisono.sdk.pod_entrypoint import CHUNK, frames
-from unisono.sdk.results import Frames
-from unisono.sdk.submission import mark_folder, objects, split
+from unisono.sdk.functions.launch import Frames
+from unisono.sdk.functions.pod_entrypoint import CHUNK, frames
+from unisono.sdk.jobs.builders import quantity
+from unisono.sdk.jobs.control import job_command, queue_command
+from unisono.sdk.jobs.submission import mark_folder, objects, split
+from unisono.sdk.state.observing import DependentsIndex, observation
 
 TOKEN = "unisono-result-0011"
 

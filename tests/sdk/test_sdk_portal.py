@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Transport
-from unisono.sdk.portal import Portal
+from unisono.sdk.clients.client import Portal
 
 PATIENCE = 60.0
 

@@ -13,12 +13,10 @@ from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kinds import JOBS
 from unisono.api.validation import validate
-from unisono.sdk.builders import Job, shell_words
 from unisono.sdk.errors import BadWork
-from unisono.sdk.program import LAUNCHERS, Program, derived_name, program_job
-from unisono.sdk.program_submission import job_of
-from unisono.sdk.submission import objects
-from unisono.sdk.surroundings import Surroundings, caller_surroundings
+from unisono.sdk.jobs.builders import Job, shell_words
+from unisono.sdk.jobs.program import LAUNCHERS, Program, Surroundings, caller_surroundings, derived_name, program_job
+from unisono.sdk.jobs.submission import job_of, objects
 
 HERE = Surroundings("/venv/bin/python", "/home/me/project", {"PATH": "/venv/bin:/bin", "VIRTUAL_ENV": "/venv"})
 

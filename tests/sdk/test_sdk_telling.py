@@ -6,9 +6,8 @@ import io
 
 import pytest
 
-from unisono.sdk.progress import Steps, slowest, steps_of_annotations, steps_of_line
-from unisono.sdk.telling import Teller, line_of, telling
-from unisono.sdk.views import JobView
+from unisono.sdk.follow.telling import Teller, line_of, telling
+from unisono.sdk.state.views import JobView, Steps, slowest, steps_of_annotations, steps_of_line
 
 
 class Out(io.StringIO):

@@ -13,7 +13,7 @@ from unisono.api.kinds import PODS
 from unisono.kube.http import HttpClient
 from unisono.sdk.explanation import Explanation
 from unisono.sdk.failures import looping
-from unisono.sdk.log_selection import LogSelection
+from unisono.sdk.follow.log_lines import LogSelection
 from unisono.sdk.running_state import RunningNote
 from unisono.sdk.waiting_containers import waiting_containers, with_warnings
 

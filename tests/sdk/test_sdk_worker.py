@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk import CannotShip, RemoteError, pod_entrypoint
-from unisono.sdk.results import Frames
+from unisono.sdk import CannotShip, RemoteError
+from unisono.sdk.functions import pod_entrypoint
+from unisono.sdk.functions.launch import Frames
 
 TOKEN = "unisono-result-42"
 SCRIPT = """

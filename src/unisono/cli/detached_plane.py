@@ -205,8 +205,8 @@ async def _stop(data: DataDir) -> tuple[int, set[str]]:
 
 async def _stop_kind(client: HttpClient, kind: Any, pods: set[str]) -> int:
     """Stop the jobs of a kind that no other object has made; adds their pods, and answers how many jobs they were."""
-    from unisono.sdk.control import send_action
-    from unisono.sdk.observing import look
+    from unisono.sdk.jobs.control import send_action
+    from unisono.sdk.state.observing import look
 
     count = 0
     for job in (await client.list(kind)).items:

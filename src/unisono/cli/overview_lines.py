@@ -12,9 +12,9 @@ from unisono.cli.printing import columns
 from unisono.cli.times import duration_text
 
 if TYPE_CHECKING:
-    from unisono.sdk.components import Component
-    from unisono.sdk.overview import JobLine, MemberLine, Overview
-    from unisono.sdk.queues import QueueView
+    from unisono.sdk.overview.components import Component
+    from unisono.sdk.overview.overview import JobLine, MemberLine, Overview
+    from unisono.sdk.overview.queues import QueueView
 
 _MOST_HOLES = 6
 _MOST_NODES = 5

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
-    from unisono.sdk.log_selection import LogSelection
+    from unisono.sdk.follow.log_lines import LogSelection
 
 
 # Objects of the kinds that a server tells of, as the structs of this project.
@@ -28,7 +28,7 @@ def object_of(resource: Resource, item: dict[str, Any]) -> tuple[Kind[Any] | Non
 
     from unisono.api.base import Object, ObjectMeta
     from unisono.api.decode import decode
-    from unisono.sdk.submission import kind_of
+    from unisono.sdk.jobs.submission import kind_of
 
     kind = kind_of({"apiVersion": resource.api_version, "kind": resource.kind})
     if kind is None:
@@ -114,7 +114,7 @@ async def pods_with_logs(
 
     """
     from unisono.jobkinds.registry import OWNERS
-    from unisono.sdk.dependents import dependents
+    from unisono.sdk.state.dependents import dependents
 
     pods = (await dependents(client, resource.name, owner)).pods
     if not pods and resource.name not in {kind.resource for kind in OWNERS}:
@@ -137,7 +137,7 @@ def in_member(owner: Any, kind: str) -> str:
 
 def lacking(pods: Sequence[Pod], title: str, wanted: LogSelection) -> str:
     """Why there is no line to be had of these pods; empty where there may be one."""
-    from unisono.sdk.log_selection import STARTED_PHASES, container_names
+    from unisono.sdk.follow.log_lines import STARTED_PHASES, container_names
 
     if not pods:
         return f"{title} has no pods now: 'unisono explain {title}' says why."

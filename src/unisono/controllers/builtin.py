@@ -11,18 +11,14 @@ from unisono.controllers.autoscaling.autoscaler import AutoscalerController
 from unisono.controllers.autoscaling.reading import Triggers
 from unisono.controllers.autoscaling.scaled_object import ScaledObjectController
 from unisono.controllers.autoscaling.serving import ServingController
-from unisono.controllers.claims.device_taints import DeviceTaintController
-from unisono.controllers.claims.made import PodClaimController
-from unisono.controllers.claims.users import ClaimUserController
+from unisono.controllers.claims.pods import ClaimUserController, DeviceTaintController, PodClaimController
 from unisono.controllers.cronjob.controller import CronJobController
-from unisono.controllers.cronjob.family import KUBERNETES
+from unisono.controllers.cronjob.decide import KUBERNETES
 from unisono.controllers.metrics import MetricReader, NoMetrics
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.volumes.binder import ClaimController
-from unisono.controllers.volumes.ephemeral import EphemeralVolumeController
-from unisono.controllers.volumes.phases import VolumeController
-from unisono.controllers.volumes.protection import ClaimProtectionController, VolumeProtectionController
+from unisono.controllers.volumes.binder import ClaimController, EphemeralVolumeController
+from unisono.controllers.volumes.life import ClaimProtectionController, VolumeController, VolumeProtectionController
 from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
 from unisono.controllers.workloads.job import BatchJobController

@@ -1,26 +1,77 @@
-"""Carrying out the plans of jobs of every kind: the only place where their controllers write."""
+"""Jobs of every kind: their plans are carried out here and nowhere else, and refused pods are tried again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.core import PriorityClass, ResourceQuota, ServiceAccount
 from unisono.api.kind import Kind
-from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.controllers.expectations import Deletions, Expectations
-from unisono.controllers.notices import Notice
-from unisono.controllers.objects import BeingDeleted, create_once, delete_owned, delete_seen, ensure, ensure_seeded
-from unisono.controllers.parallel import PARALLEL, for_each
+from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
+from unisono.controllers.objects import (
+    PARALLEL,
+    BeingDeleted,
+    Deletions,
+    Expectations,
+    LastWritten,
+    create_once,
+    delete_owned,
+    delete_seen,
+    ensure,
+    ensure_seeded,
+    for_each,
+    write_status,
+)
 from unisono.controllers.plan import BasePlan, Resource
-from unisono.controllers.statuses import write_status
-from unisono.errors import UnisonoError
-from unisono.kube.client import Client
+from unisono.controllers.recorder import Announcer, Notice, Recorder
+from unisono.errors import NotFound, UnisonoError
+from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
+from unisono.kube.controller import Context, Controller, free_frames
+from unisono.kube.informer import Informer
+
+# Try again at once when what refused pods has changed: a ResourceQuota, or a missing account or priority class.
+
+
+def retry_when_allowed(context: Context, owners: Informer[Any]) -> None:
+    """Queue owners when pods may be created that were refused before.
+
+    That is when what a quota of their namespace allows changes or a quota is deleted, and when a service account or a
+    priority class is created.
+    """
+
+    def keys(changed: ResourceQuota | ServiceAccount) -> list[str]:
+        prefix = f"{changed.metadata.namespace}/"
+        return [key for key in owners.keys() if key.startswith(prefix)]  # noqa: SIM118 # an informer is no mapping
+
+    context.watch(RESOURCE_QUOTAS, keys, when=_allows_other_amounts)
+    context.watch(SERVICE_ACCOUNTS, keys, when=_is_new)
+    retry_when_classes_come(context, owners)
+
+
+def retry_when_classes_come(context: Context, owners: Informer[Any]) -> Informer[PriorityClass]:
+    """Queue all owners when a priority class is created; answers the cache of priority classes."""
+
+    def keys(_: PriorityClass) -> Iterable[str]:
+        return list(owners.keys())
+
+    return context.watch(PRIORITY_CLASSES, keys, when=_is_new)
+
+
+def _is_new(event: EventType, *_: object) -> bool:
+    return event == "ADDED"
+
+
+def _allows_other_amounts(event: EventType, new: ResourceQuota, old: ResourceQuota | None) -> bool:
+    return event == "DELETED" or (old is not None and old.spec.hard != new.spec.hard)
+
+
+# Carrying out the plans of jobs of every kind: the only place where their controllers write.
 
 T = TypeVar("T", bound=Object)
 P = TypeVar("P", bound=BasePlan)
@@ -242,3 +293,56 @@ class Executor(Generic[T, P]):
 def expectation(kind: Kind[Any], obj: Object) -> str:
     """Under which name an object is expected: a pod and its Service have the same name."""
     return f"{kind.plural}/{obj.metadata.name}"
+
+
+# Base of the controllers that run jobs as gangs: what they keep of a job, and how they carry out a plan.
+
+
+class GangController(Controller, Generic[T, P]):
+    """Base of the controllers; ``setup`` of a subclass fills the attributes that are only declared here."""
+
+    _client: Client
+    _clock: Clock
+    _jobs: Informer[T]
+    _priorities: Informer[PriorityClass]
+    _executor: Executor[T, P]
+
+    def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
+        """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
+        self._announcer, self._offload = Announcer(recorder), offload
+        self._expectations = Expectations()
+        self._written: LastWritten[T] = LastWritten()
+
+    def wrote(self, job: T) -> None:
+        """Called with a job whose status was written."""
+
+    async def _carry_out(self, key: str, job: T, plan: P) -> float | None:
+        """Carry a plan out; answers after how many seconds to decide again."""
+        try:
+            written, again = await self._executor.run(job, plan)
+        except NotFound as error:
+            if self._jobs.get(key) is None:
+                free_frames(error)
+                return None
+            raise
+        if written is not job:
+            self._written.keep(written)
+            self.wrote(written)
+        return again
+
+    def _expected(self, job: T) -> frozenset[str]:
+        """What was made for a job and the caches do not show yet: ``pods/<name>``, ``services/<name>``."""
+        return self._expectations.pending(job.metadata.uid or "", self._clock.monotonic())
+
+    def _priority(self, name: str | None) -> int:
+        """Value of a priority class, 0 when it is unknown."""
+        found = self._priorities.get(name) if name else None
+        return (found.value or 0) if found else 0
+
+    def _notify(self, job: Any, notice: Notice) -> None:
+        self._announcer.tell(job, [notice])
+
+    def _forget(self, job: T) -> None:
+        """Drop what is kept of a deleted job."""
+        self._executor.forget(job.metadata.uid or "")
+        self._announcer.forget(job)

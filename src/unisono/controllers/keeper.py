@@ -18,7 +18,7 @@ from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.controllers.recorder import Recorder
 from unisono.errors import Conflict, NotFound, SetAside
 from unisono.jobkinds.registry import pods_of, too_many

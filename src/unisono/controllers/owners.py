@@ -1,13 +1,28 @@
-"""Owner references: who made an object."""
+"""Owner references: who made an object, and the indexes by which its objects are found."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from unisono.api.base import Object, OwnerReference
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.membership import controller_of
+from unisono.kube.informer import Informer
+
+# Indexes on informers that several controllers share.
+
+T = TypeVar("T", bound=Object)
+
+
+def index(informer: Informer[T], name: str, function: Callable[[T], Iterable[str]]) -> None:
+    """Add the index unless another controller has done so already."""
+    if not informer.has_index(name):
+        informer.add_index(name, function)
+
+
+# Owner references: who made an object.
 
 
 def owned_by(kind: Kind[Any], owner: Object) -> OwnerReference:

@@ -13,7 +13,7 @@ from unisono.api.core import Pod
 from unisono.api.documents.merge import Json
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
-from unisono.controllers.notices import Notice
+from unisono.controllers.recorder import Notice
 
 __all__ = ["BasePlan", "Notice", "Resource"]
 

@@ -1,15 +1,20 @@
-"""What controllers ask about a pod (pure)."""
+"""What controllers ask about a pod, and what the policies of a ``batch/v1`` Job say about it (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
+from unisono.api.groups.batch_v1 import PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy
+from unisono.api.index_lists import parse_indexes
 from unisono.api.keys import POD_DELETION_COST
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.times import time_or
+
+# What controllers ask about a pod (pure).
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
@@ -174,3 +179,130 @@ def deletion_cost(pod: Pod) -> int:
         return int(text)
     except ValueError:
         return 0
+
+
+# One pod as a decision about its job sees it; each kind of job adds where the pod belongs (pure).
+
+UNKNOWN_EXIT_CODE: Final = 48879
+"""Exit code of a container that ended without one, for instance by an eviction: it counts as worth another try."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod of a job."""
+
+    pod: Pod
+
+    @property
+    def name(self) -> str:
+        """Name of the pod."""
+        return self.pod.metadata.name
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded, Failed or Unknown; Pending before the first status."""
+        return phase_of(self.pod)
+
+    @property
+    def deleting(self) -> bool:
+        """Whether the pod is being deleted."""
+        return is_deleting(self.pod)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pod succeeded or failed."""
+        return has_ended(self.pod)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the pod failed by itself: the end of one that is being deleted is no failure."""
+        return has_failed(self.pod) and not self.deleting
+
+    @property
+    def disrupted(self) -> bool:
+        """Whether the cluster took the pod's place away."""
+        return is_disrupted(self.pod)
+
+    @property
+    def created(self) -> float:
+        """Creation time, seconds since 1970; 0 when unknown."""
+        return created(self.pod)
+
+    @property
+    def lasted(self) -> float:
+        """Seconds from the pod's creation to its end."""
+        return finished_at(self.pod) - self.created
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of its containers in place, init containers included."""
+        return restarts(self.pod)
+
+    @property
+    def exit_codes(self) -> frozenset[int]:
+        """Exit codes other than 0 of its containers."""
+        return frozenset(
+            status.state.terminated.exit_code
+            for status in self.pod.status.container_statuses or ()
+            if status.state.terminated and status.state.terminated.exit_code
+        )
+
+    def exit_code(self, container: str) -> int:
+        """Exit code of the container, or of the first one where none has that name; else `UNKNOWN_EXIT_CODE`."""
+        statuses = self.pod.status.container_statuses or []
+        found = next((each for each in statuses if each.name == container), statuses[0] if statuses else None)
+        ended = found.state.terminated if found is not None else None
+        if ended is None:
+            return UNKNOWN_EXIT_CODE
+        return ended.exit_code or 0
+
+
+# What the policies of a ``batch/v1`` Job say about its pods: failures that count, early success (pure).
+
+COUNT = "Count"
+
+
+def judge(policy: PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
+    """What the first rule that fits says about a failed pod.
+
+    Returns:
+        the action, ``Count`` where no rule fits, and for FailJob the message of the Job's failure.
+
+    """
+    for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
+        found = ""
+        if rule.on_exit_codes is not None:
+            found = _exit_code(pod, rule.on_exit_codes)
+        for pattern in rule.on_pod_conditions or ():
+            have = condition(pod, pattern.type)
+            if have is not None and have.status == (pattern.status or "True"):
+                found = f"Pod {pod.key} has condition {pattern.type}"
+                break
+        if found:
+            return rule.action, f"{found} matching {rule.action} rule at index {number}"
+    return COUNT, ""
+
+
+def fulfilled_rule(policy: SuccessPolicy | None, completed: Set[int]) -> int | None:
+    """Number of the first rule of the success policy that these completed indexes fulfil."""
+    for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
+        done = len(completed)
+        if rule.succeeded_indexes is not None:
+            wanted = parse_indexes(rule.succeeded_indexes)
+            done = sum(index in wanted for index in completed)
+            needed = wanted.total if rule.succeeded_count is None else rule.succeeded_count
+        else:
+            needed = rule.succeeded_count or 0
+        if done >= needed:
+            return number
+    return None
+
+
+def _exit_code(pod: Pod, wanted: PodFailurePolicyOnExitCodesRequirement) -> str:
+    for each in container_statuses(pod):
+        if wanted.container_name is not None and each.name != wanted.container_name:
+            continue
+        code = each.state.terminated.exit_code if each.state.terminated is not None else None
+        if code and (code in (wanted.values or ())) == (wanted.operator == "In"):
+            return f"Container {each.name} for pod {pod.key} failed with exit code {code}"
+    return ""

@@ -12,8 +12,8 @@ from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.resources import add, pod_limits, pod_requests, to_wire
+from unisono.controllers.objects import field_diff, to_json
 from unisono.controllers.owners import owned_by
-from unisono.controllers.patching import field_diff, to_json
 
 PENDING: Final = "Pending"
 """Phase of a PodGroup that waits for its admission."""

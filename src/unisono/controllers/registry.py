@@ -15,18 +15,15 @@ from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import HyperNodeController
-from unisono.controllers.hypernode.discovery_controller import HyperNodeDiscoveryController
-from unisono.controllers.hypernode.source_controller import HyperNodeSourceController
+from unisono.controllers.hypernode.discovery_controllers import HyperNodeDiscoveryController, HyperNodeSourceController
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
-from unisono.controllers.jobflow.controller import JobFlowController
-from unisono.controllers.jobflow.template_controller import JobTemplateController
+from unisono.controllers.jobflow.controller import JobFlowController, JobTemplateController
+from unisono.controllers.metrics import NoProber, Prober
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.interruption import InterruptionController
-from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
+from unisono.controllers.node_scaling.provisioning import ProvisioningController
+from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController, WorkloadGroupController
 from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
-from unisono.controllers.podgroup.workloads import WorkloadGroupController
-from unisono.controllers.probing import NoProber, Prober
-from unisono.controllers.provisioning.controller import ProvisioningController
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import MADE_BY_MEMBERS, training_controllers

@@ -16,7 +16,7 @@ from unisono.api.documents.merge import merge_diff
 from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.controllers.queue.decide import ROOT
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.fleet.hub_state import HubState

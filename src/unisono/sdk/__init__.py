@@ -9,36 +9,34 @@ if TYPE_CHECKING:
     from unisono.api.pod_states import PodEnd
     from unisono.api.verdict import Holder, Verdict
     from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
-    from unisono.sdk.aio import AsyncClient
-    from unisono.sdk.builders import Job
-    from unisono.sdk.client import Client
-    from unisono.sdk.endpoint import Endpoint, Where
+    from unisono.sdk.clients.aio import AsyncClient
+    from unisono.sdk.clients.client import Client
+    from unisono.sdk.clients.endpoint import Endpoint, Where
     from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
-    from unisono.sdk.gang_functions import GangFunction, default_client, gang, map, rank, world_size
-    from unisono.sdk.handles import JobHandle
-    from unisono.sdk.joblogs import LogLine
-    from unisono.sdk.launch import GangOptions
-    from unisono.sdk.program import Program
-    from unisono.sdk.queues import QueueView
-    from unisono.sdk.views import JobView, TaskView
+    from unisono.sdk.follow.following import LogLine
+    from unisono.sdk.functions.gang import GangFunction, default_client, gang, map, rank, world_size
+    from unisono.sdk.functions.launch import GangOptions
+    from unisono.sdk.jobs.builders import Job
+    from unisono.sdk.jobs.program import Program
+    from unisono.sdk.overview.queues import QueueView
+    from unisono.sdk.state.views import JobHandle, JobView, TaskView
 
 # Where each name is defined: a command that needs one part of the SDK does not import all of it.
 _HOMES = {
     "unisono.api.pod_states": ("PodEnd",),
     "unisono.api.verdict": ("Holder", "Verdict"),
     "unisono.errors": ("AlreadyExists", "ApiError", "Conflict", "Invalid", "NotFound", "Unavailable", "UnisonoError"),
-    "unisono.sdk.aio": ("AsyncClient",),
-    "unisono.sdk.builders": ("Job",),
-    "unisono.sdk.client": ("Client",),
-    "unisono.sdk.endpoint": ("Endpoint", "Where"),
+    "unisono.sdk.clients.aio": ("AsyncClient",),
+    "unisono.sdk.jobs.builders": ("Job",),
+    "unisono.sdk.clients.client": ("Client",),
+    "unisono.sdk.clients.endpoint": ("Endpoint", "Where"),
     "unisono.sdk.errors": ("BadWork", "CannotShip", "JobFailed", "NoControlPlane", "RemoteError", "WaitTimeout"),
-    "unisono.sdk.gang_functions": ("GangFunction", "default_client", "gang", "map", "rank", "world_size"),
-    "unisono.sdk.handles": ("JobHandle",),
-    "unisono.sdk.joblogs": ("LogLine",),
-    "unisono.sdk.launch": ("GangOptions",),
-    "unisono.sdk.program": ("Program",),
-    "unisono.sdk.queues": ("QueueView",),
-    "unisono.sdk.views": ("JobView", "TaskView"),
+    "unisono.sdk.functions.gang": ("GangFunction", "default_client", "gang", "map", "rank", "world_size"),
+    "unisono.sdk.follow.following": ("LogLine",),
+    "unisono.sdk.functions.launch": ("GangOptions",),
+    "unisono.sdk.jobs.program": ("Program",),
+    "unisono.sdk.overview.queues": ("QueueView",),
+    "unisono.sdk.state.views": ("JobHandle", "JobView", "TaskView"),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
-    from unisono.sdk.views import JobView
+    from unisono.sdk.state.views import JobView
 
 
 class BadWork(UnisonoError):

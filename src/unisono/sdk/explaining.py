@@ -17,7 +17,6 @@ from unisono.api.verdict import Cause, verdict_in
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.sdk.conditions import complaints, has_conditions
-from unisono.sdk.dependents import Dependents, dependents, of_newest_revision
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
@@ -25,6 +24,15 @@ from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
 from unisono.sdk.fixes.workload_groups import why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
+from unisono.sdk.follow.owner_state import (
+    DEFAULT_SCHEDULER,
+    is_over,
+    queue_state,
+    scheduler_names,
+    scheduler_of,
+    state_text,
+    unseen_by,
+)
 from unisono.sdk.group_verdicts import (
     MISSING_PODS,
     gates_in_template,
@@ -37,21 +45,13 @@ from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
 from unisono.sdk.offered_fixes import candidates, offer_fixes
-from unisono.sdk.owner_state import (
-    DEFAULT_SCHEDULER,
-    is_over,
-    queue_state,
-    scheduler_names,
-    scheduler_of,
-    state_text,
-    unseen_by,
-)
+from unisono.sdk.overview.components import scheduler_health, server_time
 from unisono.sdk.queue_hurdles import queue_hurdle
 from unisono.sdk.quota_holders import with_quota_holders
 from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
-from unisono.sdk.scheduler_health import scheduler_health, server_time
+from unisono.sdk.state.dependents import Dependents, dependents, of_newest_revision
 from unisono.sdk.stray_pods import meant_for
 from unisono.sdk.unready import unready_text
 from unisono.sdk.waiting import (

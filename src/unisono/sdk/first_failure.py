@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unisono.sdk.failures import failed_pods
-from unisono.sdk.logstream import short_name
-from unisono.sdk.program import TASK
+from unisono.sdk.follow.log_lines import short_name
+from unisono.sdk.jobs.program import TASK
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
-    from unisono.sdk.observing import Observation
+    from unisono.sdk.state.observing import Observation
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from unisono.api.pod_states import has_ended
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
 from unisono.jobkinds.registry import FROM_TEMPLATES, one_by_one
-from unisono.sdk.dependents import Dependents, listed
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.refusal_causes import missing_parts, missing_pods, quota_verdict, refuses_parts
+from unisono.sdk.state.dependents import Dependents, listed
 from unisono.sdk.waiting import gates_text
 
 if TYPE_CHECKING:

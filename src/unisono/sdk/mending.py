@@ -14,9 +14,9 @@ from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import job_kind_of
-from unisono.sdk.dependents import dependents
 from unisono.sdk.fixes.owners import Raw, read
-from unisono.sdk.scheduler_health import server_time
+from unisono.sdk.overview.components import server_time
+from unisono.sdk.state.dependents import dependents
 from unisono.sdk.until_it_runs import Ask, Cluster, Found, until_it_runs
 
 if TYPE_CHECKING:

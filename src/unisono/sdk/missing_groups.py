@@ -8,9 +8,9 @@ from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import pod_group_name
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.errors import ApiError
-from unisono.sdk.dependents import listed
 from unisono.sdk.fixes.workload_groups import read_workload_group, why_unscheduled
 from unisono.sdk.refusal_causes import meant_in
+from unisono.sdk.state.dependents import listed
 from unisono.sdk.waiting import Misnamed, UnboundPod, unbound_pods
 
 if TYPE_CHECKING:

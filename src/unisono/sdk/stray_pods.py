@@ -11,11 +11,11 @@ from unisono.api.membership import pod_group_name
 from unisono.api.near_names import nearest
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError
-from unisono.sdk.dependents import listed
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.gang_sizes import all_annotations
 from unisono.sdk.fixes.operations import changed
 from unisono.sdk.fixes.owners import Raw, owner_of_pod
+from unisono.sdk.state.dependents import listed
 from unisono.sdk.waiting import Misnamed
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
     from unisono.engine.config_file.reader import config_errors, load_config
     from unisono.engine.plugins.registry import is_code
     from unisono.errors import UnisonoError
-    from unisono.sdk.scheduler_health import trusted
+    from unisono.sdk.overview.components import trusted
     from unisono.simulator.forecast.live import configuration_in_maps
 
     async with connect(where) as client:

@@ -61,7 +61,7 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.targets import one
     from unisono.kube.discovery import discover
-    from unisono.sdk.logstream import texts
+    from unisono.sdk.follow.log_lines import texts
 
     async with connect(where) as client:
         namespace = namespace_of(where)
@@ -120,9 +120,8 @@ async def _of_owner(
 
     from unisono.cli.targets import object_of, pods_with_logs
     from unisono.kube.discovery import request_json
-    from unisono.sdk.joblogs import follow_logs, read_pods
-    from unisono.sdk.log_selection import LogSelection
-    from unisono.sdk.logstream import short_name
+    from unisono.sdk.follow.following import follow_logs, read_pods
+    from unisono.sdk.follow.log_lines import LogSelection, short_name
 
     following = params.pop("follow", "")
     wanted = LogSelection(container=container, params=params)

@@ -146,7 +146,7 @@ def _check(ctx: click.Context, files: tuple[str, ...], words: list[str] | None, 
 
 
 def _program(words: list[str], given: dict[str, Any]) -> Any:
-    from unisono.sdk.program import Program
+    from unisono.sdk.jobs.program import Program
 
     return Program(
         tuple(words),

@@ -12,8 +12,8 @@ from unisono.cli.slurm.arguments import slurm_options
 
 if TYPE_CHECKING:
     from unisono.cli.slurm.script import Batch
-    from unisono.sdk.events import Target
-    from unisono.sdk.program import Program
+    from unisono.sdk.follow.events import Target
+    from unisono.sdk.jobs.program import Program
 
 _POLL_SECONDS = 1.0
 

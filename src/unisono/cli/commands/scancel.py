@@ -31,7 +31,7 @@ async def _scancel(where: Where, jobs: tuple[str, ...], asked: dict[str, Any]) -
     from unisono.cli.slurm.selecting import is_called, names_of, selection
     from unisono.errors import NotFound
     from unisono.sdk.errors import BadWork
-    from unisono.sdk.overview_source import read_overview
+    from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         if not any(asked.values()):
@@ -78,8 +78,8 @@ async def _stop_named(client: Any, namespace: str, names: list[str]) -> None:
 
 
 async def _stop(client: Any, namespace: str, title: str) -> None:
-    from unisono.sdk.control import send_action
-    from unisono.sdk.job_kinds import named
+    from unisono.sdk.jobs.control import send_action
+    from unisono.sdk.jobs.kinds import named
 
     word, _, name = title.partition("/")
     await send_action(client, named(word), namespace, name, "TerminateJob")

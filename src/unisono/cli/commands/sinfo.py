@@ -29,7 +29,7 @@ async def _sinfo(where: Where, output: str) -> None:
     from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
     from unisono.cli.slurm.selecting import sinfo_lines
-    from unisono.sdk.overview_source import read_overview
+    from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         found = await read_overview(client, namespace_of(where))

@@ -33,7 +33,7 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
     from unisono.cli.overview_lines import not_shown
     from unisono.cli.printing import print_json
     from unisono.cli.slurm.selecting import selection, squeue_lines
-    from unisono.sdk.overview_source import read_overview
+    from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         wanted = await selection(client, where, **asked)

@@ -30,7 +30,7 @@ async def _status(where: Where, most: int, output: str) -> bool:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import overview_lines
     from unisono.cli.printing import print_json
-    from unisono.sdk.overview_source import read_overview
+    from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
         found = await read_overview(client, namespace_of(where))

@@ -13,7 +13,7 @@ from unisono.cli.options import Where, where_options
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from unisono.sdk.overview import Overview
+    from unisono.sdk.overview.overview import Overview
 
 
 @click.command("top")
@@ -36,7 +36,7 @@ async def _top(where: Where, delay: float, count: int | None) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.overview_lines import overview_lines
     from unisono.errors import Unavailable
-    from unisono.sdk.overview_source import read_overview
+    from unisono.sdk.overview.overview import read_overview
 
     console = Console(highlight=False)
     seen: Overview | None = None

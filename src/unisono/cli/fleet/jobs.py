@@ -94,9 +94,8 @@ class NoLogs(UnisonoError):
 async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None:
     """Print the lines of all pods of the job, each with its pod in front."""
     from unisono.kube.http import HttpClient
-    from unisono.sdk.joblogs import follow_logs, read_pods
-    from unisono.sdk.log_selection import LogSelection
-    from unisono.sdk.logstream import short_name
+    from unisono.sdk.follow.following import follow_logs, read_pods
+    from unisono.sdk.follow.log_lines import LogSelection, short_name
 
     async with connect(where) as hub:
         kind, job = await job_of(hub, what, namespace)

@@ -14,19 +14,17 @@ from unisono.api.kinds import JOBS, PODS
 from unisono.cli.running.report import changes
 from unisono.cli.times import duration_text
 from unisono.errors import ApiError
-from unisono.sdk.events import Event, LogFailed, LogText, Observed, Target
 from unisono.sdk.first_failure import process_name
-from unisono.sdk.following import follow
-from unisono.sdk.log_selection import LogSelection, container_names
-from unisono.sdk.logstream import short_name
-from unisono.sdk.progress import Steps, slowest, steps_of_line
+from unisono.sdk.follow.events import Event, LogFailed, LogText, Observed, Target
+from unisono.sdk.follow.following import follow
+from unisono.sdk.follow.log_lines import LogSelection, container_names, short_name
 from unisono.sdk.running_state import duration, silent
-from unisono.sdk.views import JobView
+from unisono.sdk.state.views import JobView, Steps, slowest, steps_of_line
 
 if TYPE_CHECKING:
     from unisono.cli.running.report import Reporter
     from unisono.kube.http import HttpClient
-    from unisono.sdk.observing import Observation
+    from unisono.sdk.state.observing import Observation
 
 
 # Limits that the node of a job does not enforce, as its events tell.

@@ -16,7 +16,7 @@ from unisono.cli.times import clock_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from unisono.sdk.views import JobView
+    from unisono.sdk.state.views import JobView
 
 _BAR = 16
 _MOST_JOBS = 12

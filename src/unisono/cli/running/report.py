@@ -13,7 +13,7 @@ from unisono.api.job_state import SUCCEEDED
 from unisono.api.messages import counted
 from unisono.api.pod_states import PodEnd
 from unisono.jobkinds.registry import FLOWS
-from unisono.sdk.views import JobView, TaskView, end_text
+from unisono.sdk.state.views import JobView, TaskView, end_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,16 +16,16 @@ import click
 from unisono.api.job_state import SUCCEEDED
 from unisono.cli.options import Where, where_arguments
 from unisono.cli.running.submitting import Naming, copy_logs, marked
-from unisono.sdk.views import JobView, end_text
+from unisono.sdk.state.views import JobView, end_text
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
     from unisono.cli.running.place import Place
     from unisono.cli.running.report import Reporter
     from unisono.kube.http import HttpClient
-    from unisono.sdk.events import Target
     from unisono.sdk.first_failure import Failure
-    from unisono.sdk.program import Program
+    from unisono.sdk.follow.events import Target
+    from unisono.sdk.jobs.program import Program
 
 
 # How the jobs of ``unisono run`` ended: one line each, with the cause, and the result for programs.
@@ -141,7 +141,7 @@ def _check(request: Request) -> None:
     if request.detach and is_private(request.where):
         raise click.UsageError("--detach needs a control plane that stays: start one with 'unisono up --detach'.")
     if request.program is not None:
-        from unisono.sdk.program_submission import job_of
+        from unisono.sdk.jobs.submission import job_of
 
         job_of(request.program, local=not is_cluster(request.where))
 
@@ -232,7 +232,7 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
 
     folders: tuple[Path, ...] = ()
     if place.local:
-        from unisono.sdk.program_submission import program_folders
+        from unisono.sdk.jobs.submission import program_folders
 
         folders = program_folders(program)
     numbered = None
@@ -342,7 +342,7 @@ async def _stop(where: Where, state: _State) -> None:
     from unisono.api.kinds import PODS
     from unisono.cli.connection import connect
     from unisono.errors import NotFound
-    from unisono.sdk.control import send_action
+    from unisono.sdk.jobs.control import send_action
 
     async with connect(where) as client:
         for target in state.targets:

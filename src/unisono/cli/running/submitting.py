@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from unisono.cli.running.report import Reporter
     from unisono.kube.discovery import ResourceMap
     from unisono.kube.http import HttpClient
-    from unisono.sdk.events import Target
-    from unisono.sdk.program import Program
+    from unisono.sdk.follow.events import Target
+    from unisono.sdk.jobs.program import Program
 
 
 # What manifests for a cluster take for granted: namespaces and queues that they name and do not bring (pure).
@@ -75,7 +75,7 @@ def _queues(value: Any) -> Iterator[str]:
 
 def is_workload(manifest: Manifest) -> bool:
     """The manifest is a job or a pod, which runs and ends."""
-    from unisono.sdk.job_kinds import is_job
+    from unisono.sdk.jobs.kinds import is_job
 
     return (manifest.api_version, manifest.kind) == ("v1", "Pod") or is_job(manifest.api_version, manifest.kind)
 
@@ -122,7 +122,7 @@ def mark_working_directory(manifest: Manifest) -> None:
 
     A file such as ``command: [python, train.py]`` then finds ``train.py`` beside it, as an image would hold it.
     """
-    from unisono.sdk.submission import mark_folder
+    from unisono.sdk.jobs.submission import mark_folder
 
     mark_folder(manifest.value, manifest.folder)
 
@@ -158,7 +158,7 @@ def of_program(program: Program, *, local: bool) -> Manifest:
 
     """
     from unisono.cli.manifests import Manifest
-    from unisono.sdk.program_submission import job_of
+    from unisono.sdk.jobs.submission import job_of
 
     return Manifest(job_of(program, local=local).manifest(), "", 0, Path.cwd())
 
@@ -196,7 +196,7 @@ def _marked(value: dict[str, Any], fleet: str) -> dict[str, Any]:
 async def copy_logs(client: HttpClient, targets: Iterable[Target], report: Reporter) -> None:
     """Print what the pods of the jobs have logged in their members, pod after pod, as the hub reads it."""
     from unisono.errors import ApiError
-    from unisono.sdk.logstream import lines, short_name
+    from unisono.sdk.follow.log_lines import lines, short_name
 
     for target in targets:
         for pod, container in await _containers(client, target):
@@ -313,7 +313,7 @@ class _Submission:
         """Create a job or a pod."""
         from unisono.api.decode import decode
         from unisono.cli import applying
-        from unisono.sdk.events import Target
+        from unisono.sdk.follow.events import Target
 
         kind = target_kind(manifest)
         if self.place.local:
@@ -351,7 +351,7 @@ class _Submission:
 
     async def _state(self, manifest: Manifest) -> str:
         from unisono.errors import ApiError
-        from unisono.sdk.observing import look
+        from unisono.sdk.state.observing import look
 
         try:
             namespace = manifest.metadata.get("namespace") or self.namespace
@@ -384,7 +384,7 @@ class _Submission:
 
     async def _local_folders(self, manifest: Manifest) -> None:
         """Let pods start in the manifest's folder, and read what they need although only root may enter the way."""
-        from unisono.sdk.sharing import is_read_only, share_folder
+        from unisono.sdk.jobs.sharing import is_read_only, share_folder
 
         mark_working_directory(manifest)
         own = manifest.metadata.get("namespace") or self.namespace

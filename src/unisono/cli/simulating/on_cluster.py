@@ -10,7 +10,7 @@ from unisono import __version__
 from unisono.simulator.studies.sweep import Point, ship, simulate, simulate_shipped
 
 if TYPE_CHECKING:
-    from unisono.sdk.client import Client
+    from unisono.sdk.clients.client import Client
 
 _RUNS_PER_POD = 16
 """Runs that a pod of one job makes; the results of a job that has ended are kept when the sweep is stopped."""
@@ -21,7 +21,7 @@ THIS_MACHINE = "this-machine"
 
 def client_of(where: str) -> Client:
     """The client of a kubeconfig, of the data directory of a control plane, or of the one that runs on this machine."""
-    from unisono.sdk.client import Client
+    from unisono.sdk.clients.client import Client
 
     if where == THIS_MACHINE:
         return Client(quiet=True)

@@ -16,7 +16,7 @@ import click
 
 from unisono.cli.options import Command, where_options_without_n
 from unisono.cli.slurm.script import READ, SHORT, VALUED, BadScript, Batch
-from unisono.sdk.program import Program, derived_name
+from unisono.sdk.jobs.program import Program, derived_name
 
 # Batches of Slurm as programs: the script, its variables and its array (pure).
 
@@ -253,7 +253,7 @@ def command_program(words: Sequence[str], image: str | None) -> Program:
 
     """
     from unisono.cli.slurm.script import BadScript, batch_of, read_options
-    from unisono.sdk.program import Program
+    from unisono.sdk.jobs.program import Program
 
     options, rest = split_words(words)
     if not rest:

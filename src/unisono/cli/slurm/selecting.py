@@ -16,8 +16,8 @@ from unisono.errors import UnisonoError
 if TYPE_CHECKING:
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
-    from unisono.sdk.node_capacity import NodeLine
-    from unisono.sdk.overview import JobLine, Overview
+    from unisono.sdk.overview.node_capacity import NodeLine
+    from unisono.sdk.overview.overview import JobLine, Overview
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

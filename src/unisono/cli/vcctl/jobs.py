@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
-    from unisono.sdk.commands import JobAction
+    from unisono.sdk.jobs.control import JobAction
 
 
 def flag_job(
@@ -116,8 +116,8 @@ async def order(where: Where, name: str, action: JobAction) -> None:
 
     """
     from unisono.api.kinds import COMMANDS, JOBS
-    from unisono.sdk.commands import job_command
-    from unisono.sdk.job_kinds import job_kind_of, suspend_patch
+    from unisono.sdk.jobs.control import job_command
+    from unisono.sdk.jobs.kinds import job_kind_of, suspend_patch
 
     kind, name = target(name)
     try:
@@ -177,7 +177,7 @@ def target(text: str) -> tuple[Kind[Any], str]:
 
     """
     from unisono.api.kinds import JOBS
-    from unisono.sdk.job_kinds import named
+    from unisono.sdk.jobs.kinds import named
 
     kind, slash, name = text.partition("/")
     return (named(kind), name) if slash else (JOBS, text)

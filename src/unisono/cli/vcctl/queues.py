@@ -11,7 +11,7 @@ from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
     from unisono.cli.options import Where
-    from unisono.sdk.commands import QueueAction
+    from unisono.sdk.jobs.control import QueueAction
 
 ACTIONS: dict[str, QueueAction] = {"open": "OpenQueue", "close": "CloseQueue"}
 
@@ -49,7 +49,7 @@ async def create(where: Where, name: str, *, state: str, **limits: Any) -> None:
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import COMMANDS, QUEUES
-    from unisono.sdk.commands import queue_command
+    from unisono.sdk.jobs.control import queue_command
 
     value = {"metadata": {"name": name}, "spec": queue_spec(**limits)}
     async with connected(where) as (client, _):
@@ -86,7 +86,7 @@ async def operate(where: Where, name: str, action: str, weight: int | None) -> N
 
     """
     from unisono.api.kinds import COMMANDS, QUEUES
-    from unisono.sdk.commands import queue_command
+    from unisono.sdk.jobs.control import queue_command
 
     if not action:
         raise UnisonoError("action can not be null: give --action open, close or update.")
@@ -116,7 +116,7 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
     from unisono.api.decode import decode
     from unisono.api.kinds import QUEUES
     from unisono.cli.vcctl.serving import queue_lines
-    from unisono.sdk.queues import all_groups, queue_views
+    from unisono.sdk.overview.queues import all_groups, queue_views
 
     async with connected(where) as (client, _):
         found = [await item(client, QUEUES, None, name)] if name else await items(client, QUEUES, None)

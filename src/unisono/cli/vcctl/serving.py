@@ -11,7 +11,7 @@ import click
 
 from unisono.api.groups.batch import Job
 from unisono.api.keys import JOB_TYPE
-from unisono.sdk.queues import PHASES, QueueView
+from unisono.sdk.overview.queues import PHASES, QueueView
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

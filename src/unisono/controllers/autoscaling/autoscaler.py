@@ -3,34 +3,242 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
+from unisono.api import kinds
+from unisono.api.base import LabelSelector, Object
 from unisono.api.groups.autoscaling import (
+    ContainerResourceMetricSource,
+    ContainerResourceMetricStatus,
     ExternalMetricSource,
+    ExternalMetricStatus,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerCondition,
     HorizontalPodAutoscalerStatus,
     MetricIdentifier,
     MetricSpec,
     MetricStatus,
+    MetricTarget,
     MetricValueStatus,
+    ObjectMetricStatus,
+    PodsMetricStatus,
+    ResourceMetricSource,
+    ResourceMetricStatus,
 )
+from unisono.api.groups.resource_metrics import POD_METRICS
 from unisono.api.keys import SCALED_OBJECT
+from unisono.api.kind import Kind
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
+from unisono.api.kinds import PODS
+from unisono.api.quantity import parse_quantity
+from unisono.api.resources import to_wire
+from unisono.api.selecting import selector_text
 from unisono.api.times import rfc3339
-from unisono.controllers.autoscaling import targets
-from unisono.controllers.autoscaling.own_queries import identifier_of, measured, own_question, status_of
-from unisono.controllers.autoscaling.pod_use import read_use
-from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, metric_name
-from unisono.controllers.autoscaling.recommend import Measured, Memory, advise, propose
-from unisono.controllers.autoscaling.targets import Target
-from unisono.controllers.autoscaling.use import Used
+from unisono.api.triggers import LONGEST_QUERY
+from unisono.controllers.autoscaling.reading import NotKnownYet, Question, Triggers, metric_name
+from unisono.controllers.autoscaling.recommend import Measured, Memory, NoUse, Used, advise, amount_of, propose, used_of
 from unisono.controllers.metrics import MetricError
+from unisono.controllers.objects import LastWritten, to_json, write_status
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
-from unisono.errors import NotFound
+from unisono.errors import ApiError, NotFound
+from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
+
+# What autoscalers scale: any object of a served kind that has replicas.
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An object with replicas.
+
+    Attributes:
+        replicas: as its specification says; 1 where it says nothing.
+        present: pods that it has, as its status says.
+
+    """
+
+    kind: Kind[Any]
+    obj: Object
+    replicas: int
+    present: int
+
+
+def scalable(api_version: str | None, kind: str) -> Kind[Any] | None:
+    """The kind of a reference, if it can be scaled; without a version the first of that name."""
+    if api_version:
+        found = kinds.find(api_version, kind)
+        return found if found is not None and found.scale is not None else None
+    return next((each for each in kinds.ALL_KINDS if each.kind == kind and each.scale is not None), None)
+
+
+async def find(client: Client, namespace: str, api_version: str | None, kind: str, name: str) -> Target:
+    """The object that a reference names.
+
+    Raises:
+        NotFound: there is none, or its kind has no replicas.
+
+    """
+    found = scalable(api_version, kind)
+    if found is None or found.scale is None:
+        raise NotFound(f"{kind} of {api_version or 'any version'} is no kind that can be scaled here")
+    obj = await client.get(found, name, namespace)
+    value = to_json(obj)
+    wanted = _at(value, found.scale.spec_replicas)
+    return Target(found, obj, 1 if wanted is None else wanted, _at(value, found.scale.status_replicas) or 0)
+
+
+async def scale(client: Client, target: Target, replicas: int) -> None:
+    """Give the object other replicas.
+
+    Raises:
+        Conflict: it has changed since it was read.
+
+    """
+    assert target.kind.scale is not None
+    meta = target.obj.metadata
+    patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version}}
+    at = patch
+    *above, last = target.kind.scale.spec_replicas.strip(".").split(".")
+    for part in above:
+        at = at.setdefault(part, {})
+    at[last] = replicas
+    await client.patch(target.kind, meta.name, patch, namespace=meta.namespace)
+
+
+def selector_of(target: Target) -> str:
+    """The label selector of the pods of an object, as text; empty where its kind or its status names none."""
+    assert target.kind.scale is not None
+    found: Any = to_json(target.obj)
+    for part in target.kind.scale.selector.strip(".").split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        plain = not found.keys() <= {"matchLabels", "matchExpressions"}
+        return selector_text(msgspec.convert({"matchLabels": found} if plain else found, LabelSelector))
+    return found if isinstance(found, str) else ""
+
+
+def _at(value: Any, path: str) -> int | None:
+    for part in path.strip(".").split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value if isinstance(value, int) else None
+
+
+# What the pods of a target use, as ``metrics.k8s.io`` tells.
+
+
+async def read_use(
+    client: Client,
+    namespace: str,
+    target: Target,
+    source: ResourceMetricSource | None,
+    container: ContainerResourceMetricSource | None,
+) -> tuple[Used, MetricStatus]:
+    """What the pods use, and what to show of it; one of the two sources is given.
+
+    Raises:
+        MetricError: it cannot be known, or cannot be compared with the target.
+
+    """
+    given = source or container
+    assert given is not None
+    selector = selector_of(target)
+    if not selector:
+        raise MetricError("selector is required")
+    try:
+        pods = (await client.list(PODS, namespace, label_selector=selector)).items
+        metrics = (await client.list(POD_METRICS, namespace, label_selector=selector)).items
+    except ApiError as error:
+        raise MetricError(f"unable to get metrics for resource {given.name}: {error}") from error
+    percent, average = given.target.average_utilization, given.target.average_value
+    try:
+        amount = amount_of(given.name, str(average)) if percent is None and average is not None else None
+        if percent is None and amount is None:
+            raise NoUse("it states neither averageUtilization nor averageValue")
+        use = used_of(
+            pods,
+            {each.key: each for each in metrics},
+            given.name,
+            container=container.container if container is not None else "",
+            percent=percent,
+            amount=amount,
+        )
+    except NoUse as error:
+        raise MetricError(str(error)) from error
+    mean = use.total // max(use.measured, 1)
+    value = MetricValueStatus(average_value=to_wire({given.name: mean})[given.name])
+    if percent is not None:
+        wanted = sum(pod.wanted for pod in use.pods if pod.used is not None)
+        value.average_utilization = round(use.total / max(wanted, 1e-9) * percent)
+    if container is not None:
+        shown = ContainerResourceMetricStatus(name=given.name, current=value, container=container.container)
+        return use, MetricStatus(type="ContainerResource", container_resource=shown)
+    return use, MetricStatus(type="Resource", resource=ResourceMetricStatus(name=given.name, current=value))
+
+
+# Metrics for which an autoscaler names the query itself, by annotations.
+#
+# The form is that of kube-metrics-adapter, for the types external, object and pods:
+# ``metric-config.TYPE.NAME.prometheus/query`` and ``metric-config.TYPE.NAME.prometheus/prometheus-server``.
+
+QUERY, SERVER = "query", "prometheus-server"
+
+
+def identifier_of(metric: MetricSpec) -> MetricIdentifier | None:
+    """The metric that a specification of type External, Object or Pods names."""
+    source = {"External": metric.external, "Object": metric.object, "Pods": metric.pods}.get(metric.type)
+    return source.metric if source is not None else None
+
+
+def own_question(autoscaler: HorizontalPodAutoscaler, metric: MetricSpec) -> Question | None:
+    """The query that the annotations give for a metric; None where they give none.
+
+    Raises:
+        MetricError: there is a query, and no server for it.
+
+    """
+    named = identifier_of(metric)
+    if named is None:
+        return None
+    notes = autoscaler.metadata.annotations or {}
+    prefix = f"metric-config.{metric.type.lower()}.{named.name}.prometheus/"
+    query, server = notes.get(prefix + QUERY), notes.get(prefix + SERVER, "")
+    if query is None:
+        return None
+    if not server.startswith(("http://", "https://")):
+        raise MetricError(f"the annotation {prefix}{SERVER} must be a URL such as http://prometheus:9090")
+    if len(query) > LONGEST_QUERY:
+        raise MetricError(f"the annotation {prefix}{QUERY} is longer than {LONGEST_QUERY} characters")
+    return Question(server, query)
+
+
+def target_of(metric: MetricSpec) -> MetricTarget:
+    """What the metric should be."""
+    source = metric.external or metric.object or metric.pods
+    return source.target if source is not None else MetricTarget()
+
+
+def measured(metric: MetricSpec, value: float) -> Measured:
+    """A value as the recommendation counts it; for type Pods it is that of all pods together."""
+    target = target_of(metric)
+    average = target.average_value is not None
+    wanted = target.average_value if average else target.value
+    return Measured(value, max(float(parse_quantity(wanted or 1)), 1e-9), average)
+
+
+def status_of(metric: MetricSpec, current: MetricValueStatus) -> MetricStatus:
+    """The present value, as the autoscaler's status shows it."""
+    named = identifier_of(metric) or MetricIdentifier()
+    if metric.object is not None:
+        told = ObjectMetricStatus(metric=named, current=current, described_object=metric.object.described_object)
+        return MetricStatus(type="Object", object=told)
+    if metric.pods is not None:
+        return MetricStatus(type="Pods", pods=PodsMetricStatus(metric=named, current=current))
+    return MetricStatus(type="External", external=ExternalMetricStatus(metric=named, current=current))
+
 
 SYNC_SECONDS: Final = 15.0
 # The longest window and the longest period that an autoscaler may state.
@@ -83,7 +291,7 @@ class AutoscalerController(Controller):
         )
         namespace = autoscaler.metadata.namespace or ""
         try:
-            target = await targets.find(self._client, namespace, reference.api_version, reference.kind, reference.name)
+            target = await find(self._client, namespace, reference.api_version, reference.kind, reference.name)
         except NotFound as error:
             found["AbleToScale"] = False, "FailedGetScale", f"cannot read the target's scale: {error}"
             self._recorder.event(autoscaler, "Warning", "FailedGetScale", str(error))
@@ -207,7 +415,7 @@ class AutoscalerController(Controller):
         status: HorizontalPodAutoscalerStatus,
         found: Conditions,
     ) -> None:
-        await targets.scale(self._client, target, wanted)
+        await scale(self._client, target, wanted)
         now = self._clock.time()
         self._memory.setdefault(autoscaler.key, Memory()).changes.append((now, wanted - target.replicas))
         self._recorder.event(autoscaler, "Normal", "SuccessfulRescale", f"New size: {wanted}; reason: {why}")

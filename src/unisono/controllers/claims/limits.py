@@ -33,10 +33,8 @@ from unisono.api.extended_devices import (
 from unisono.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS
 from unisono.api.resources import resource_list
 from unisono.controllers.claims.decide import is_done, stem
-from unisono.controllers.indexing import index
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.owners import controller_keys, family
-from unisono.controllers.recorder import Recorder
+from unisono.controllers.owners import controller_keys, family, index
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller

@@ -5,13 +5,10 @@ from __future__ import annotations
 from unisono.api.groups.batch import CronJobStatus
 from unisono.api.groups.batch_v1 import BatchCronJobStatus
 from unisono.controllers import owners
-from unisono.controllers.cronjob.decide import CronPlan, decide, reference_to
-from unisono.controllers.cronjob.family import VOLCANO, AnyCronJob, AnyJob, Family
-from unisono.controllers.indexing import index
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.cronjob.decide import VOLCANO, AnyCronJob, AnyJob, CronPlan, Family, decide, reference_to
+from unisono.controllers.objects import BeingDeleted, ForeignObject, LastWritten, create_once, delete_seen, write_status
+from unisono.controllers.owners import index
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller

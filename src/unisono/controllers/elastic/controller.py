@@ -19,21 +19,23 @@ from unisono.api.times import duration_or_none, parse_time, rfc3339
 from unisono.controllers import owners
 from unisono.controllers.elastic.allowances import Allowances, Claim
 from unisono.controllers.elastic.decide import COOL_DOWN, Elastic, Extra, plan
-from unisono.controllers.indexing import index
-from unisono.controllers.node_scaling.decide import Demand, Pool, Room
-from unisono.controllers.node_scaling.holding import takes_pods
-from unisono.controllers.node_scaling.waiting import (
+from unisono.controllers.keys import whole_number
+from unisono.controllers.node_scaling.decide import (
     CAUSES,
     PATIENCE,
     POD_INDEX,
+    Demand,
+    Pool,
+    Room,
     demand_of,
     groups_of,
     is_pending,
     promised,
     verdict_of,
 )
+from unisono.controllers.node_scaling.shrink import takes_pods
+from unisono.controllers.owners import index
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.texts import whole_number
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.jobkinds.kind import ElasticPart, JobKind
 from unisono.jobkinds.registry import ELASTIC as ELASTIC_KINDS

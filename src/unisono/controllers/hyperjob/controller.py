@@ -10,14 +10,11 @@ from unisono.api.groups.batch import Command, HyperJob, Job
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers import owners
-from unisono.controllers.finished_jobs import Departed
-from unisono.controllers.hyperjob.decide import HyperPlan, decide
-from unisono.controllers.hyperjob.status import ended_states
-from unisono.controllers.indexing import index
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.hyperjob.decide import HyperPlan, decide, ended_states
+from unisono.controllers.job_making import Departed
+from unisono.controllers.objects import BeingDeleted, ForeignObject, LastWritten, create_once, delete_seen, write_status
+from unisono.controllers.owners import index
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller

@@ -1,4 +1,4 @@
-"""What to do about a hyper job: a pure function from the hyper job and its jobs to a plan."""
+"""What to do about a hyper job: the jobs that it is made of, its next step, and its status (pure)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,256 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.groups.batch import HyperJob, HyperJobStatus, Job, JobSpec, ReplicatedJob
+from unisono.api.annotations import SPLIT
+from unisono.api.base import Condition
+from unisono.api.conditions import find_condition
+from unisono.api.groups.batch import (
+    AUTO,
+    HyperJob,
+    HyperJobStatus,
+    Job,
+    JobSpec,
+    JobState,
+    ReplicatedJob,
+    ReplicatedJobStatus,
+    SplitPolicy,
+    TaskSpec,
+)
 from unisono.api.kind_families import HYPER_JOBS
-from unisono.controllers.hyperjob.split import SplitError, WantedJob, wanted_jobs
-from unisono.controllers.hyperjob.status import LOST, ended_states, is_lost, next_status
+from unisono.api.resources import pod_requests
+from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import has_ended, make_job, phase_of
-from unisono.controllers.notices import Notice
-from unisono.controllers.parallel import SLICE
-from unisono.controllers.patching import contains, to_json
+from unisono.controllers.objects import SLICE, contains, to_json
+from unisono.controllers.recorder import Notice
+from unisono.errors import UnisonoError
+
+# Which jobs a hyper job is made of, and how their sizes follow from its split policies (pure).
+#
+# Within one cluster there is one place to run at: ``auto``, which asks for as few places as can take the whole, makes
+# one job of everything, and as many as the hub of a fleet says where there is one. ``static`` shares the accelerators
+# over ``replicas`` jobs as evenly as pods allow.
+
+# Resources other than CPU and memory are counted in thousandths.
+_UNITS = 1000
+MOST_PARTS = 1000
+"""Jobs into which a hub may split one replicated job."""
+
+
+class SplitError(UnisonoError):
+    """A split policy and its template do not go together; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedJob:
+    """A job that there should be.
+
+    Attributes:
+        name: ``<hyper job>-<replicated job>-<number>``.
+        replicated: what it is a replica of.
+        spec: the template, with this job's share of the accelerators.
+
+    """
+
+    name: str
+    replicated: ReplicatedJob
+    spec: JobSpec
+
+
+def wanted_jobs(hyper_job: HyperJob) -> list[WantedJob]:
+    """Each job that there should be.
+
+    Raises:
+        SplitError: a split policy cannot be followed.
+
+    """
+    parts = split_of(hyper_job)
+    return [
+        WantedJob(f"{hyper_job.metadata.name}-{replicated.name}-{number}", replicated, spec)
+        for replicated in hyper_job.spec.replicated_jobs or ()
+        for number, spec in enumerate(_specs(replicated, parts.get(replicated.name, 1)))
+    ]
+
+
+def split_of(hyper_job: HyperJob) -> dict[str, int]:
+    """Into how many jobs the hub has split each replicated job; empty where no hub has, or that cannot be read."""
+    try:
+        found = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, int])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return {name: number for name, number in found.items() if 1 <= number <= MOST_PARTS}
+
+
+def accelerated_pods(replicated: ReplicatedJob) -> int | None:
+    """Pods of a replicated job that ``auto`` may share over several jobs; None where it may not.
+
+    Raises:
+        SplitError: the split policy cannot be followed.
+
+    """
+    policy = replicated.split_policy
+    if policy is None or policy.mode != AUTO or not policy.accelerators:
+        return None
+    return _share(replicated, policy)[1]
+
+
+def _specs(replicated: ReplicatedJob, parts: int) -> list[JobSpec]:
+    policy, template = replicated.split_policy, replicated.template_spec
+    count = 1 if replicated.replicas is None else replicated.replicas
+    if policy is None:
+        return [template] * count
+    if policy.mode == AUTO:
+        count = parts if policy.accelerators else 1
+    if not policy.accelerators or not count:
+        return [template] * count
+    index, pods = _share(replicated, policy)
+    least, surplus = divmod(pods, count)
+    if not least:
+        raise SplitError(
+            f"replicated job {replicated.name}: {policy.accelerators} {policy.accelerator_type} are {pods} pods, "
+            f"too few for {count} replicas; lower replicas or ask for more accelerators."
+        )
+    return [_resized(template, index, least + (number < surplus)) for number in range(count)]
+
+
+def _share(replicated: ReplicatedJob, policy: SplitPolicy) -> tuple[int, int]:
+    """Place of the task that uses the accelerators, and the number of its pods in all jobs together."""
+    name, kind = replicated.name, policy.accelerator_type
+    if not kind:
+        raise SplitError(f"replicated job {name}: splitPolicy.acceleratorType is missing: name the resource.")
+    each = [pod_requests(task.template.spec).get(kind, 0) // _UNITS for task in replicated.template_spec.tasks or ()]
+    users = [index for index, amount in enumerate(each) if amount]
+    if len(users) != 1:
+        raise SplitError(
+            f"replicated job {name}: splitPolicy needs exactly one task whose pods request {kind}, and here are "
+            f"{len(users)}."
+        )
+    pods, rest = divmod(policy.accelerators or 0, each[users[0]])
+    if rest:
+        raise SplitError(
+            f"replicated job {name}: {policy.accelerators} {kind} cannot be shared over pods of {each[users[0]]}; "
+            "make splitPolicy.accelerators a multiple of that."
+        )
+    return users[0], pods
+
+
+def _resized(template: JobSpec, index: int, pods: int) -> JobSpec:
+    """The template with so many pods in one task; what was a gang of all pods stays one."""
+    tasks = list(template.tasks or ())
+    old = tasks[index]
+    before = 1 if old.replicas is None else old.replicas
+    tasks[index] = msgspec.structs.replace(old, replicas=pods, min_available=_gang(old.min_available, before, pods))
+    total = sum(map(_pods, template.tasks or ()))
+    gang = _gang(template.min_available, total, total - before + pods)
+    return msgspec.structs.replace(template, tasks=tasks, min_available=gang)
+
+
+def _gang(given: int | None, before: int, after: int) -> int | None:
+    if given is None:
+        return None
+    return after if given == before else min(given, after)
+
+
+def _pods(task: TaskSpec) -> int:
+    return 1 if task.replicas is None else task.replicas
+
+
+# The status of a hyper job: its jobs and their pods in sum, and how it ended (pure).
+
+COMPLETED, FAILED = "Completed", "Failed"
+LOST = frozenset({phases.FAILED, phases.TERMINATED})
+_COUNTERS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+
+
+def ended_states(status: HyperJobStatus) -> dict[str, str]:
+    """Last phase of jobs that have ended, as the status remembers them."""
+    return {
+        name: state.phase
+        for each in status.replicated_jobs_status or ()
+        for name, state in (each.job_states or {}).items()
+        if state.phase in phases.FINISHED and state.phase
+    }
+
+
+def next_status(
+    hyper_job: HyperJob, jobs: Mapping[str, Job], states: Mapping[str, str | None], now: float
+) -> HyperJobStatus:
+    """The whole status.
+
+    Args:
+        hyper_job: the hyper job with its stored status.
+        jobs: the jobs that exist, by name.
+        states: phase of every job that there should be, None for those that are yet to be made.
+        now: seconds since 1970.
+
+    """
+    replicated = hyper_job.spec.replicated_jobs or ()
+    return HyperJobStatus(
+        conditions=_conditions(hyper_job, states, now),
+        replicated_jobs_status=[_replicated(hyper_job, each, jobs, states) for each in replicated] or None,
+        split_count=len(states) or None,
+        observed_generation=hyper_job.metadata.generation,
+    )
+
+
+def is_lost(hyper_job: HyperJob, states: Mapping[str, str | None]) -> bool:
+    """Whether ``minAvailable`` jobs can no longer complete; never where the hyper job does not set it."""
+    if hyper_job.spec.min_available is None:
+        return False
+    lost = sum(state in LOST for state in states.values())
+    return len(states) - lost < _needed(hyper_job, states)
+
+
+def _needed(hyper_job: HyperJob, states: Mapping[str, str | None]) -> int:
+    """Jobs that must complete: all of them unless ``minAvailable`` says less."""
+    given = hyper_job.spec.min_available
+    return len(states) if given is None else min(given, len(states))
+
+
+def _replicated(
+    hyper_job: HyperJob, replicated: ReplicatedJob, jobs: Mapping[str, Job], states: Mapping[str, str | None]
+) -> ReplicatedJobStatus:
+    before = {each.name: each.job_states or {} for each in hyper_job.status.replicated_jobs_status or ()}
+    status = ReplicatedJobStatus(name=replicated.name)
+    found: dict[str, JobState] = {}
+    prefix = f"{hyper_job.metadata.name}-{replicated.name}-"
+    for name in states:
+        if name.rpartition("-")[0] != prefix[:-1]:
+            continue
+        job = jobs.get(name)
+        if job is not None:
+            found[name] = job.status.state
+            for counter in _COUNTERS:
+                count = (getattr(status, counter) or 0) + (getattr(job.status, counter) or 0)
+                setattr(status, counter, count or None)
+        elif states.get(name) is not None and name in before.get(replicated.name, {}):
+            found[name] = before[replicated.name][name]
+    status.job_states = found or None
+    return status
+
+
+def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: float) -> list[Condition] | None:
+    """None before every job has ended. A suspended job can be resumed, so it has not."""
+    # Jobs that were never made are not made any more once too many are lost.
+    ends = [state for state in states.values() if state is not None or not is_lost(hyper_job, states)]
+    if not ends or not all(state in phases.FINISHED for state in ends):
+        return None
+    completed, failed, terminated = (
+        ends.count(phase) for phase in (phases.COMPLETED, phases.FAILED, phases.TERMINATED)
+    )
+    counts = f"{completed} completed, {failed} failed, 0 aborted, {terminated} terminated"
+    if completed == len(ends):
+        kind, reason, message = COMPLETED, "AllChildVCJobsCompleted", f"HyperJob completed: {completed} completed"
+    elif completed >= _needed(hyper_job, states):
+        kind, reason, message = COMPLETED, "MinAvailableVCJobsCompleted", f"HyperJob completed: {counts}"
+    else:
+        kind, reason, message = FAILED, "SomeChildVCJobsUnsuccessful", f"HyperJob failed: {counts}"
+    before = find_condition(hyper_job.status.conditions, kind)
+    since = before.last_transition_time if before is not None else rfc3339(now)
+    return [Condition(type=kind, status="True", last_transition_time=since, reason=reason, message=message)]
+
+
+# What to do about a hyper job: a pure function from the hyper job and its jobs to a plan.
 
 BY_HYPER_JOB = "volcano.sh/hyperjob-name"
 BY_REPLICATED_JOB = "volcano.sh/replicatedjob-name"

@@ -4,32 +4,173 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 
+from unisono.api.base import Object
 from unisono.api.commands import target_of
 from unisono.api.core import Pod
 from unisono.api.groups.batch import Command, Job
+from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS
+from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.times import parse_time
 from unisono.controllers import owners
-from unisono.controllers.execution import Offload, expectation
-from unisono.controllers.gang_controller import GangController
-from unisono.controllers.indexing import index
+from unisono.controllers.execution import (
+    Executor,
+    GangController,
+    Offload,
+    Wording,
+    expectation,
+    retry_when_classes_come,
+)
 from unisono.controllers.job import phases
 from unisono.controllers.job.decide import beginning, decide
-from unisono.controllers.job.execute import JobExecutor
-from unisono.controllers.job.metrics import JobMetrics
 from unisono.controllers.job.observed import Observed
-from unisono.controllers.job.pacing import CountPacing, GivingWay
-from unisono.controllers.job.plan import Plan
+from unisono.controllers.job.plugins import PluginError, load
+from unisono.controllers.job.pods import PodBuilder, job_volumes
+from unisono.controllers.job.status import CountPacing, GivingWay
+from unisono.controllers.job.sync import Plan, PodSlot
 from unisono.controllers.job.view import JobView
-from unisono.controllers.job.volumes import job_volumes
+from unisono.controllers.metrics import PhaseCounts
+from unisono.controllers.objects import delete_owned, delete_seen, for_each, to_json
+from unisono.controllers.owners import index
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.retrying import retry_when_classes_come
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context
+
+# What becomes of Jobs, and how long their pods take to be made, under the names that Volcano's dashboards know.
+
+# Volcano's bounds in milliseconds: 30 from 50 ms to a minute, each larger by the same factor.
+_LOWEST, _HIGHEST, _COUNT = 50.0, 60_000.0, 30
+_BOUNDS = [_LOWEST * (_HIGHEST / _LOWEST) ** (step / (_COUNT - 1)) for step in range(_COUNT)]
+
+
+class JobMetrics:
+    """Metrics of the job controller, in the registry given or in none."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._pod_creation = Histogram(
+            "volcano_controller_job_to_pod_creation_latency_milliseconds",
+            "Age of the job when one of its pods was created.",
+            buckets=_BOUNDS,
+            registry=registry,
+        )
+        names = {
+            "Completed": ("job_completed_phase_count", "How often a Job has completed."),
+            "Failed": ("job_failed_phase_count", "How often a Job has failed."),
+        }
+        self._phases = PhaseCounts(names, ("job_name", "queue_name"), registry)
+
+    def moved(self, old: Job | None, new: Job) -> None:
+        """A job's status changed; when one that is new to this process ended is not known."""
+        if old is not None:
+            self._phases.moved(old.status.state.phase, new.status.state.phase, *_labels(new))
+
+    def gone(self, job: Job) -> None:
+        """A job was deleted."""
+        self._phases.forget(*_labels(job))
+
+    def created(self, job: Object, pod: Object) -> None:
+        """A pod of the job was created; by the server's clock, which counts whole seconds."""
+        asked, made = job.metadata.creation_timestamp, pod.metadata.creation_timestamp
+        if asked and made:
+            self._pod_creation.observe(max(0.0, parse_time(made) - parse_time(asked)) * 1000)
+
+
+def _labels(job: Job) -> tuple[str, str]:
+    return job.key, job.spec.queue or DEFAULT_QUEUE
+
+
+# Carrying out the plans of Volcano Jobs: marks on pods, commands, what plug-ins made, and pods built one by one.
+
+
+class JobExecutor(Executor[Job, Plan]):
+    """Carries out plans of Volcano Jobs, with Volcano's events."""
+
+    wording = Wording(
+        ensure="Execute plugin when job add failed, err: ",
+        permanent="Failed to create PVC, err: ",
+        group=("PodGroupError", "Failed to create PodGroup, err: "),
+        create=("FailedCreate", "Error creating pods: "),
+        delete=("FailedDelete", "Error deleting pods: "),
+        successes=False,
+    )
+
+    def __init__(self, *args: Any, metrics: JobMetrics, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._metrics = metrics
+
+    def made(self, job: Job, kind: Kind[Any], obj: Object) -> None:
+        """Note how old the job is."""
+        self._metrics.created(job, obj)
+
+    async def prepare(self, job: Job, plan: Plan) -> Job:
+        """Mark pods, name claims in the spec, and remove what plug-ins made while the status still knows of it."""
+        view = JobView(job)
+        await self._mark(view, plan)
+        if plan.remove_resources:
+            await self._remove_resources(view)
+        if not plan.volumes:
+            return job
+        meta = job.metadata
+        # A list is written as a whole: only over the one that was read.
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "spec": {"volumes": [to_json(volume) for volume in plan.volumes]},
+        }
+        return await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
+
+    async def before_objects(self, job: Job, plan: Plan) -> None:
+        """Drop commands once the status holds what they led to."""
+        for command in plan.commands:
+            await delete_seen(self._client, COMMANDS, command)
+
+    async def make_pods(self, job: Job, plan: Plan) -> None:
+        """Build and create the pods."""
+        if not plan.create_pods:
+            return
+        view = JobView(job)
+        builder = PodBuilder(view, load(view))
+
+        def build(slot: PodSlot) -> Pod | None:
+            task = view.task(slot.task)
+            return None if task is None else builder.build(task, slot.index)
+
+        await self.create_all(job, PODS, plan.create_pods, build)
+
+    async def _mark(self, view: JobView, plan: Plan) -> None:
+        async def mark(name: str) -> None:
+            patch = {"metadata": {"annotations": plan.marks[name]}}
+            try:
+                await self._client.patch(PODS, name, patch, namespace=view.namespace)
+            except NotFound:
+                return
+
+        errors = await for_each(mark, list(plan.marks))
+        if errors:
+            raise errors[0]
+
+    async def _remove_resources(self, view: JobView) -> None:
+        self._applied.pop(view.uid, None)
+        try:
+            # What they made has the same name whatever the number of pods, and the lists of hosts are not needed.
+            plugins = load(JobView(_without_pods(view.job)))
+        except PluginError:
+            return
+        for plugin in plugins:
+            for resource in plugin.resources():
+                if not resource.permanent:
+                    await delete_owned(self._client, resource.kind, resource.obj)
+
+
+def _without_pods(job: Job) -> Job:
+    tasks = [msgspec.structs.replace(task, replicas=0) for task in job.spec.tasks or ()]
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks))
+
 
 POD_INDEX = "controlling-job"
 COMMAND_INDEX = "target-job"

@@ -16,14 +16,27 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import keys
-from unisono.controllers.job import completion, phases
-from unisono.controllers.job.backoff import restart_delay
+from unisono.controllers.job import phases
 from unisono.controllers.job.observed import Observed, Tally, TaskPod, is_doomed, see, tally
-from unisono.controllers.job.occurrences import EVICTED_PREFIX, POD_EVICTED, occurrences
-from unisono.controllers.job.plan import Plan
-from unisono.controllers.job.policies import Verdict, Verdicts, judge
-from unisono.controllers.job.status import Target, current_target, next_status
-from unisono.controllers.job.sync import group_is_outdated, plan_sync
+from unisono.controllers.job.policies import (
+    EVICTED_PREFIX,
+    POD_EVICTED,
+    Verdict,
+    Verdicts,
+    judge,
+    occurrences,
+    restart_delay,
+)
+from unisono.controllers.job.status import (
+    Outcome,
+    Target,
+    current_target,
+    next_status,
+    pending_rule,
+    restarting_rule,
+    running_rule,
+)
+from unisono.controllers.job.sync import Plan, group_is_outdated, plan_sync
 from unisono.controllers.job.view import JobView
 
 # Key of status.controlledResources under which the command that was carried out last is kept.
@@ -179,7 +192,7 @@ class _Decision:
         self._write(target, self._count(target))
         return self.plan
 
-    def _follow(self, outcome: completion.Outcome, counts: Tally) -> bool:
+    def _follow(self, outcome: Outcome, counts: Tally) -> bool:
         """Take the step that a rule asks for; False when it asks for none."""
         phase, text = outcome
         if phase == self.view.phase:
@@ -198,7 +211,7 @@ class _Decision:
 
     def _sync(self) -> None:
         counts = self._count(self.state)
-        rule = completion.pending_rule if self.view.phase == phases.PENDING else completion.running_rule
+        rule = pending_rule if self.view.phase == phases.PENDING else running_rule
         if self._follow(rule(self.view, counts), counts):
             return
         self._delete(self.state)
@@ -208,7 +221,7 @@ class _Decision:
     def _restart(self) -> None:
         counts = self._count(self.state)
         kills = sum(1 for pod in self.pods if not pod.deleting and self._doomed(pod, self.state))
-        outcome = completion.restarting_rule(self.view, counts, self.view.retry_count, kills)
+        outcome = restarting_rule(self.view, counts, self.view.retry_count, kills)
         wait = self._backoff() if outcome[0] == phases.PENDING else 0.0
         if wait > 0:
             self.plan.requeue_after = min(self.plan.requeue_after or wait, wait)

@@ -13,8 +13,8 @@ from unisono.api.times import time_or
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
-from unisono.controllers.pod_view import PodView
-from unisono.controllers.texts import whole_number
+from unisono.controllers.keys import whole_number
+from unisono.controllers.pod_facts import PodView
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,209 @@
-"""Lifecycle policies: which action an event asks for, now or after a while."""
+"""Lifecycle policies: what happened to a job, which action that asks for, and how long a restart waits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unisono.api.groups.batch import LifecyclePolicy
-from unisono.api.times import parse_duration
+from unisono.api.groups.scheduling import PodGroup
+from unisono.api.job_state import pod_failure
+from unisono.api.keys import JOB_VERSION
+from unisono.api.times import parse_duration, parse_time
 from unisono.controllers.job import phases
-from unisono.controllers.job.occurrences import POD_FAILED, POD_PENDING, Occurrence
-from unisono.controllers.job.view import JobView
+from unisono.controllers.job.observed import TaskPod, recorded_pods
+from unisono.controllers.job.view import JobView, TaskView
+from unisono.controllers.keys import whole_number
+
+# How long a job, or a part of one, waits between restarts: the more have gone before, the longer.
+
+# The second restart waits about so long, each further one twice as long as the one before.
+BASE_SECONDS = 10.0
+MOST_SECONDS = 300.0
+# Waits differ by up to this part up and down, so that jobs that failed together do not come back together.
+SPREAD = 0.25
+
+
+def restart_delay(uid: str, retry_count: int) -> float:
+    """Seconds between a restart and the pods that it brings; none for the first.
+
+    Args:
+        uid: the job's UID: the same job waits equally long, also after a crash.
+        retry_count: restarts so far, this one included.
+
+    """
+    if retry_count < 2:
+        return 0.0
+    delay = min(MOST_SECONDS, BASE_SECONDS * 2.0 ** min(retry_count - 2, 16))
+    share = int.from_bytes(hashlib.sha256(f"{uid}/{retry_count}".encode()).digest()[:4]) / 2**32
+    return delay * (1.0 - SPREAD + 2.0 * SPREAD * share)
+
+
+# What happened to a job, read from the state of its objects.
+#
+# Policies speak of events. An event that only a watcher could see would be lost with the process that saw it; so every
+# event is found again from what is there: a pod that failed stays failed until a policy has acted on it, a pod that is
+# missing although the last status counted it was evicted, a pod that waits has waited since its creation.
+
+POD_PENDING = "PodPending"
+POD_FAILED = "PodFailed"
+POD_EVICTED = "PodEvicted"
+TASK_COMPLETED = "TaskCompleted"
+TASK_FAILED = "TaskFailed"
+UNKNOWN = "Unknown"
+
+# Prefix of entries of status.controlledResources that keep when a pod was evicted while a policy waits.
+EVICTED_PREFIX = "evicted-"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One event of a job.
+
+    Attributes:
+        event: name as policies use it.
+        since: when it happened, seconds since 1970.
+        text: what happened, for people.
+        task: the task concerned; empty when the whole job is.
+        pod: name of the pod concerned.
+        partition: partition of that pod.
+        exit_codes: codes other than 0 with which the pod's containers ended.
+
+    """
+
+    event: str
+    since: float
+    text: str
+    task: str = ""
+    pod: str = ""
+    partition: str | None = None
+    exit_codes: frozenset[int] = frozenset()
+
+
+def occurrences(
+    view: JobView, pods: list[TaskPod], pod_group: PodGroup | None, expected: frozenset[str], now: float
+) -> list[Occurrence]:
+    """Everything that a policy may act on now, oldest first.
+
+    Args:
+        view: the job.
+        pods: its pods.
+        pod_group: its pod group.
+        expected: names of pods that were made but are not visible yet.
+        now: seconds since 1970; the time of events that no object dates.
+
+    """
+    by_task: dict[str, list[TaskPod]] = {task.name: [] for task in view.tasks}
+    for pod in pods:
+        if pod.task in by_task:
+            by_task[pod.task].append(pod)
+    found: list[Occurrence] = []
+    for task in view.tasks:
+        mine = by_task[task.name]
+        current = [
+            pod for pod in mine if pod.version >= view.version and not pod.marked and 0 <= pod.index < task.replicas
+        ]
+        found += [occurrence for pod in current for occurrence in _of_pod(pod)]
+        found += _of_task(task, mine, current)
+        found += _lost(view, task, mine, expected, now)
+    found += _remembered(view, pods, found)
+    lost = pod_group is not None and pod_group.status.phase == UNKNOWN and _may_have_lost(view, pods)
+    if pod_group is not None and lost and group_version(view, pod_group) == view.version:
+        found.append(Occurrence(UNKNOWN, now, "the pod group has lost a part of its pods"))
+    return sorted(found, key=lambda o: (o.since, o.task, o.pod))
+
+
+def _may_have_lost(view: JobView, pods: Iterable[TaskPod]) -> bool:
+    """Whether the gang has been whole since the job began or was restarted, and is not now.
+
+    Where tasks depend on others, those that run wait for the rest of the gang: nothing is lost yet.
+    """
+    if not any(task.depends_on for task in view.tasks):
+        return True
+    if sum(pod.phase in ("Running", "Succeeded") and not pod.deleting for pod in pods) >= view.min_available:
+        return False
+    past = [condition.status for condition in view.status.conditions or ()]
+    if phases.RUNNING not in past:
+        return False
+    return phases.RESTARTING not in past or past.index(phases.RUNNING) > past.index(phases.RESTARTING)
+
+
+def group_version(view: JobView, pod_group: PodGroup) -> int:
+    """Version of the job for which the pod group was made; one that does not say belongs to today's."""
+    version = whole_number((pod_group.metadata.annotations or {}).get(JOB_VERSION))
+    return view.version if version is None else version
+
+
+def _of_pod(pod: TaskPod) -> Iterator[Occurrence]:
+    if pod.deleting:
+        yield _at(pod, POD_EVICTED, pod.deleted, f"pod {pod.name} was deleted")
+    if pod.phase == "Failed":
+        text = pod_failure(pod.name, pod.exit_codes, pod.pod.status.reason)
+        yield _at(pod, POD_FAILED, pod.ended_at, text, pod.exit_codes)
+    elif pod.phase == "Pending" and not pod.deleting:
+        yield _at(pod, POD_PENDING, pod.created, f"pod {pod.name} is pending")
+
+
+def _of_task(task: TaskView, pods: list[TaskPod], current: list[TaskPod]) -> Iterator[Occurrence]:
+    done = [pod for pod in pods if pod.phase == "Succeeded" and not pod.marked]
+    if task.replicas and len(done) >= task.replicas and any(pod.phase == "Succeeded" for pod in current):
+        last = max(done, key=lambda pod: pod.ended_at)
+        yield _at(last, TASK_COMPLETED, last.ended_at, f"all pods of task {task.name} succeeded")
+    living = [pod for pod in current if pod.phase in ("Running", "Pending") and not pod.deleting]
+    restarts = sum(pod.restarts for pod in living)
+    if living and restarts >= task.max_retry:
+        worst = max(living, key=lambda pod: pod.restarts)
+        yield _at(worst, TASK_FAILED, worst.created, f"containers of task {task.name} were restarted {restarts} times")
+
+
+def _lost(
+    view: JobView, task: TaskView, pods: list[TaskPod], expected: frozenset[str], now: float
+) -> Iterator[Occurrence]:
+    """Pods that were counted in the last status and vanished without being seen on their way out."""
+    here = {pod.index for pod in pods}
+    counted = sum(1 for pod in pods if not pod.marked and 0 <= pod.index < task.replicas)
+    missing = min(recorded_pods(view.status, task.name), task.replicas) - counted
+    for index in range(task.replicas):
+        name = task.pod_name(index)
+        if missing <= 0:
+            return
+        if index not in here and name not in expected:
+            missing -= 1
+            yield Occurrence(
+                POD_EVICTED, now, f"pod {name} is gone", task.name, name, partition=task.partition_of(index)
+            )
+
+
+def _remembered(view: JobView, pods: list[TaskPod], found: Iterable[Occurrence]) -> Iterator[Occurrence]:
+    """Evictions on which a policy waits, until the pod's successor runs."""
+    fresh = {o.pod for o in found if o.event == POD_EVICTED}
+    settled = {pod.name for pod in pods if pod.phase in ("Running", "Succeeded") and not pod.deleting}
+    for key, text in (view.status.controlled_resources or {}).items():
+        pod_name = key.removeprefix(EVICTED_PREFIX)
+        if pod_name == key or pod_name in fresh or pod_name in settled:
+            continue
+        task, index = _place(view, pod_name)
+        if task is not None:
+            since = parse_time(text)
+            yield Occurrence(
+                POD_EVICTED, since, f"pod {pod_name} was deleted", task.name, pod_name, task.partition_of(index)
+            )
+
+
+def _place(view: JobView, pod_name: str) -> tuple[TaskView | None, int]:
+    for task in view.tasks:
+        index = whole_number(pod_name.rpartition("-")[2])
+        if index is not None and index < task.replicas and task.pod_name(index) == pod_name:
+            return task, index
+    return None, -1
+
+
+def _at(pod: TaskPod, event: str, since: float, text: str, exit_codes: frozenset[int] = frozenset()) -> Occurrence:
+    return Occurrence(event, since, text, pod.task, pod.name, pod.partition, exit_codes)
+
+
+# Lifecycle policies: which action an event asks for, now or after a while.
 
 ANY_EVENT = "*"
 

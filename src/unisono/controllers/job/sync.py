@@ -1,22 +1,127 @@
-"""Bringing an active job's objects to what its spec asks for."""
+"""Bringing an active job's objects to what its spec asks for, task by task as ``dependsOn`` lets them start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from unisono.api.groups.batch import Command, JobStatus, VolumeSpec
 from unisono.api.groups.scheduling import PodGroup
 from unisono.controllers import pod_groups
-from unisono.controllers.job.dependencies import may_start, present_tasks, ready_tasks
-from unisono.controllers.job.observed import Observed, TaskPod
-from unisono.controllers.job.occurrences import group_version
-from unisono.controllers.job.plan import Plan, PodSlot
+from unisono.controllers.job.observed import Observed, Tally, TaskPod
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import pod_group_for
+from unisono.controllers.job.pods import claims_to_make, job_volumes, named_volumes
+from unisono.controllers.job.policies import group_version
 from unisono.controllers.job.view import JobView, TaskView
-from unisono.controllers.job.volumes import claims_to_make, job_volumes, named_volumes
-from unisono.controllers.parallel import SLICE
+from unisono.controllers.objects import SLICE
+from unisono.controllers.plan import BasePlan
+
+# ``dependsOn``: which tasks may start, and which never will. Linear in the pods, the tasks and what they depend on.
+
+
+def ready_tasks(view: JobView, pods: Iterable[TaskPod]) -> frozenset[str]:
+    """Names of tasks of which enough pods run with every container ready, or succeeded."""
+    ready = Counter(pod.task for pod in pods if not pod.deleting and not pod.marked and pod.ready)
+    return frozenset(task.name for task in view.tasks if ready[task.name] >= task.min_available)
+
+
+def may_start(task: TaskView, ready: Collection[str]) -> bool:
+    """Whether the tasks on which ``task`` depends are among ``ready``: all of them, or any where it says so."""
+    if not task.depends_on:
+        return True
+    found = (name in ready for name in task.depends_on)
+    return any(found) if task.any_dependency else all(found)
+
+
+def present_tasks(view: JobView, pods: Iterable[TaskPod], expected: frozenset[str] = frozenset()) -> list[TaskView]:
+    """Tasks whose pods may exist: they wait for no other task, or have pods. The gang is made of these.
+
+    Args:
+        view: the job.
+        pods: its pods.
+        expected: names of pods that were made and are not among ``pods`` yet.
+
+    """
+    if not any(task.depends_on for task in view.tasks):
+        return view.tasks
+    made, ready = {pod.task for pod in pods}, ready_tasks(view, pods)
+    return [
+        task
+        for task in view.tasks
+        if task.name in made
+        or may_start(task, ready)
+        or any(task.pod_name(index) in expected for index in range(task.replicas if expected else 0))
+    ]
+
+
+def unreachable(view: JobView, counts: Tally) -> list[TaskView]:
+    """Tasks without any pod whose dependencies have failed for good, directly or through others."""
+    left: dict[str, int] = {}
+    waiting: dict[str, list[TaskView]] = {}
+    for task in view.tasks:
+        names = set(task.depends_on)
+        # So many of its dependencies must be lost before the task is.
+        left[task.name] = len(names) if task.any_dependency else 1
+        for name in names if task.name not in counts.tasks else ():
+            waiting.setdefault(name, []).append(task)
+    lost = [name for name in waiting if _is_lost(view.task(name), counts)]
+    blocked: set[str] = set()
+    while lost:
+        for task in waiting.get(lost.pop(), ()):
+            left[task.name] -= 1
+            if left[task.name] == 0:
+                blocked.add(task.name)
+                if not _is_lost(task, counts):
+                    lost.append(task.name)
+    return [task for task in view.tasks if task.name in blocked]
+
+
+def _is_lost(task: TaskView | None, counts: Tally) -> bool:
+    return task is None or task.replicas - counts.of(task.name, "Failed") < task.min_available
+
+
+# What a decision about a job wants done besides what all kinds of jobs have in common.
+
+
+@dataclass(frozen=True, slots=True)
+class PodSlot:
+    """A pod to make."""
+
+    task: str
+    index: int
+    name: str
+
+
+@dataclass(slots=True)
+class Plan(BasePlan):
+    """Steps in order: mark pods, name claims, write the status, drop commands, then objects, the pod group, the pods.
+
+    A status that changes the phase is written alone: what follows from the new phase is decided from what is then
+    stored, so a crash at any point leaves nothing half done that the next decision would not finish.
+
+    Attributes:
+        status: new status, None when it is the stored one.
+        marks: pods to annotate before they are killed, name to annotations.
+        volumes: the job's volumes with the names of its claims, where the spec does not have them yet.
+        commands: commands that have been taken into account.
+        remove_resources: what plug-ins made must go; done before the status forgets it.
+        create_pods: pods to make, in order; each is built when its turn has come.
+
+    """
+
+    status: JobStatus | None = None
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
+    volumes: list[VolumeSpec] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    remove_resources: bool = False
+    create_pods: list[PodSlot] = field(default_factory=list)
+
+
+# Bringing an active job's objects to what its spec asks for.
 
 # Seconds until a claim that was missing is looked for again: claims are not watched.
 _CLAIM_RETRY = 10.0

@@ -10,24 +10,63 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.core import Pod
 from unisono.api.groups.batch import Job
-from unisono.api.groups.flow import JobFlow, JobTemplate
+from unisono.api.groups.flow import JobFlow, JobTemplate, JobTemplateStatus
 from unisono.api.kind_families import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
 from unisono.controllers import owners
-from unisono.controllers.finished_jobs import Departed
-from unisono.controllers.indexing import index
 from unisono.controllers.job.controller import POD_INDEX
-from unisono.controllers.jobflow.decide import FlowPlan, Observed, decide, flows_of, wanted_probes
-from unisono.controllers.jobflow.history import ended_states
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen
-from unisono.controllers.phase_metrics import PhaseCounts
-from unisono.controllers.probing import Probe, Prober
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.job_making import Departed
+from unisono.controllers.jobflow.decide import (
+    FlowPlan,
+    Observed,
+    decide,
+    ended_states,
+    flows_of,
+    template_keys,
+    wanted_probes,
+)
+from unisono.controllers.metrics import PhaseCounts, Probe, Prober
+from unisono.controllers.objects import BeingDeleted, ForeignObject, LastWritten, create_once, delete_seen, write_status
+from unisono.controllers.owners import index
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
+
+# The job template controller: each template's status lists the jobs that were made from it.
+
+JOB_INDEX = "made-from-template"
+
+
+class JobTemplateController(Controller):
+    """Keeps ``status.jobDependsOnList`` of ``flow.volcano.sh`` JobTemplates."""
+
+    name = "jobtemplate-controller"
+    workers = 1
+
+    def __init__(self) -> None:
+        self._written: LastWritten[JobTemplate] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch templates and the jobs made from them."""
+        self._client = context.client
+        self._templates = context.watch(JOB_TEMPLATES, optional=True)
+        self._jobs = context.watch(JOBS, template_keys)
+        index(self._jobs, JOB_INDEX, template_keys)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Write the names of the jobs, if they have changed."""
+        template = self._written.newest(key, self._templates.get(key))
+        if template is None:
+            return None
+        names = sorted(job.metadata.name for job in self._jobs.by_index(JOB_INDEX, key))
+        try:
+            status = JobTemplateStatus(job_depends_on_list=names or None)
+            self._written.keep(await write_status(self._client, JOB_TEMPLATES, template, status))
+        except NotFound:
+            return None
+        return None
+
 
 OWNER_INDEX = "controller-uid"
 TEMPLATE_INDEX = "uses-template"

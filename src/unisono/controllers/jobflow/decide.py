@@ -2,23 +2,251 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
+from unisono.api.base import Object
+from unisono.api.core import Pod
 from unisono.api.documents.merge import merge_named
 from unisono.api.groups.batch import Job, JobSpec
-from unisono.api.groups.flow import DELETE, Flow, FlowState, JobFlow, JobFlowStatus, JobTemplate
+from unisono.api.groups.flow import (
+    DELETE,
+    Flow,
+    FlowCondition,
+    FlowJobStatus,
+    FlowProbe,
+    FlowState,
+    HttpGet,
+    JobFlow,
+    JobFlowStatus,
+    JobTemplate,
+    RunningHistory,
+    TaskStatus,
+    TcpSocket,
+)
+from unisono.api.keys import TASK_SPEC
 from unisono.api.kind_families import JOB_FLOWS
+from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
-from unisono.controllers.job_making import make_job, phase_of
-from unisono.controllers.jobflow.history import ended_states, next_lists, next_status
-from unisono.controllers.jobflow.keys import made_for
-from unisono.controllers.jobflow.probes import PodsOf, questions, statuses_hold, unknown_tasks
-from unisono.controllers.notices import Notice
-from unisono.controllers.patching import to_json
-from unisono.controllers.probing import Probe
+from unisono.controllers.job.view import JobView, TaskView
+from unisono.controllers.job_making import has_ended, make_job, phase_of
+from unisono.controllers.metrics import Probe
+from unisono.controllers.objects import to_json
+from unisono.controllers.pod_facts import is_deleting, is_running
+from unisono.controllers.recorder import Notice
+
+# Labels and annotations of jobs that a flow made: from which template, and for which flow.
+
+BY_TEMPLATE: Final = "volcano.sh/createdByJobTemplate"
+BY_FLOW: Final = "volcano.sh/createdByJobFlow"
+# Longest value of a label.
+_LONGEST = 63
+_DIGEST = 10
+
+
+def made_for(namespace: str, flow: str, template: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels and annotations: ``<namespace>.<name>`` of the flow and of the template.
+
+    A label has room for 63 characters; a longer value is cut there and told apart by a digest. Annotations have all.
+    """
+    annotations = {BY_FLOW: f"{namespace}.{flow}", BY_TEMPLATE: f"{namespace}.{template}"}
+    return {key: label_value(value) for key, value in annotations.items()}, annotations
+
+
+def label_value(text: str) -> str:
+    """The text as the value of a label."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+    return f"{text[: _LONGEST - _DIGEST - 1]}-{digest}"
+
+
+def template_keys(job: Object) -> list[str]:
+    """Key of the template from which the job was made, ``namespace/name``; names may contain dots."""
+    value = (job.metadata.annotations or {}).get(BY_TEMPLATE, "")
+    namespace = job.metadata.namespace or ""
+    name = value.removeprefix(f"{namespace}.")
+    return [f"{namespace}/{name}"] if name and name != value else []
+
+
+# The status of a job flow: its jobs by phase, and what each of them went through (pure).
+
+# Where the names of jobs in a phase are listed; in every other phase they are under ``unKnowJobs``.
+_LISTS: Mapping[str, str] = {
+    phases.PENDING: "pending_jobs",
+    phases.RUNNING: "running_jobs",
+    # They still have pods.
+    phases.COMPLETING: "running_jobs",
+    phases.TERMINATING: "running_jobs",
+    phases.COMPLETED: "completed_jobs",
+    phases.FAILED: "failed_jobs",
+    phases.TERMINATED: "terminated_jobs",
+}
+
+
+def ended_states(status: JobFlowStatus) -> dict[str, str]:
+    """Last phase of jobs that have ended, as the status remembers them."""
+    return {
+        each.name: each.state
+        for each in status.job_status_list or ()
+        if each.name and each.state and each.state in phases.FINISHED
+    }
+
+
+def next_lists(
+    old: JobFlowStatus, jobs: Mapping[str, Job], states: Mapping[str, str | None], now: float
+) -> JobFlowStatus:
+    """The status but for the phase of the whole.
+
+    Args:
+        old: the stored status.
+        jobs: the jobs that exist, by name.
+        states: phase of each job of the flow, None for those that are yet to be made.
+        now: seconds since 1970.
+
+    """
+    lists: dict[str, list[str]] = {}
+    for name, state in states.items():
+        if state is not None:
+            lists.setdefault(_LISTS.get(state, "un_know_jobs"), []).append(name)
+    known = {each.name: each for each in old.job_status_list or ()}
+    entries = [
+        _entry(known.get(name), jobs[name], now) if name in jobs else known[name]
+        for name, state in states.items()
+        if name in jobs or (state is not None and name in known)
+    ]
+    conditions = {
+        name: _condition(jobs[name]) if name in jobs else (old.conditions or {})[name]
+        for name, state in states.items()
+        if name in jobs or (state is not None and name in (old.conditions or {}))
+    }
+    status = JobFlowStatus(job_status_list=entries or None, conditions=conditions or None)
+    for attribute, names in lists.items():
+        setattr(status, attribute, names)
+    return status
+
+
+def next_status(lists: JobFlowStatus, phase: str) -> JobFlowStatus:
+    """The lists with the phase of the whole."""
+    return msgspec.structs.replace(lists, state=FlowState(phase=phase))
+
+
+def _entry(old: FlowJobStatus | None, job: Job, now: float) -> FlowJobStatus:
+    phase, state = phase_of(job), job.status.state
+    started = job.metadata.creation_timestamp
+    # A new job of that name has a history of its own.
+    histories = list(old.running_histories or ()) if old is not None and old.start_timestamp == started else []
+    if not histories or histories[-1].state != phase:
+        time = rfc3339(now)
+        if histories:
+            histories[-1] = msgspec.structs.replace(histories[-1], end_timestamp=time)
+        histories.append(RunningHistory(start_timestamp=time, state=phase))
+    return FlowJobStatus(
+        name=job.metadata.name,
+        state=phase,
+        start_timestamp=started,
+        end_timestamp=state.last_transition_time if has_ended(job) else None,
+        restart_count=job.status.retry_count,
+        running_histories=histories,
+    )
+
+
+def _condition(job: Job) -> FlowCondition:
+    return FlowCondition(
+        phase=phase_of(job),
+        create_time=job.metadata.creation_timestamp,
+        running_duration=job.status.running_duration,
+        task_status_count=job.status.task_status_count,
+    )
+
+
+# Probes of a flow's targets: what has to be asked, and whether the answers are enough (pure).
+
+# Pods of a job, by the job's UID.
+PodsOf = Callable[[Job], Iterable[Pod]]
+
+# Pod phases that count for a phase that a probe asks for: it was there, or has gone beyond.
+_COUNTED = {
+    "Pending": ("Pending", "Running", "Succeeded", "Failed"),
+    "Running": ("Running", "Succeeded"),
+    "Succeeded": ("Succeeded",),
+    "Completed": ("Succeeded",),
+    "Failed": ("Failed",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The pods of one task of one target, and how many of them have to answer."""
+
+    probes: tuple[Probe, ...]
+    need: int
+
+    def holds(self, answered: frozenset[Probe]) -> bool:
+        """Whether enough of them did."""
+        return sum(1 for probe in self.probes if probe in answered) >= self.need
+
+
+def questions(probe: FlowProbe, targets: Sequence[Job], pods_of: PodsOf) -> list[Question]:
+    """What has to be asked of the targets' pods over the network."""
+    return [
+        _question(each, job, task, pods_of(job))
+        for each in (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()))
+        for job, task in _tasks(each, targets)
+    ]
+
+
+def statuses_hold(probe: FlowProbe, targets: Sequence[Job]) -> bool:
+    """Whether the tasks are in the phases that the probe asks for, by the targets' own counts."""
+    return all(
+        _count(job, task, each.phase or "") >= _need(task)
+        for each in probe.task_status_list or ()
+        for job, task in _tasks(each, targets)
+    )
+
+
+def unknown_tasks(probe: FlowProbe, targets: Sequence[Job]) -> list[str]:
+    """Names of tasks that no target has: such a probe can never hold."""
+    every = (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()), *(probe.task_status_list or ()))
+    return sorted({each.task_name or "" for each in every if not any(_tasks(each, targets))})
+
+
+def _tasks(each: HttpGet | TcpSocket | TaskStatus, targets: Sequence[Job]) -> Iterator[tuple[Job, TaskView]]:
+    for job in targets:
+        task = JobView(job).task(each.task_name or "")
+        if task is not None:
+            yield job, task
+
+
+def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterable[Pod]) -> Question:
+    path, header = "", None
+    if isinstance(each, HttpGet):
+        path = each.path or "/"
+        given = each.http_header
+        header = (given.name, given.value) if given is not None else None
+    mine = [
+        pod
+        for pod in pods
+        if (pod.metadata.labels or {}).get(TASK_SPEC) == task.name and is_running(pod) and not is_deleting(pod)
+    ]
+    probes = [Probe(pod.status.pod_ip, each.port or 0, path, header) for pod in mine if pod.status.pod_ip]
+    return Question(tuple(sorted(probes, key=lambda probe: probe.host)), _need(task))
+
+
+def _need(task: TaskView) -> int:
+    """As many as the task needs to run, and one at least."""
+    return max(1, task.min_available)
+
+
+def _count(job: Job, task: TaskView, phase: str) -> int:
+    state = (job.status.task_status_count or {}).get(task.name)
+    pods = (state.phase if state is not None else None) or {}
+    return sum(pods.get(each, 0) for each in _COUNTED.get(phase, (phase,)))
+
 
 # Seconds between two looks at probes that do not hold yet.
 PROBE_PERIOD = 5.0

@@ -14,7 +14,6 @@ import structlog
 from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.api.pod_states import has_ended
-from unisono.controllers.indexing import index
 from unisono.controllers.nodes.decide import (
     disrupted,
     eviction_time,
@@ -23,9 +22,10 @@ from unisono.controllers.nodes.decide import (
     ready,
     wanted_taints,
 )
+from unisono.controllers.objects import LastWritten
+from unisono.controllers.owners import index
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner

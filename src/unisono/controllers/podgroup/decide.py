@@ -17,10 +17,10 @@ from unisono.api.kinds import PODS
 from unisono.api.membership import DEFAULT_QUEUE, controller_of, pod_group_of
 from unisono.api.times import rfc3339
 from unisono.controllers import keys, pod_facts
+from unisono.controllers.keys import whole_number
+from unisono.controllers.objects import to_json
 from unisono.controllers.owners import owned_by
-from unisono.controllers.patching import to_json
 from unisono.controllers.pod_groups import PENDING, sum_usage
-from unisono.controllers.texts import whole_number
 from unisono.jobkinds.kind import JobKind
 
 KUBERNETES_SCHEDULER = "default-scheduler"

@@ -13,16 +13,54 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
 from unisono.controllers import owners
-from unisono.controllers.execution import expectation
-from unisono.controllers.gang_controller import GangController
-from unisono.controllers.indexing import index
-from unisono.controllers.retrying import retry_when_classes_come
-from unisono.controllers.training.execute import TrainingExecutor
+from unisono.controllers.execution import Executor, GangController, Wording, expectation, retry_when_classes_come
+from unisono.controllers.owners import index
 from unisono.controllers.training.plan import Plan
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context
 
+# Carrying out the plans of training jobs: annotations of the job, Services of pods, and the job's own end.
+
 T = TypeVar("T", bound=Object)
+
+
+class TrainingExecutor(Executor[T, Plan]):
+    """Carries out plans for training jobs of one kind, with the events of training operators."""
+
+    wording = Wording(
+        ensure="Error creating: ",
+        permanent="Error creating: ",
+        group=("FailedCreatePodGroup", "Error creating: "),
+        create=("FailedCreate{kind}", "Error creating: "),
+        delete=("FailedDeletePod", "Error deleting: "),
+        successes=True,
+    )
+
+    async def prepare(self, job: T, plan: Plan) -> T:
+        """Write the job's annotations."""
+        if not plan.annotations:
+            return job
+        meta = job.metadata
+        patch: dict[str, Any] = {"metadata": {"uid": meta.uid, "annotations": plan.annotations}}
+        return await self._client.patch(self._kind, meta.name, patch, namespace=meta.namespace)
+
+    async def before_pods(self, job: T, plan: Plan) -> None:
+        """Bring Services to the wanted ones: pods find each other by them from their first moment."""
+        for service in plan.delete_services:
+            await self.delete_one(job, SERVICES, service)
+        await self.create_all(job, SERVICES, plan.create_services, lambda service: service)
+
+    async def make_pods(self, job: T, plan: Plan) -> None:
+        """Create the pods."""
+        await self.create_all(job, PODS, plan.create_pods, lambda build: build())
+
+    async def finish(self, job: T, plan: Plan) -> None:
+        """Delete the job when its time is over."""
+        if plan.delete_job:
+            meta = job.metadata
+            await self._client.delete(self._kind, meta.name, meta.namespace, uid=meta.uid, propagation="Background")
+
+
 Priorities = Callable[[str | None], int]
 
 OWNER_INDEX = "controller-uid"

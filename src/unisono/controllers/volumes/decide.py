@@ -22,7 +22,7 @@ from unisono.api.volumes import (
     same_mode,
     stored_bytes,
 )
-from unisono.controllers.notices import Notice
+from unisono.controllers.recorder import Notice
 
 
 @dataclass(frozen=True, slots=True)

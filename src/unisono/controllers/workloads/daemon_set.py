@@ -8,13 +8,11 @@ from unisono.api.core import Node, Pod
 from unisono.api.groups.apps import ControllerRevision, DaemonSet
 from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
-from unisono.controllers.expectations import PATIENCE_SECONDS
+from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.daemon_decide import DaemonPlan, daemon_spec, decide, hash_of
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.history import bring_to_server
-from unisono.controllers.workloads.revisions import HASH_LABEL, REVISION_LABEL, revise
+from unisono.controllers.workloads.revisions import HASH_LABEL, REVISION_LABEL, bring_to_server, revise
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.client import EventType

@@ -12,11 +12,8 @@ from unisono.api.kind import Kind
 from unisono.api.membership import controller_of
 from unisono.api.selecting import selects
 from unisono.controllers import owners
-from unisono.controllers.expectations import Expectations
-from unisono.controllers.indexing import index
-from unisono.controllers.objects import delete_seen
-from unisono.controllers.parallel import for_each
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import Expectations, delete_seen, for_each, to_json
+from unisono.controllers.owners import index
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context

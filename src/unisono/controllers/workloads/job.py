@@ -13,13 +13,10 @@ from unisono.api.keys import COMPLETION_INDEX, JOB_CONTROLLER
 from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import PODS
 from unisono.controllers import owners
-from unisono.controllers.expectations import PATIENCE_SECONDS
-from unisono.controllers.finalizers import remove_finalizer
-from unisono.controllers.indexing import index
-from unisono.controllers.parallel import for_each
+from unisono.controllers.execution import retry_when_allowed
+from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each, remove_finalizer, write_status
+from unisono.controllers.owners import index
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.retrying import retry_when_allowed
-from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
 from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked

@@ -11,9 +11,8 @@ from unisono.api.core import Pod
 from unisono.api.groups.batch_v1 import BatchJob, BatchJobCondition, BatchJobStatus
 from unisono.api.index_lists import format_indexes
 from unisono.api.times import parse_time, rfc3339
-from unisono.controllers.job_policies import fulfilled_rule
-from unisono.controllers.notices import Notice
-from unisono.controllers.pod_facts import cheapest_first, finished_at, has_succeeded, restarts
+from unisono.controllers.pod_facts import cheapest_first, finished_at, fulfilled_rule, has_succeeded, restarts
+from unisono.controllers.recorder import Notice
 from unisono.controllers.workloads.job_tally import (
     Tally,
     count,

@@ -15,9 +15,8 @@ from unisono.api.groups.batch_v1 import BatchJob, UncountedTerminatedPods
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.pod_states import has_ended
-from unisono.controllers.job_policies import judge
-from unisono.controllers.pod_facts import has_failed, has_succeeded, is_active, is_deleting, is_ready
-from unisono.controllers.texts import whole_number
+from unisono.controllers.keys import whole_number
+from unisono.controllers.pod_facts import has_failed, has_succeeded, is_active, is_deleting, is_ready, judge
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"

@@ -13,8 +13,8 @@ from unisono.api.kind_families import REPLICA_SETS
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
-from unisono.controllers.expectations import PATIENCE_SECONDS
-from unisono.controllers.notices import Notice
+from unisono.controllers.execution import retry_when_allowed
+from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
 from unisono.controllers.pod_facts import (
     cheapest_first,
     is_active,
@@ -23,11 +23,9 @@ from unisono.controllers.pod_facts import (
     is_ready,
     next_available,
 )
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.retrying import retry_when_allowed
-from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.recorder import Notice, Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.refusals import refusal_wait
+from unisono.controllers.workloads.node_fit import refusal_wait
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller, sooner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,9 +13,12 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import PodTemplateSpec
 from unisono.api.groups.apps import ControllerRevision, DaemonSet, StatefulSet
 from unisono.api.kind import Kind
+from unisono.api.kind_families import CONTROLLER_REVISIONS
+from unisono.controllers.objects import to_json
 from unisono.controllers.owners import owned_by
-from unisono.controllers.patching import to_json
+from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.templates import short_hash
+from unisono.kube.client import Client
 
 REVISION_LABEL = keys.CONTROLLER_REVISION_HASH
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -97,3 +100,26 @@ def _revision(kind: Kind[Any], owner: Owner, data: dict[str, Any], number: int) 
         data=data,
         revision=number,
     )
+
+
+# Revisions of StatefulSets and DaemonSets on the server.
+
+O = TypeVar("O", StatefulSet, DaemonSet)  # noqa: E741
+
+
+async def bring_to_server(
+    client: Client, dependents: Dependents[O, ControllerRevision], owner: O, revised: Revisions
+) -> None:
+    """Make or renumber the present template's revision, and delete those that are not needed.
+
+    Raises:
+        ApiError: the server refuses; the next look tries again.
+
+    """
+    if revised.create:
+        raise_first(await dependents.create(owner, [revised.update]))
+    elif revised.renumber:
+        meta = revised.update.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "revision": revised.renumber}
+        await client.patch(CONTROLLER_REVISIONS, meta.name, patch, namespace=meta.namespace)
+    raise_first(await dependents.delete(owner, revised.delete))

@@ -1,8 +1,9 @@
-"""From templates to pods, and the short names of templates."""
+"""From templates to pods: short names of templates, and numbers or percentages of replicas."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Mapping
 from copy import copy
@@ -11,10 +12,27 @@ from typing import Any
 import msgspec
 
 from unisono.api import names
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import IntOrString, Object, ObjectMeta
 from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.kind import Kind
+from unisono.controllers.keys import whole_number
 from unisono.controllers.owners import owned_by
+
+# Numbers or percentages of replicas.
+
+
+def amount(value: IntOrString | None, total: int, *, up: bool) -> int:
+    """``value``, or that percentage of ``total`` rounded up or down; 0 where it is nothing readable."""
+    if isinstance(value, int):
+        return value
+    percent = whole_number(value[:-1]) if value is not None and value.endswith("%") else None
+    if percent is None:
+        return 0
+    share = percent * total / 100
+    return math.ceil(share) if up else math.floor(share)
+
+
+# From templates to pods, and the short names of templates.
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 58

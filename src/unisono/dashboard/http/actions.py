@@ -14,9 +14,8 @@ from unisono.api.yaml import load_all
 from unisono.dashboard.live.explaining import explain
 from unisono.dashboard.views.explanation import fix_id
 from unisono.errors import Conflict, Invalid, NotFound, from_status
-from unisono.sdk.commands import JobAction
-from unisono.sdk.control import send_action
 from unisono.sdk.fixes.applying import apply_fix
+from unisono.sdk.jobs.control import JobAction, send_action
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

@@ -16,8 +16,8 @@ from unisono.dashboard.live.pages import Page
 from unisono.dashboard.live.world import World
 from unisono.dashboard.views.wire import LogLine, Refused
 from unisono.errors import ApiError, UnisonoError
-from unisono.sdk.joblogs import follow_logs
-from unisono.sdk.log_selection import LogSelection
+from unisono.sdk.follow.following import follow_logs
+from unisono.sdk.follow.log_lines import LogSelection
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

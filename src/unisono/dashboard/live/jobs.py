@@ -13,7 +13,7 @@ from unisono.dashboard.views.table import Query, filters_of, jobs_view
 from unisono.dashboard.views.wire import JobRow, JobsView
 from unisono.jobkinds.registry import JOB_KINDS
 from unisono.lazy_logs import LazyLogger
-from unisono.sdk.dependents import Dependents, collect, owners_of
+from unisono.sdk.state.dependents import Dependents, collect, owners_of
 
 if TYPE_CHECKING:
     from unisono.api.base import Object

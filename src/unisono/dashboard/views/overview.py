@@ -34,9 +34,8 @@ from unisono.dashboard.views.wire import (
     WaitingGroup,
 )
 from unisono.fleet.members.summary import accelerator_type, is_accelerator
-from unisono.sdk.components import Component, components
-from unisono.sdk.node_capacity import Resource, is_ready, resources
-from unisono.sdk.scheduler_health import trusted
+from unisono.sdk.overview.components import Component, components, trusted
+from unisono.sdk.overview.node_capacity import Resource, is_ready, resources
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node

@@ -14,7 +14,7 @@ from unisono.api.resources import add, resource_list
 from unisono.api.verdict import job_name, verdict_in
 from unisono.dashboard.views.units import ordered, quantity
 from unisono.dashboard.views.wire import QueueLine, QueuesView, Share
-from unisono.sdk.queues import queue_views
+from unisono.sdk.overview.queues import queue_views
 
 if TYPE_CHECKING:
     from unisono.api.core import Node

@@ -18,10 +18,9 @@ from unisono.dashboard.views.units import amounts_text
 from unisono.dashboard.views.wire import JobRow, PodRow
 from unisono.history.records import gpus
 from unisono.jobkinds.registry import job_kind
-from unisono.sdk.dependents import Dependents
-from unisono.sdk.followed import task_of
-from unisono.sdk.observing import observation
-from unisono.sdk.views import end_text
+from unisono.sdk.state.dependents import Dependents
+from unisono.sdk.state.observing import observation, task_of
+from unisono.sdk.state.views import end_text
 from unisono.sdk.waiting_containers import waiting_containers
 
 if TYPE_CHECKING:

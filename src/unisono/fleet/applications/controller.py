@@ -14,9 +14,8 @@ from unisono.api.finalizers import has_finalizer
 from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
 from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.api.times import rfc3339
-from unisono.controllers.finalizers import add_finalizer, remove_finalizer
+from unisono.controllers.objects import add_finalizer, remove_finalizer, write_status
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import write_status
 from unisono.errors import ApiError, ConfigError
 from unisono.fleet.applications import bundle as where
 from unisono.fleet.applications.bundle import Destinations, Place, bundle

@@ -12,11 +12,9 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
-from unisono.controllers.indexing import index
-from unisono.controllers.objects import delete_seen
-from unisono.controllers.owners import controller_keys, family, keys_of
+from unisono.controllers.objects import LastWritten, delete_seen
+from unisono.controllers.owners import controller_keys, family, index, keys_of
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.dispatch.known_work import KnownWork

@@ -10,7 +10,7 @@ from unisono.api.groups.batch import HyperJob
 from unisono.api.keys import JOB_NAME
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.membership import controller_of
-from unisono.controllers.hyperjob.split import SplitError
+from unisono.controllers.hyperjob.decide import SplitError
 from unisono.controllers.job.view import JobView
 from unisono.engine.decisions import Bind
 from unisono.fleet.dispatch.controller import DispatchController

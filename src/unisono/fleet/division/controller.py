@@ -19,10 +19,8 @@ from unisono.api.kind_families import BATCH_JOBS, DEPLOYMENTS
 from unisono.api.times import parse_time, rfc3339
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import delete_seen
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.objects import LastWritten, delete_seen, write_status
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.division.plan import Candidates, NotEnoughRoom, Wish, apportion, plan
 from unisono.fleet.hub_state import HubState

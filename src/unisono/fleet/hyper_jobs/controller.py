@@ -22,17 +22,12 @@ from unisono.api.groups.batch import HyperJob, Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
-from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB
-from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
-from unisono.controllers.hyperjob.status import ended_states
-from unisono.controllers.indexing import index
+from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, SplitError, ended_states, wanted_jobs
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.objects import delete_seen
-from unisono.controllers.owners import controller_keys, controller_of_kind, family, keys_of
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten
+from unisono.controllers.objects import LastWritten, delete_seen
+from unisono.controllers.owners import controller_keys, controller_of_kind, family, index, keys_of
+from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import Conflict, NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.decide import (

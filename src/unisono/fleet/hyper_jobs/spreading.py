@@ -11,8 +11,7 @@ from unisono.api.groups.batch import HyperJob, Job, ReplicatedJob
 from unisono.api.keys import JOB_NAME
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB
-from unisono.controllers.hyperjob.split import MOST_PARTS, accelerated_pods, split_of
+from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, MOST_PARTS, accelerated_pods, split_of
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.record import GangRecord
 from unisono.fleet.hyper_jobs.work import clusters_of

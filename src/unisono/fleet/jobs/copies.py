@@ -19,7 +19,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.selecting import selects
 from unisono.controllers.job import phases
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.fleet.jobs.endings import without_ttl
 from unisono.fleet.jobs.following import held_back
 

@@ -16,7 +16,7 @@ from unisono.api.annotations import SCALED_AT
 from unisono.api.base import Object
 from unisono.api.groups.batch import Job, JobSpec
 from unisono.controllers.job import phases
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.jobkinds.volcano import with_defaults
 
 # What a hub believes of a status that a member tells (pure): a member may be mistaken, or hostile.

@@ -14,7 +14,7 @@ from unisono.api.defaulting.workloads import JOB_UID_LABELS
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS
-from unisono.controllers.patching import to_json
+from unisono.controllers.objects import to_json
 from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS, without_labels
 from unisono.fleet.jobs.endings import without_ttl
 from unisono.jobkinds.kind import given

@@ -36,11 +36,11 @@ from unisono.controllers.job.view import JobView
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.decide import decide as decide_job_set
-from unisono.controllers.training.kubeflow.controller import FRAMEWORKS
 from unisono.controllers.training.kubeflow.decide import decide as decide_training
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray.cluster import decide as decide_ray
+from unisono.controllers.training.registry import FRAMEWORKS
 from unisono.errors import AlreadyExists
 from unisono.fleet.jobs.translation import CLUSTER_TIER_NAME
 from unisono.kube.client import Client

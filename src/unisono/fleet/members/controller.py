@@ -27,8 +27,8 @@ from unisono.api.groups.fleet import (
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS
 from unisono.api.times import rfc3339
+from unisono.controllers.objects import write_status
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import write_status
 from unisono.errors import ConfigError, NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement

@@ -20,8 +20,8 @@ from unisono.api.kind_families import (
     FLEETS,
     PROPAGATION_POLICIES,
 )
-from unisono.controllers.indexing import index
-from unisono.controllers.statuses import write_status
+from unisono.controllers.objects import write_status
+from unisono.controllers.owners import index
 from unisono.fleet.jobs.decide import MemberView
 from unisono.fleet.policies.rules import (
     Asked,

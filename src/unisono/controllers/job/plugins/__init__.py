@@ -1,18 +1,18 @@
-"""Job plug-ins, one per file. ``ORDER`` is the registry and the order in which they complete a pod."""
+"""Job plug-ins. ``ORDER`` is the registry and the order in which they complete a pod."""
 
 from __future__ import annotations
 
-from unisono.controllers.job.plugins.arguments import PluginError
-from unisono.controllers.job.plugins.base import JobPlugin
-from unisono.controllers.job.plugins.env import EnvPlugin
-from unisono.controllers.job.plugins.hcclrank import HcclrankPlugin
-from unisono.controllers.job.plugins.jax import JaxPlugin
-from unisono.controllers.job.plugins.mpi import MpiPlugin
-from unisono.controllers.job.plugins.pytorch import PytorchPlugin
+from unisono.controllers.job.plugins.base import JobPlugin, PluginError
+from unisono.controllers.job.plugins.frameworks import (
+    HcclrankPlugin,
+    JaxPlugin,
+    MpiPlugin,
+    PytorchPlugin,
+    TensorflowPlugin,
+)
 from unisono.controllers.job.plugins.ray import RayPlugin
 from unisono.controllers.job.plugins.ssh import SshPlugin
-from unisono.controllers.job.plugins.svc import SvcPlugin
-from unisono.controllers.job.plugins.tensorflow import TensorflowPlugin
+from unisono.controllers.job.plugins.svc import EnvPlugin, SvcPlugin
 from unisono.controllers.job.view import JobView
 
 # The last one reads what the others set.

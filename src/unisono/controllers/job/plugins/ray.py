@@ -8,9 +8,8 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, Pod, Service, ServicePort, ServiceSpec
 from unisono.api.keys import JOB_NAME, JOB_NAMESPACE, TASK_SPEC
 from unisono.api.kinds import JOBS, SERVICES
-from unisono.controllers.job.plugins.arguments import PluginError, flag_port, read_flags
-from unisono.controllers.job.plugins.base import JobPlugin
-from unisono.controllers.job.plugins.roles import open_port
+from unisono.controllers.job.plugins.base import JobPlugin, PluginError, flag_port, read_flags
+from unisono.controllers.job.plugins.frameworks import open_port
 from unisono.controllers.job.view import TaskView
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from unisono.api.base import ObjectMeta
 from unisono.api.core import KeyToPath, Pod, Secret, SecretVolumeSource, Volume, VolumeMount
 from unisono.api.kinds import JOBS, SECRETS
-from unisono.controllers.job.plugins.arguments import PluginError, read_flags
-from unisono.controllers.job.plugins.base import JobPlugin, containers
+from unisono.controllers.job.plugins.base import JobPlugin, PluginError, containers, read_flags
 from unisono.controllers.job.view import TaskView
+from unisono.controllers.keys import whole_number
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
-from unisono.controllers.texts import whole_number
 
 DEFAULT_PATH = "/root/.ssh"
 DEFAULT_PORT = 22

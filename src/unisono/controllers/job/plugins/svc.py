@@ -1,4 +1,4 @@
-"""Plug-in ``svc``: pods of a job find each other by name."""
+"""Plug-ins ``svc`` and ``env``: pods of a job find each other by name, and learn their numbers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,31 @@ from unisono.api.core import (
 )
 from unisono.api.keys import JOB_NAME, JOB_NAMESPACE
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SERVICES
-from unisono.controllers.host_lists import LONGEST_VARIABLE, list_too_long
-from unisono.controllers.job.plugins.arguments import PluginError, flag_bool, read_flags
-from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
+from unisono.controllers.job.plugins.base import JobPlugin, PluginError, containers, flag_bool, read_flags, set_env
 from unisono.controllers.job.view import TaskView
+from unisono.controllers.keys import LONGEST_VARIABLE, list_too_long
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
+
+# Plug-in ``env``: each pod learns its number within its task.
+
+# The first is Volcano's older name of the same value.
+VARIABLES = ("VK_TASK_INDEX", "VC_TASK_INDEX")
+
+
+class EnvPlugin(JobPlugin):
+    """Sets ``VC_TASK_INDEX`` and ``VK_TASK_INDEX``; no arguments."""
+
+    name = "env"
+
+    def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
+        """Set the variables in all containers and init containers."""
+        for container in containers(pod):
+            for variable in VARIABLES:
+                set_env(container, EnvVar(name=variable, value=str(index)))
+
+
+# Plug-in ``svc``: pods of a job find each other by name.
 
 MOUNT_PATH = "/etc/volcano"
 _FLAGS = {"publish-not-ready-addresses": "false", "disable-network-policy": "false", "inject-hosts-env": "true"}

@@ -19,9 +19,8 @@ from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared_objects
 from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import Plan, set_condition
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
-from unisono.controllers.training.standard_conditions import set_condition
 from unisono.jobkinds.jobset import together
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"

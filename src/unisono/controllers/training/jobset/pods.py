@@ -41,8 +41,23 @@ from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
 from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
-from unisono.controllers.training.jobset import labels
-from unisono.controllers.training.jobset.view import DEFAULT_GROUP, ChildJob, JobSetView, completion_index
+from unisono.controllers.training.jobset.view import (
+    ATTEMPT,
+    COORDINATOR,
+    DEFAULT_GROUP,
+    GLOBAL_REPLICAS,
+    GROUP,
+    GROUP_REPLICAS,
+    JOB_GLOBAL_INDEX,
+    JOB_GROUP_INDEX,
+    JOB_INDEX,
+    JOBSET_UID,
+    REPLICATED_JOB_REPLICAS,
+    RESTART_ATTEMPT,
+    ChildJob,
+    JobSetView,
+    completion_index,
+)
 
 
 def pod_name(view: JobSetView, child: ChildJob, index: int) -> str:
@@ -68,7 +83,7 @@ def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
                 **(meta.annotations or {}),
                 **marks,
                 COMPLETION_INDEX: str(index),
-                labels.ATTEMPT: child.attempt,
+                ATTEMPT: child.attempt,
                 GROUP_NAME: view.name,
                 QUEUE_NAME: view.queue,
                 TASK_SPEC: child.replicated.name,
@@ -136,23 +151,23 @@ def _marks(view: JobSetView, child: ChildJob) -> dict[str, str]:
     peers = [each for each in view.children if (each.replicated.group_name or DEFAULT_GROUP) == group]
     marks = {
         JOBSET_NAME: view.name,
-        labels.JOBSET_UID: view.uid,
+        JOBSET_UID: view.uid,
         JOBSET_REPLICATED_JOB_NAME: replicated.name,
-        labels.REPLICATED_JOB_REPLICAS: str(len(view.of(replicated))),
-        labels.GLOBAL_REPLICAS: str(len(view.children)),
-        labels.JOB_INDEX: str(child.index),
-        labels.JOB_GLOBAL_INDEX: str(child.global_index),
+        REPLICATED_JOB_REPLICAS: str(len(view.of(replicated))),
+        GLOBAL_REPLICAS: str(len(view.children)),
+        JOB_INDEX: str(child.index),
+        JOB_GLOBAL_INDEX: str(child.global_index),
         JOBSET_JOB_KEY: hashlib.sha256(f"{view.namespace}/{name}".encode()).hexdigest()[:40],
-        labels.GROUP_NAME: group,
-        labels.GROUP_REPLICAS: str(len(peers)),
-        labels.JOB_GROUP_INDEX: str(peers.index(child)),
-        labels.RESTART_ATTEMPT: str(view.status.restarts or 0),
+        GROUP: group,
+        GROUP_REPLICAS: str(len(peers)),
+        JOB_GROUP_INDEX: str(peers.index(child)),
+        RESTART_ATTEMPT: str(view.status.restarts or 0),
         BATCH_JOB_NAME: name,
     }
     coordinator = view.spec.coordinator
     if coordinator is not None:
         host = f"{view.name}-{coordinator.replicated_job}-{coordinator.job_index or 0}-{coordinator.pod_index or 0}"
-        marks[labels.COORDINATOR] = f"{host}.{view.subdomain}"
+        marks[COORDINATOR] = f"{host}.{view.subdomain}"
     return marks
 
 

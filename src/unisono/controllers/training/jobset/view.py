@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,11 +18,27 @@ from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time
 from unisono.controllers import pod_facts
-from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
-from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting
-from unisono.controllers.texts import whole_number
-from unisono.controllers.training.jobset import labels
+from unisono.controllers.keys import whole_number
+from unisono.controllers.pod_facts import COUNT, fulfilled_rule, has_failed, has_succeeded, is_deleting, judge
 from unisono.jobkinds.registry import queue_of
+
+# Labels and annotations of a JobSet's pods.
+
+JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_REPLICAS: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
+GLOBAL_REPLICAS: Final = "jobset.sigs.k8s.io/global-replicas"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+JOB_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
+GROUP: Final = "jobset.sigs.k8s.io/group-name"
+GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
+JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
+RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
+
+
+ATTEMPT: Final = "unisono.io/attempt"
+"""Annotation of a pod: restarts of the JobSet and of its Job when it was made, as ``2.1``."""
+
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BACKOFF_LIMIT = 6
@@ -257,10 +273,10 @@ class JobSetView:
         by_place = {(child.replicated.name, str(child.index)): child for child in self.children}
         for pod in pods:
             marks = pod.metadata.labels or {}
-            child = by_place.get((marks.get(JOBSET_REPLICATED_JOB_NAME, ""), marks.get(labels.JOB_INDEX, "")))
+            child = by_place.get((marks.get(JOBSET_REPLICATED_JOB_NAME, ""), marks.get(JOB_INDEX, "")))
             if child is None:
                 strays.append(pod)
-            elif (pod.metadata.annotations or {}).get(labels.ATTEMPT) == child.attempt:
+            elif (pod.metadata.annotations or {}).get(ATTEMPT) == child.attempt:
                 child.pods.append(pod)
             else:
                 child.former.append(pod)

@@ -1,1 +1,1 @@
-"""Jobs of ``kubeflow.org``: one engine for all kinds, and one file per kind for what is its own."""
+"""Jobs of ``kubeflow.org``: one engine for all kinds, and a class per kind for what is its own."""

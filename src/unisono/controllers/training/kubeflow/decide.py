@@ -19,29 +19,32 @@ from unisono.api.pod_states import has_ended
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.api.validation.training import pods_lack, validate_training_job
 from unisono.controllers import pod_facts
-from unisono.controllers.host_lists import TooManyHosts
-from unisono.controllers.job.backoff import restart_delay
+from unisono.controllers.job.policies import restart_delay
+from unisono.controllers.keys import TooManyHosts
 from unisono.controllers.pod_facts import is_deleting, staying
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.kubeflow import labels
-from unisono.controllers.training.kubeflow.autoscaling import plan_autoscaler
-from unisono.controllers.training.kubeflow.conditions import with_condition
 from unisono.controllers.training.kubeflow.framework import Framework
-from unisono.controllers.training.kubeflow.pods import build_pod, build_service
-from unisono.controllers.training.kubeflow.tally import RolePod, Tally
+from unisono.controllers.training.kubeflow.pods import build_pod, build_service, plan_autoscaler
 from unisono.controllers.training.kubeflow.view import (
     CREATED,
     DEFAULT_SCHEDULER,
     EXIT_CODE,
     FAILED,
     NEVER,
+    OPERATOR_NAME,
+    POD_RESTARTS,
     PODS_LACK,
+    RESTARTED_PODS,
     RESTARTING,
+    RESTARTS,
     RUNNING,
     SUCCEEDED,
     SUSPENDED,
     Role,
+    RolePod,
+    Tally,
     TrainingView,
+    with_condition,
 )
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
@@ -212,7 +215,7 @@ class _Decision:
     def _remember(self, failed: list[RolePod]) -> dict[str, int]:
         """Count failed pods that are replaced, each once; answers how often each place was in a row."""
         annotations = self.view.job.metadata.annotations or {}
-        known = set(annotations.get(labels.RESTARTED_PODS, "").split(","))
+        known = set(annotations.get(RESTARTED_PODS, "").split(","))
         new = [pod for pod in failed if (pod.pod.metadata.uid or "") not in known]
         in_a_row = self.view.pod_restarts
         for pod in new:
@@ -220,9 +223,9 @@ class _Decision:
             in_a_row[place] = 1 if pod.lasted >= _FORGIVEN_SECONDS else in_a_row.get(place, 0) + 1
         count = self.view.restarts + len(new)
         if new:
-            self.plan.annotations[labels.RESTARTS] = str(count)
-            self.plan.annotations[labels.RESTARTED_PODS] = ",".join(pod.pod.metadata.uid or "" for pod in failed)
-            self.plan.annotations[labels.POD_RESTARTS] = ",".join(f"{place}={n}" for place, n in in_a_row.items())
+            self.plan.annotations[RESTARTS] = str(count)
+            self.plan.annotations[RESTARTED_PODS] = ",".join(pod.pod.metadata.uid or "" for pod in failed)
+            self.plan.annotations[POD_RESTARTS] = ",".join(f"{place}={n}" for place, n in in_a_row.items())
         self._limit(count)
         return in_a_row
 
@@ -307,7 +310,7 @@ class _Decision:
         if is_true(self.status.conditions, RUNNING):
             self._set(RUNNING, "Suspended", text, status="False")
         self._set(SUSPENDED, "Suspended", text)
-        for key in (labels.RESTARTS, labels.RESTARTED_PODS, labels.POD_RESTARTS):
+        for key in (RESTARTS, RESTARTED_PODS, POD_RESTARTS):
             if key in (view.job.metadata.annotations or {}):
                 self.plan.annotations[key] = None
 
@@ -366,7 +369,7 @@ class _Decision:
         if self.framework.selector:
             wanted = {
                 KUBEFLOW_JOB_NAME: self.view.name,
-                labels.OPERATOR_NAME: self.framework.operator,
+                OPERATOR_NAME: self.framework.operator,
                 KUBEFLOW_REPLICA_TYPE: role.lower,
             }
             selector = ",".join(f"{key}={wanted[key]}" for key in sorted(wanted))

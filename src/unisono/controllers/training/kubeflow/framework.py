@@ -9,12 +9,21 @@ from typing import Any, ClassVar
 from unisono.api.core import Container, EnvVar, Pod
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE, TRAINING_OPERATOR
 from unisono.api.kind import Kind
-from unisono.controllers.host_lists import TooManyHosts, variable_too_long
+from unisono.controllers.keys import TooManyHosts, variable_too_long, whole_number
 from unisono.controllers.plan import Resource
-from unisono.controllers.texts import whole_number
-from unisono.controllers.training.kubeflow import labels
-from unisono.controllers.training.kubeflow.tally import RolePod, Tally, is_retryable
-from unisono.controllers.training.kubeflow.view import ALWAYS, EXIT_CODE, NEVER, ON_FAILURE, Role, TrainingView
+from unisono.controllers.training.kubeflow.view import (
+    ALWAYS,
+    EXIT_CODE,
+    NEVER,
+    ON_FAILURE,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    Role,
+    RolePod,
+    Tally,
+    TrainingView,
+    is_retryable,
+)
 
 Tallies = Mapping[str, Tally]
 
@@ -66,10 +75,10 @@ class Framework:
     def labels(self, view: TrainingView, role: Role, index: int) -> dict[str, str]:
         """Labels of a pod, by which its Service selects it."""
         return {
-            labels.OPERATOR_NAME: self.operator,
+            OPERATOR_NAME: self.operator,
             KUBEFLOW_JOB_NAME: view.name,
             KUBEFLOW_REPLICA_TYPE: role.lower,
-            labels.REPLICA_INDEX: str(index),
+            REPLICA_INDEX: str(index),
         }
 
     def is_master(self, view: TrainingView, role: Role, index: int) -> bool:

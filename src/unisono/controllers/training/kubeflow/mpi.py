@@ -7,8 +7,9 @@ workers' image needs an ssh server where the worker has no command of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
-from unisono.api.base import ObjectMeta
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import (
     ConfigMap,
     ConfigMapVolumeSource,
@@ -24,14 +25,13 @@ from unisono.api.core import (
 )
 from unisono.api.core.pod import PodDNSConfig
 from unisono.api.groups.kubeflow import MPIJobSpec
-from unisono.api.keys import KUBEFLOW_JOB_NAME, MPI_OPERATOR, SSH_AUTH, TRAINING_OPERATOR
+from unisono.api.keys import KUBEFLOW_JOB_NAME, LAST_APPLIED, MPI_OPERATOR, SSH_AUTH, TRAINING_OPERATOR
 from unisono.api.kind_families import MPI_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.controllers import pod_facts
-from unisono.controllers.host_lists import TooManyHosts, list_too_long
+from unisono.controllers.keys import TooManyHosts, json_object, list_too_long
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
-from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.framework import (
     Framework,
     Judgement,
@@ -39,11 +39,53 @@ from unisono.controllers.training.kubeflow.framework import (
     append_env,
     judge_by_exit_code,
 )
-from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_of
-from unisono.controllers.training.kubeflow.tally import RolePod, Tally
-from unisono.controllers.training.kubeflow.view import ON_FAILURE, Role, TrainingView
-from unisono.controllers.training.ssh import new_keys
+from unisono.controllers.training.kubeflow.view import (
+    JOB_ROLE,
+    ON_FAILURE,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    Role,
+    RolePod,
+    Tally,
+    TrainingView,
+)
+from unisono.controllers.training.plan import new_keys
 from unisono.jobkinds.kubeflow import WAIT_FOR_WORKERS
+
+# Which version of MPIJob its author meant: the versions share their fields, yet label pods differently.
+
+V1: Final = "v1"
+V2BETA1: Final = "v2beta1"
+
+
+def version_of(job: Object) -> str:
+    """``v1`` or ``v2beta1``: as applied, else as first written, else by fields that only ``v2beta1`` has."""
+    for version in (_applied(job), _written(job)):
+        if version:
+            return version
+    spec: MPIJobSpec = job.spec  # type: ignore[attr-defined]
+    later = (spec.run_launcher_as_worker, spec.ssh_auth_mount_path, spec.launcher_creation_policy)
+    return V2BETA1 if spec.mpi_implementation or any(each is not None for each in later) else V1
+
+
+def _applied(job: Object) -> str:
+    return _known(json_object((job.metadata.annotations or {}).get(LAST_APPLIED)).get("apiVersion"))
+
+
+def _written(job: Object) -> str:
+    """The version in which the roles were written, as the API server notes it for each writer."""
+    for entry in job.metadata.managed_fields or ():
+        fields: Any = entry.get("fieldsV1")
+        spec = fields.get("f:spec") if isinstance(fields, dict) else None
+        if isinstance(spec, dict) and "f:mpiReplicaSpecs" in spec:
+            return _known(entry.get("apiVersion"))
+    return ""
+
+
+def _known(api_version: Any) -> str:
+    version = str(api_version or "").rpartition("/")[2]
+    return version if version in (V1, V2BETA1) else ""
+
 
 CONFIG_PATH = "/etc/mpi"
 ROOT_SSH = "/root/.ssh"
@@ -70,17 +112,17 @@ class Mpi(Framework):
         launcher = role.name == "Launcher"
         if not _is_v2(view):
             given = super().labels(view, role, index)
-            return {k: v for k, v in given.items() if not (launcher and k == labels.REPLICA_INDEX)}
+            return {k: v for k, v in given.items() if not (launcher and k == REPLICA_INDEX)}
         shared = _spec(view).run_launcher_as_worker
-        found = {**self.selector_labels(view), labels.JOB_ROLE: role.lower}
+        found = {**self.selector_labels(view), JOB_ROLE: role.lower}
         if shared or not launcher:
-            found[labels.REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
+            found[REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
         return found
 
     def selector_labels(self, view: TrainingView) -> dict[str, str]:
         """What all pods of the job have in common."""
         operator = "mpi-operator" if _is_v2(view) else self.operator
-        return {labels.OPERATOR_NAME: operator, KUBEFLOW_JOB_NAME: view.name}
+        return {OPERATOR_NAME: operator, KUBEFLOW_JOB_NAME: view.name}
 
     def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
         """The launcher; ``v2beta1`` uses the label for the role's name."""

@@ -1,4 +1,4 @@
-"""Pods and Services of a training job, built from the templates of its roles."""
+"""Pods, Services and the HorizontalPodAutoscaler of a training job, built from the templates of its roles."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import msgspec
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodTemplateSpec, Service, ServicePort, ServiceSpec
+from unisono.api.defaulting.kubeflow import elastic_limits
+from unisono.api.groups.autoscaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    MetricSpec,
+)
+from unisono.api.groups.kubeflow import PyTorchJobSpec
 from unisono.api.keys import GROUP_NAME, QUEUE_NAME, TASK_INDEX, TASK_SPEC
+from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, PYTORCH_JOBS
 from unisono.controllers import keys
+from unisono.controllers.objects import difference, owner_uid, to_json
 from unisono.controllers.owners import owned_by
-from unisono.controllers.training.kubeflow import labels
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow.framework import Framework
-from unisono.controllers.training.kubeflow.view import DEFAULT_SCHEDULER, EXIT_CODE, NEVER, Role, TrainingView
+from unisono.controllers.training.kubeflow.view import DEFAULT_SCHEDULER, EXIT_CODE, JOB_ROLE, NEVER, Role, TrainingView
+from unisono.controllers.training.plan import Plan
+
+# Pods and Services of a training job, built from the templates of its roles.
 
 
 def build_pod(framework: Framework, view: TrainingView, role: Role, index: int) -> Pod:
@@ -22,7 +35,7 @@ def build_pod(framework: Framework, view: TrainingView, role: Role, index: int) 
     given = view.job.metadata.annotations or {}
     own = framework.labels(view, role, index)
     if framework.is_master(view, role, index):
-        own[labels.JOB_ROLE] = "master"
+        own[JOB_ROLE] = "master"
     pod = Pod(
         metadata=ObjectMeta(
             name=framework.pod_name(view, role, index),
@@ -68,5 +81,62 @@ def build_service(framework: Framework, view: TrainingView, role: Role, index: i
                 for port in (container.ports or () if container is not None else ())
             ]
             or None,
+        ),
+    )
+
+
+# The HorizontalPodAutoscaler of an elastic PyTorchJob with metrics: it changes the number of workers by ``scale``.
+
+
+def plan_autoscaler(
+    plan: Plan, view: TrainingView, found: HorizontalPodAutoscaler | None, *, active: bool = True
+) -> None:
+    """Bring the autoscaler about, to what the job says, or away.
+
+    Args:
+        plan: where to write it.
+        view: the job.
+        found: the autoscaler of the job's name, whatever its owner.
+        active: False while the job is suspended: then it has none.
+
+    """
+    wanted = _wanted(plan, view) if active else None
+    ours = found is not None and owner_uid(found) == view.job.metadata.uid
+    if wanted is None:
+        if found is not None and ours and not found.metadata.deletion_timestamp:
+            plan.remove.append((HORIZONTAL_POD_AUTOSCALERS, found))
+    elif found is None:
+        plan.ensure.append(Resource(HORIZONTAL_POD_AUTOSCALERS, wanted, warning="FailedCreateHPA", missing=True))
+    elif not ours:
+        text = f"horizontalpodautoscaler {found.key} belongs to something else; delete or rename it."
+        plan.warn("FailedCreateHPA", text, once="autoscaler/foreign")
+    elif patch := difference(to_json(found), to_json(wanted)):
+        plan.patches.append((HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, patch))
+
+
+def _wanted(plan: Plan, view: TrainingView) -> HorizontalPodAutoscaler | None:
+    spec = view.job.spec
+    policy = spec.elastic_policy if isinstance(spec, PyTorchJobSpec) else None
+    worker = view.role("Worker")
+    if policy is None or policy.metrics is None or worker is None:
+        return None
+    try:
+        metrics = msgspec.convert(policy.metrics, list[MetricSpec])
+    except msgspec.ValidationError as error:
+        text = f"spec.elasticPolicy.metrics is no list of metrics of autoscaling/v2: {error}"
+        plan.warn("FailedCreateHPA", text, once=text)
+        return None
+    low, high = elastic_limits(policy, worker.replicas)
+    return HorizontalPodAutoscaler(
+        metadata=ObjectMeta(
+            name=view.name, namespace=view.namespace, owner_references=[owned_by(PYTORCH_JOBS, view.job)]
+        ),
+        spec=HorizontalPodAutoscalerSpec(
+            scale_target_ref=CrossVersionObjectReference(
+                kind=view.kind, name=view.name, api_version=PYTORCH_JOBS.api_version
+            ),
+            min_replicas=low,
+            max_replicas=high,
+            metrics=metrics,
         ),
     )

@@ -1,19 +1,40 @@
-"""A training job as its controller reads it: defaults filled in, the run policy in one place."""
+"""A training job as its controller reads it: defaults, what its pods have come to, and its conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
+
+import msgspec
 
 from unisono.api.conditions import is_true
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
-from unisono.api.groups.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingStatus
+from unisono.api.groups.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.controllers.texts import whole_number
-from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
+from unisono.controllers.keys import whole_number
+from unisono.controllers.pod_facts import PodView
 from unisono.jobkinds.registry import queue_of
+
+# Labels by which tools find the pods of a training job.
+
+OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
+REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+JOB_ROLE: Final = "training.kubeflow.org/job-role"
+
+RESTARTS: Final = "unisono.io/restarts"
+"""Annotation of a job: how often failed pods were replaced since the job was last resumed."""
+
+RESTARTED_PODS: Final = "unisono.io/restarted-pods"
+"""Annotation of a job: UIDs of the failed pods that were counted last."""
+
+POD_RESTARTS: Final = "unisono.io/pod-restarts"
+"""Annotation of a job: how often in a row pods were replaced, such as ``worker-0=2,worker-3=1``."""
+
+
+# A training job as its controller reads it: defaults filled in, the run policy in one place.
 
 DEFAULT_SCHEDULER = "volcano"
 
@@ -122,3 +143,104 @@ class TrainingView:
     def finished(self) -> bool:
         """Whether the job is over for good."""
         return self.holds(SUCCEEDED) or self.holds(FAILED)
+
+
+# What the pods of a training job have come to, by role.
+
+_RETRYABLE_FROM = 128
+
+
+@dataclass(frozen=True, slots=True)
+class RolePod(PodView):
+    """A pod of the job and its place in it."""
+
+    role: str
+    index: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one role.
+
+    Attributes:
+        replicas: pods wanted.
+        active: pods that run.
+        succeeded: pods that succeeded.
+        failed: pods that failed, and running ones that are being taken away.
+        crashed: pods that failed by themselves.
+        pods: the pods within the wanted number, by index.
+
+    """
+
+    replicas: int
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    crashed: int = 0
+    pods: dict[int, RolePod] = field(default_factory=dict)
+
+    @property
+    def expected(self) -> int:
+        """Pods that are still to succeed."""
+        return self.replicas - self.succeeded
+
+    def count(self, pod: RolePod) -> None:
+        """Take one pod into account; those beyond the wanted number are on their way out."""
+        if not 0 <= pod.index < self.replicas:
+            return
+        self.pods[pod.index] = pod
+        if pod.phase == "Running":
+            self.active += not pod.deleting
+            self.failed += pod.deleting
+        elif pod.phase == "Succeeded":
+            self.succeeded += 1
+        elif pod.crashed:
+            self.failed += 1
+            self.crashed += 1
+
+
+def is_retryable(exit_code: int) -> bool:
+    """Whether the policy ExitCode tries again after this code."""
+    return exit_code >= _RETRYABLE_FROM
+
+
+# The list of conditions of a training job. Its order is an interface: tools show the last entry as the job's state.
+
+# Setting the one takes the other away.
+_EXCLUSIVE = {RUNNING: RESTARTING, RESTARTING: RUNNING}
+
+
+def with_condition(
+    conditions: Iterable[TrainingCondition], wanted: TrainingCondition, now: str
+) -> list[TrainingCondition]:
+    """The list with one condition set.
+
+    A job that failed stays as it is. A condition that says the same already keeps its message and its place; any other
+    moves to the end. The end of a job turns its Running condition to false.
+
+    Args:
+        conditions: the list as it was; it is not changed.
+        wanted: type, status, reason and message to set.
+        now: time in RFC 3339.
+
+    """
+    old = list(conditions)
+    if is_true(old, FAILED):
+        return old
+    same = next((each for each in old if each.type == wanted.type), None)
+    if same is not None and (same.status, same.reason) == (wanted.status, wanted.reason):
+        return old
+    kept = same is not None and same.status == wanted.status
+    since = same.last_transition_time if same is not None and kept else now
+    entry = msgspec.structs.replace(wanted, last_update_time=now, last_transition_time=since)
+    return [
+        _ended(each, now) if wanted.type in (FAILED, SUCCEEDED) and each.type == RUNNING else each
+        for each in old
+        if each.type not in (wanted.type, _EXCLUSIVE.get(wanted.type))
+    ] + [entry]
+
+
+def _ended(running: TrainingCondition, now: str) -> TrainingCondition:
+    if running.status == "False":
+        return running
+    return msgspec.structs.replace(running, status="False", last_update_time=now, last_transition_time=now)

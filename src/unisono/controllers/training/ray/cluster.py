@@ -23,19 +23,17 @@ from unisono.api.kinds import SERVICES
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
 from unisono.api.validation.training import validate_ray_cluster
+from unisono.controllers.keys import whole_number
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, staying
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
-from unisono.controllers.texts import whole_number
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import Plan, set_condition
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
-from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.pods import build_pod, head_service
-from unisono.controllers.training.ray.view import Place, RayClusterView, most
-from unisono.controllers.training.standard_conditions import set_condition
-from unisono.controllers.workloads.refusals import refused_for
+from unisono.controllers.training.ray.view import PORTS, Place, RayClusterView, head_service_name, most
+from unisono.controllers.workloads.node_fit import refused_for
 from unisono.jobkinds.ray import cluster_sets, desired, fewest
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"
@@ -170,10 +168,10 @@ class _Decision:
         status.head = RayHeadInfo(
             pod_ip=head.status.pod_ip if head is not None else None,
             pod_name=head.metadata.name if head is not None else None,
-            service_name=labels.head_service(view.name),
+            service_name=head_service_name(view.name),
             service_ip=head.status.pod_ip if head is not None else None,
         )
-        status.endpoints = {name: str(port) for name, port in labels.PORTS.items()}
+        status.endpoints = {name: str(port) for name, port in PORTS.items()}
         if head_ready:
             self._set(HEAD_READY, "HeadPodRunningAndReady", "the head runs and is ready", holds=True)
         else:

@@ -33,8 +33,22 @@ from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.quantity import parse_quantity, to_int, to_milli
 from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
-from unisono.controllers.training.ray import labels
-from unisono.controllers.training.ray.view import Place, RayClusterView
+from unisono.controllers.training.ray.view import (
+    AGENT_PORT,
+    DASHBOARD_PORT,
+    GCS_PORT,
+    IDENTIFIER,
+    IS_RAY_NODE,
+    METRICS_PORT,
+    NODE_TYPE,
+    ORIGIN_KIND,
+    ORIGIN_NAME,
+    PORTS,
+    Place,
+    RayClusterView,
+    head_address,
+    head_service_name,
+)
 
 # Parameters of ``ray start`` that are switches.
 _SWITCHES = frozenset({"block", "head", "no-monitor", "disable-usage-stats"})
@@ -81,7 +95,7 @@ def head_service(view: RayClusterView) -> Service:
     own: dict[str, Any] = head.head_service or {}
     marks = {**_labels(view, next(view.places())), **((own.get("metadata") or {}).get("labels") or {})}
     containers = head.template.spec.containers or []
-    ports = dict(labels.PORTS)
+    ports = dict(PORTS)
     for port in (containers[0].ports or ()) if containers else ():
         ports[port.name or f"port-{port.container_port}"] = port.container_port
     spec = ServiceSpec(
@@ -101,7 +115,7 @@ def head_service(view: RayClusterView) -> Service:
     }
     return Service(
         metadata=ObjectMeta(
-            name=labels.head_service(view.name),
+            name=head_service_name(view.name),
             namespace=view.namespace,
             labels=marks,
             annotations=annotations or None,
@@ -113,11 +127,11 @@ def head_service(view: RayClusterView) -> Service:
 
 def start_command(view: RayClusterView, place: Place, container: Container) -> str:
     """The ``ray start`` of a pod: parameters of the group over those that follow from the container."""
-    params = {"block": "true", "metrics-export-port": str(labels.METRICS_PORT), **dict(_amounts(container))}
+    params = {"block": "true", "metrics-export-port": str(METRICS_PORT), **dict(_amounts(container))}
     if place.is_head:
         params["dashboard-host"] = "0.0.0.0"  # noqa: S104  # nosec B104 # the dashboard is for other pods
     else:
-        params["address"] = f"{labels.head_address(view.name, view.namespace)}:{_gcs_port(view)}"
+        params["address"] = f"{head_address(view.name, view.namespace)}:{_gcs_port(view)}"
     params |= place.params
     words = ["ray start", *(["--head"] if place.is_head else [])]
     for name, value in sorted(params.items()):
@@ -129,26 +143,26 @@ def start_command(view: RayClusterView, place: Place, container: Container) -> s
 
 
 def _gcs_port(view: RayClusterView) -> str:
-    return (view.spec.head_group_spec.ray_start_params or {}).get("port") or str(labels.GCS_PORT)
+    return (view.spec.head_group_spec.ray_start_params or {}).get("port") or str(GCS_PORT)
 
 
 def _labels(view: RayClusterView, place: Place) -> dict[str, str]:
     found = {
-        labels.IS_RAY_NODE: "yes",
+        IS_RAY_NODE: "yes",
         RAY_CLUSTER: view.name,
-        labels.NODE_TYPE: "head" if place.is_head else "worker",
+        NODE_TYPE: "head" if place.is_head else "worker",
         RAY_GROUP: place.group,
-        labels.IDENTIFIER: f"{view.name}-{'head' if place.is_head else 'worker'}",
+        IDENTIFIER: f"{view.name}-{'head' if place.is_head else 'worker'}",
         APP_NAME: "kuberay",
         "app.kubernetes.io/created-by": "kuberay-operator",
     }
-    kept = (labels.ORIGIN_NAME, labels.ORIGIN_KIND)
+    kept = (ORIGIN_NAME, ORIGIN_KIND)
     return found | {key: view.marks[key] for key in kept if key in view.marks}
 
 
 def _selector(view: RayClusterView) -> dict[str, str]:
     marks = _labels(view, next(view.places()))
-    return {key: marks[key] for key in (RAY_CLUSTER, labels.IDENTIFIER, labels.NODE_TYPE)}
+    return {key: marks[key] for key in (RAY_CLUSTER, IDENTIFIER, NODE_TYPE)}
 
 
 def _amounts(container: Container) -> Iterator[tuple[str, str]]:
@@ -178,7 +192,7 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
         taken = {port.container_port for port in container.ports or ()}
         container.ports = [
             *(container.ports or ()),
-            *(ContainerPort(name=n, container_port=p) for n, p in sorted(labels.PORTS.items()) if p not in taken),
+            *(ContainerPort(name=n, container_port=p) for n, p in sorted(PORTS.items()) if p not in taken),
         ]
     set_already = {each.name for each in container.env or ()}
     added = [each for each in _environment(view, place, command) if each.name not in set_already]
@@ -194,8 +208,8 @@ def _takes_jobs(place: Place) -> Probe | None:
     if params.get("include-dashboard", "true").lower() != "true":
         return None
     ports = (
-        params.get("dashboard-agent-listen-port", str(labels.AGENT_PORT)),
-        params.get("dashboard-port", str(labels.DASHBOARD_PORT)),
+        params.get("dashboard-agent-listen-port", str(AGENT_PORT)),
+        params.get("dashboard-port", str(DASHBOARD_PORT)),
     )
     # Bash connects by itself: not every image has a program for HTTP.
     tries = " && ".join(f": </dev/tcp/127.0.0.1/{shlex.quote(port)}" for port in ports)
@@ -205,11 +219,11 @@ def _takes_jobs(place: Place) -> Probe | None:
 
 
 def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVar]:
-    address, port = labels.head_address(view.name, view.namespace), _gcs_port(view)
+    address, port = head_address(view.name, view.namespace), _gcs_port(view)
     local = "127.0.0.1"
     found = [] if place.is_head else [EnvVar(name="FQ_RAY_IP", value=address)]
     found += [
-        EnvVar(name="RAY_IP", value=local if place.is_head else labels.head_service(view.name)),
+        EnvVar(name="RAY_IP", value=local if place.is_head else head_service_name(view.name)),
         _field("RAY_CLUSTER_NAME", f"metadata.labels['{RAY_CLUSTER}']"),
         _field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
         _field("RAY_CLOUD_INSTANCE_ID", "metadata.name"),
@@ -228,7 +242,7 @@ def _field(name: str, path: str) -> EnvVar:
 
 def _wait_for_head(view: RayClusterView, like: Container) -> Container:
     """An init container that ends well as soon as the head answers."""
-    address = f"{labels.head_address(view.name, view.namespace)}:{_gcs_port(view)}"
+    address = f"{head_address(view.name, view.namespace)}:{_gcs_port(view)}"
     script = (
         f"until ray health-check --address {address} >/dev/null 2>&1; do "
         f"echo waiting for the head at {address}; sleep 5; done"

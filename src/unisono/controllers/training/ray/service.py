@@ -18,30 +18,247 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
-from unisono.api.core import Pod
+from unisono.api.core import (
+    Container,
+    EnvVar,
+    ExecAction,
+    Pod,
+    PodSpec,
+    PodTemplateSpec,
+    Probe,
+    ResourceRequirements,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from unisono.api.groups.ray import (
     NO_UPGRADE,
+    AppStatus,
     RayCluster,
+    RayClusterSpec,
     RayService,
     RayServiceClusterStatus,
     RayServiceStatus,
     RayWorkerGroupSpec,
 )
-from unisono.api.keys import LAST_APPLIED, RAY_OPERATOR
+from unisono.api.keys import GROUP_NAME, LAST_APPLIED, RAY_CLUSTER, RAY_OPERATOR, TASK_SPEC
 from unisono.api.kind_families import RAY_CLUSTERS, RAY_SERVICES
 from unisono.api.kinds import SERVICES
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.training import validate_ray_service
+from unisono.api.yaml import load_all
+from unisono.controllers.keys import json_object
+from unisono.controllers.objects import to_json
 from unisono.controllers.owners import owned_by
-from unisono.controllers.patching import to_json
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting, is_ready
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.ray import labels
-from unisono.controllers.training.ray.deployer import deployer_name, deployer_pod, told_by
-from unisono.controllers.training.ray.serving import cluster_spec, head_service, serve_service
-from unisono.controllers.training.standard_conditions import set_condition
+from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.ray import view
+from unisono.controllers.training.ray.pods import head_service as cluster_head_service
+from unisono.controllers.training.ray.view import RayClusterView
+from unisono.errors import ConfigError
+
+# What a RayService adds to its cluster, and the Services that lead to it.
+
+# Bash connects by itself: not every image has a program for HTTP.
+_HEALTHY = (
+    "exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET /-/healthz HTTP/1.0\\r\\n\\r\\n' >&3 && "
+    "read -t 4 -u 3 line && case $line in *' 200 '*) exit 0;; esac; exit 1"
+)
+
+
+def cluster_spec(service: RayService) -> RayClusterSpec:
+    """Spec of the service's cluster: pods that requests go to are marked, and ready when Ray Serve's proxy is."""
+    spec = msgspec.convert(msgspec.to_builtins(service.spec.ray_cluster_config), RayClusterSpec)
+    _mark(spec.head_group_spec.template, serves=not service.spec.exclude_head_pod_from_serve_svc)
+    for group in spec.worker_group_specs or ():
+        _mark(group.template, serves=True)
+        for container in (group.template.spec.containers or [])[:1]:
+            # A worker without replicas of any application has no proxy, and gets no requests.
+            container.readiness_probe = container.readiness_probe or _answers(serve_port(service))
+    return spec
+
+
+def _mark(template: PodTemplateSpec, *, serves: bool) -> None:
+    template.metadata.labels = {**(template.metadata.labels or {}), view.SERVE: "true" if serves else "false"}
+
+
+def _answers(port: int) -> Probe:
+    command = ["/bin/bash", "-c", _HEALTHY.format(port=port)]
+    return Probe(exec=ExecAction(command=command), period_seconds=5, timeout_seconds=5, failure_threshold=1)
+
+
+def serve_port(service: RayService) -> int:
+    """Where the proxies listen: the head's port named ``serve``."""
+    containers = service.spec.ray_cluster_config.head_group_spec.template.spec.containers or []
+    named = (port for port in (containers[0].ports if containers else None) or () if port.name == "serve")
+    return next((port.container_port for port in named), view.SERVE_PORT)
+
+
+def head_service(service: RayService, cluster: RayCluster) -> Service:
+    """The Service of the head that serves, under the name of the RayService: it stays when clusters come and go."""
+    made = cluster_head_service(RayClusterView(cluster))
+    made.metadata.name = view.head_service_name(service.metadata.name)
+    made.metadata.owner_references = [owned_by(RAY_SERVICES, service)]
+    return made
+
+
+def serve_service(service: RayService, cluster: RayCluster) -> Service:
+    """The Service of the applications; what ``serveService`` says is merged into it."""
+    own: dict[str, Any] = service.spec.serve_service or {}
+    given = own.get("metadata") or {}
+    port = serve_port(service)
+    meta = service.metadata
+    name = str(given.get("name") or view.serve_service_name(meta.name))
+    marks = {view.ORIGIN_NAME: meta.name, view.ORIGIN_KIND: RAY_SERVICES.kind, view.SERVE: name}
+    spec = ServiceSpec(ports=[ServicePort(name="serve", port=port, target_port=port)])
+    # Ports that the user names are used; which pods answer is the controller's to say.
+    merged = {**msgspec.to_builtins(spec), **(own.get("spec") or {})}
+    merged["selector"] = {RAY_CLUSTER: cluster.metadata.name, view.SERVE: "true"}
+    return Service(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=meta.namespace,
+            labels={**(given.get("labels") or {}), **marks},
+            annotations=given.get("annotations") or None,
+            owner_references=[owned_by(RAY_SERVICES, service)],
+        ),
+        spec=msgspec.convert(merged, ServiceSpec),
+    )
+
+
+# Who hands the configuration of Ray Serve to a cluster: a pod that ends well when all applications run.
+
+DEPLOYING, DEPLOY_FAILED = "DEPLOYING", "DEPLOY_FAILED"
+_NAME = "ray-serve-deployer"
+# Kubernetes keeps 4096 bytes of a container's last words; a message of Ray Serve may be a whole traceback.
+_SCRIPT = """\
+import json, os, sys, time, urllib.request
+import yaml
+at = os.environ["RAY_DASHBOARD_ADDRESS"] + "/api/serve/applications/"
+config = yaml.safe_load(os.environ["SERVE_CONFIG"]) or {}
+wanted = [each.get("name", "default") for each in config.get("applications", [])]
+def ask(method, value=None):
+    data = None if value is None else json.dumps(value).encode()
+    request = urllib.request.Request(at, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read() or b"{}")
+def short(state, length):
+    return {"status": str(state.get("status", "")), "message": str(state.get("message") or "")[-length:]}
+def last_words(apps):
+    for length in (500, 100, 0):
+        told = {n: {**short(a, length), "serveDeploymentStatuses": {
+            d: short(s, length) for d, s in (a.get("deployments") or {}).items()}} for n, a in apps.items()}
+        text = json.dumps(told)
+        if len(text) < 4000:
+            break
+    with open("/dev/termination-log", "w") as file:
+        file.write(text)
+try:
+    ask("PUT", config)
+except urllib.error.HTTPError as error:
+    told = error.read().decode(errors="replace")
+    print(told, file=sys.stderr)
+    last_words({name: {"status": "DEPLOY_FAILED", "message": told} for name in wanted})
+    sys.exit(1)
+before = None
+while True:
+    found = ask("GET").get("applications", {})
+    apps = {name: found.get(name) or {"status": "NOT_STARTED"} for name in wanted}
+    states = {name: app["status"] for name, app in apps.items()}
+    if states != before:
+        print(json.dumps(states), flush=True)
+        before = states
+    if all(state == "RUNNING" for state in states.values()):
+        last_words(apps)
+        sys.exit(0)
+    if any(state in ("DEPLOY_FAILED", "UNHEALTHY") for state in states.values()):
+        last_words(apps)
+        sys.exit(1)
+    time.sleep(1)
+"""
+
+
+def deployer_name(cluster: RayCluster, head: Pod, config: str) -> str:
+    """Name of the pod: another one for another configuration, and for a new head, which knows nothing."""
+    starts = sum(each.restart_count or 0 for each in head.status.container_statuses or ())
+    name = cluster.metadata.name
+    return view.pod_name(f"{name}-serve", cluster.metadata.uid, head.metadata.uid, starts, config)
+
+
+def deployer_pod(service: RayService, cluster: RayCluster, name: str) -> Pod:
+    """The pod that deploys the service's applications on a cluster; it tries again until they run."""
+    meta, at = service.metadata, view.head_address(cluster.metadata.name, service.metadata.namespace or "")
+    heads = cluster.spec.head_group_spec.template.spec
+    main = (heads.containers or [Container()])[0]
+    amounts: dict[str, str | int | float] = {"cpu": "200m", "memory": "256Mi"}
+    container = Container(
+        name=_NAME,
+        image=main.image,
+        image_pull_policy=main.image_pull_policy,
+        command=["/bin/bash", "-c", 'exec "$(command -v python || command -v python3)" -c "$SERVE_DEPLOYER"'],
+        env=[
+            EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{at}:{view.DASHBOARD_PORT}"),
+            EnvVar(name="SERVE_CONFIG", value=_verbatim(service.spec.serve_config_v2 or "")),
+            EnvVar(name="SERVE_DEPLOYER", value=_verbatim(_SCRIPT)),
+        ],
+        resources=ResourceRequirements(limits={"cpu": "1", "memory": "512Mi"}, requests=amounts),
+    )
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=meta.namespace,
+            labels={view.ORIGIN_NAME: meta.name, view.ORIGIN_KIND: RAY_SERVICES.kind},
+            # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
+            annotations={GROUP_NAME: f"ray-{cluster.metadata.name}-pg", TASK_SPEC: "deployer"},
+            owner_references=[owned_by(RAY_SERVICES, service)],
+        ),
+        spec=PodSpec(
+            containers=[container],
+            restart_policy="OnFailure",
+            scheduler_name=heads.scheduler_name or "volcano",
+            image_pull_secrets=heads.image_pull_secrets,
+            tolerations=heads.tolerations,
+            node_selector=heads.node_selector,
+        ),
+    )
+
+
+def told_by(pod: Pod | None, config: str) -> dict[str, AppStatus] | None:
+    """State of each application as the deployer last told it; DEPLOYING before it has told anything."""
+    for status in (pod.status.container_statuses if pod is not None else None) or ():
+        for state in (status.state, status.last_state):
+            ended = state.terminated if state is not None else None
+            if ended is not None and (found := _read(ended.message)):
+                return found
+            if ended is not None and ended.exit_code:
+                text = ended.message or f"the deployer ended with code {ended.exit_code}"
+                return {name: AppStatus(status=DEPLOY_FAILED, message=text) for name in names(config)} or None
+    return {name: AppStatus(status=DEPLOYING) for name in names(config)} or None
+
+
+def names(config: str) -> list[str]:
+    """Names of the applications of a configuration; none where it cannot be read."""
+    try:
+        found = [document.value for document in load_all(config)]
+    except ConfigError:
+        return []
+    apps = found[0].get("applications") if found and isinstance(found[0], dict) else None
+    return [str(each.get("name", "default")) for each in apps or () if isinstance(each, dict)]
+
+
+def _read(text: str | None) -> dict[str, AppStatus]:
+    try:
+        return msgspec.convert(json_object(text), dict[str, AppStatus])
+    except msgspec.ValidationError:
+        return {}
+
+
+def _verbatim(text: str) -> str:
+    """A variable's value in which Kubernetes replaces nothing."""
+    return text.replace("$(", "$$(")
+
 
 READY, UPGRADING = "Ready", "UpgradeInProgress"
 RUNNING = "Running"
@@ -59,14 +276,14 @@ class SeenCluster:
     @property
     def head(self) -> Pod | None:
         """The pod of the head, once it is ready."""
-        found = (pod for pod in self.pods if (pod.metadata.labels or {}).get(labels.NODE_TYPE) == "head")
+        found = (pod for pod in self.pods if (pod.metadata.labels or {}).get(view.NODE_TYPE) == "head")
         ready = is_true(self.cluster.status.conditions, "HeadPodReady")
         return next((pod for pod in found if ready and is_ready(pod)), None)
 
     @property
     def endpoints(self) -> int:
         """Pods that requests go to."""
-        return sum(is_ready(pod) and (pod.metadata.labels or {}).get(labels.SERVE) == "true" for pod in self.pods)
+        return sum(is_ready(pod) and (pod.metadata.labels or {}).get(view.SERVE) == "true" for pod in self.pods)
 
 
 def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> Plan:
@@ -88,7 +305,7 @@ def cluster_name(service: RayService) -> str:
         for field in ("replicas", "minReplicas", "maxReplicas", "scaleStrategy"):
             group.pop(field, None)
     digest = msgspec.json.encode([config, service.spec.exclude_head_pod_from_serve_svc or False], order="deterministic")
-    return f"{service.metadata.name}-{labels.letters(service.metadata.uid, digest)}"
+    return f"{service.metadata.name}-{view.letters(service.metadata.uid, digest)}"
 
 
 class _Decision:
@@ -166,7 +383,7 @@ class _Decision:
     def _cluster(self, name: str, sizes: str) -> RayCluster:
         meta = self.service.metadata
         given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
-        marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_SERVICES.kind}
+        marks = {**(meta.labels or {}), view.ORIGIN_NAME: meta.name, view.ORIGIN_KIND: RAY_SERVICES.kind}
         return RayCluster(
             metadata=ObjectMeta(
                 name=name,
@@ -268,7 +485,7 @@ class _Decision:
 
 
 def _sizes(groups: list[RayWorkerGroupSpec] | None) -> str:
-    return labels.letters(*[(g.group_name, g.replicas, g.min_replicas, g.max_replicas) for g in groups or ()])
+    return view.letters(*[(g.group_name, g.replicas, g.min_replicas, g.max_replicas) for g in groups or ()])
 
 
 def _resized(cluster: RayCluster, wanted: list[RayWorkerGroupSpec] | None) -> list[dict[str, Any]]:

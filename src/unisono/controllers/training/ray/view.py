@@ -2,19 +2,70 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
 from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.groups.ray import RayCluster, RayWorkerGroupSpec
 from unisono.api.keys import RAY_GROUP, TASK_INDEX
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.controllers.keys import whole_number
 from unisono.controllers.pod_facts import is_active
-from unisono.controllers.texts import whole_number
-from unisono.controllers.training.ray import labels
 from unisono.jobkinds.ray import HEAD_GROUP, desired, hosts
 from unisono.jobkinds.registry import queue_of
+
+# Labels of Ray's pods, and names that are made from a cluster's name.
+
+NODE_TYPE: Final = "ray.io/node-type"
+IS_RAY_NODE: Final = "ray.io/is-ray-node"
+IDENTIFIER: Final = "ray.io/identifier"
+ORIGIN_NAME: Final = "ray.io/originated-from-cr-name"
+ORIGIN_KIND: Final = "ray.io/originated-from-crd"
+SERVE: Final = "ray.io/serve"
+
+# Prefixes of pod names are cut to so many letters.
+_LONGEST = 50
+
+GCS_PORT, DASHBOARD_PORT, CLIENT_PORT, METRICS_PORT, SERVE_PORT = 6379, 8265, 10001, 8080, 8000
+# Where Ray's agent on each node listens, for its own cluster only.
+AGENT_PORT = 52365
+PORTS: Final = {
+    "client": CLIENT_PORT,
+    "dashboard": DASHBOARD_PORT,
+    "gcs-server": GCS_PORT,
+    "metrics": METRICS_PORT,
+    "serve": SERVE_PORT,
+}
+
+
+def head_service_name(cluster: str) -> str:
+    """Name of the head's Service."""
+    return f"{cluster}-head-svc"
+
+
+def serve_service_name(service: str) -> str:
+    """Name of the Service of a RayService's applications."""
+    return f"{service}-serve-svc"
+
+
+def head_address(cluster: str, namespace: str) -> str:
+    """Full name of the head's Service."""
+    return f"{head_service_name(cluster)}.{namespace}.svc.cluster.local"
+
+
+def letters(*parts: object) -> str:
+    """Five letters that are the same for the same parts."""
+    digest = hashlib.sha256("/".join(str(part) for part in parts).encode()).digest()
+    return base64.b32encode(digest).decode().lower()[:5]
+
+
+def pod_name(prefix: str, *parts: object) -> str:
+    """The prefix, cut, and letters made from ``parts``."""
+    return f"{prefix[: _LONGEST - 1].rstrip('-.')}-{letters(*parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +109,7 @@ class RayClusterView:
 
         """
         head = self.spec.head_group_spec
-        name = labels.pod_name(f"{self.name}-head", self.uid, HEAD_GROUP, 0)
+        name = pod_name(f"{self.name}-head", self.uid, HEAD_GROUP, 0)
         yield Place(HEAD_GROUP, 0, name, head.template, head.ray_start_params or {})
         living = [pod for pod in pods if is_active(pod)]
         for group in self.workers:
@@ -67,7 +118,7 @@ class RayClusterView:
                 yield Place(group.group_name, index, name, group.template, group.ray_start_params or {})
 
     def _worker(self, group: RayWorkerGroupSpec, index: int) -> str:
-        return labels.pod_name(f"{self.name}-{group.group_name}-worker", self.uid, group.group_name, index)
+        return pod_name(f"{self.name}-{group.group_name}-worker", self.uid, group.group_name, index)
 
     def _indexes(self, group: RayWorkerGroupSpec, living: Iterable[Pod]) -> Iterator[int]:
         """Numbers of the pods that a group wants; the hosts of one replica come and go together."""
@@ -90,8 +141,8 @@ class RayClusterView:
     @property
     def group_name(self) -> str:
         """Name of the pod group: after the job that the cluster was made for, else after the cluster."""
-        made_for_job = self.marks.get(labels.ORIGIN_KIND) == "RayJob"
-        return f"ray-{self.marks.get(labels.ORIGIN_NAME, self.name) if made_for_job else self.name}-pg"
+        made_for_job = self.marks.get(ORIGIN_KIND) == "RayJob"
+        return f"ray-{self.marks.get(ORIGIN_NAME, self.name) if made_for_job else self.name}-pg"
 
     @property
     def queue(self) -> str:

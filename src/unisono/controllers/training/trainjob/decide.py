@@ -12,14 +12,11 @@ from unisono.api.keys import TRAINJOB_CONTROLLER
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.training import validate_train_job
-from unisono.controllers.host_lists import TooManyHosts
-from unisono.controllers.objects import owner_uid
-from unisono.controllers.patching import to_json
+from unisono.controllers.keys import TooManyHosts
+from unisono.controllers.objects import owner_uid, to_json
 from unisono.controllers.plan import Resource
-from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.standard_conditions import set_condition
-from unisono.controllers.training.trainjob.build import build_job_set
-from unisono.controllers.training.trainjob.mpi import mpi_objects
+from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.trainjob.build import build_job_set, mpi_objects
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 # Seconds until a runtime that was not there is looked for again.

@@ -1,1 +1,0 @@
-"""Nodes for whole gangs, asked for by ProvisioningRequests of the cluster autoscaler."""

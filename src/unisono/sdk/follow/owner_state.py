@@ -1,0 +1,92 @@
+"""What an object says of itself: its phase, whether it is over, which scheduler it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kind_families import DEPLOYMENTS
+from unisono.api.kinds import JOBS
+from unisono.jobkinds.registry import has_ended
+from unisono.sdk.fixes.pod_specs import pod_specs
+from unisono.sdk.jobs.kinds import job_kind_of
+from unisono.sdk.state.dependents import Dependents
+from unisono.sdk.state.observing import workload_view
+from unisono.sdk.waiting import pods_text
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+
+# What Volcano Jobs and PodGroups are scheduled by where they name no scheduler.
+DEFAULT_SCHEDULER = "volcano"
+# Phases of a Volcano Job in which its message says how it came to that.
+_TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
+# Phases and conditions after which no pods are wanted any more.
+
+
+def scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
+    """``schedulerName`` of the pods that have no node, or of those that the object will have."""
+    unbound = scheduler_names(found)
+    if unbound:
+        return unbound[0]
+    stated = (item.get("spec") or {}).get("schedulerName")
+    names = {spec.get("schedulerName") or DEFAULT_SCHEDULER for spec in pod_specs(dict(item))} if not stated else set()
+    return stated or (names.pop() if len(names) == 1 else DEFAULT_SCHEDULER)
+
+
+def scheduler_names(found: Dependents) -> list[str]:
+    """``schedulerName`` of the pods that have no node, each once."""
+    waiting = (pod for pod in found.pods if not pod.spec.node_name)
+    return [*dict.fromkeys(pod.spec.scheduler_name or "default-scheduler" for pod in waiting)]
+
+
+def unseen_by(item: Mapping[str, Any], found: Dependents) -> str:
+    """The scheduler that has not looked at a PodGroup of the object; empty where it has, or there is none."""
+    waiting = any((group.status.phase or "Pending") == "Pending" for group in found.groups)
+    if not waiting or found.pods or is_over(item):
+        return ""
+    return (item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER
+
+
+def is_over(item: Mapping[str, Any]) -> bool:
+    """Whether the object wants no more pods."""
+    return has_ended(item)
+
+
+def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
+    """What the object itself says it is doing."""
+    pods = pods_text(found.pods)
+    if kind is None:
+        return pods
+    if kind.resource == JOBS.resource:
+        state = owner.status.state
+        if state is None or not state.phase:
+            return "its phase is Pending, its PodGroup comes next"
+        told = (state.message or state.reason or "").rstrip(".")
+        text = f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
+        again = f"; unisono job resume --name {owner.metadata.name} starts it again"
+        return text + (again if state.phase in ("Aborting", "Aborted") else "")
+    if job_kind_of(kind) is None:
+        parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
+        return pods.replace("it has ", f"it has {parts}", 1) + _rollout_text(owner)
+    view = workload_view(owner, found.parts, found.groups, found.pods)
+    message = f": {view.message.rstrip('.')}" if view.message else ""
+    return f"its phase is {view.phase}{message}; {pods}"
+
+
+def _rollout_text(owner: Any) -> str:
+    """Of a Deployment: how far the rollout of its newest revision is; empty where it is over."""
+    wanted, there = getattr(owner.spec, "replicas", None), getattr(owner.status, "updated_replicas", None) or 0
+    old = (getattr(owner.status, "replicas", None) or 0) - there
+    if not isinstance(owner, DEPLOYMENTS.struct) or old <= 0 or wanted is None or there >= wanted:
+        return ""
+    rolling = owner.spec.strategy.rolling_update if owner.spec.strategy is not None else None
+    how = f" (maxSurge {rolling.max_surge}, maxUnavailable {rolling.max_unavailable})" if rolling is not None else ""
+    return f"; its rollout is not over: {there} of {wanted} pods are of the newest revision, {old} of older ones{how}"
+
+
+def queue_state(item: Mapping[str, Any]) -> str:
+    """Of a queue."""
+    status = item.get("status") or {}
+    counts = ", ".join(f"{status.get(name) or 0} {name}" for name in ("pending", "inqueue", "running"))
+    return f"it is {status.get('state') or 'not opened yet'}, with {counts} PodGroups"

@@ -1,0 +1,1 @@
+"""Functions as jobs: shipped to the pods of a gang, run there, and their results read back."""

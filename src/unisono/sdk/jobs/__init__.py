@@ -1,0 +1,1 @@
+"""Jobs from Python: what is built, submitted and steered."""

@@ -1,0 +1,116 @@
+"""Orders to jobs and queues: stop, resume, resize, and commands as ``vcctl`` sends them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from unisono.api.base import ObjectMeta, OwnerReference
+from unisono.api.groups.batch import Command, Job
+from unisono.api.groups.scheduling import Queue
+from unisono.api.kind import Kind
+from unisono.api.kinds import COMMANDS, JOBS, QUEUES
+from unisono.errors import Conflict
+from unisono.jobkinds.paths import first
+from unisono.jobkinds.registry import has_ended, job_kind
+from unisono.sdk.errors import BadWork
+from unisono.sdk.jobs.kinds import job_kind_of, size_patch, suspend_patch
+from unisono.sdk.state.dependents import dependents
+
+if TYPE_CHECKING:
+    from unisono.kube.client import Client, PatchType
+
+
+# Orders to jobs and queues: commands as ``vcctl`` sends them (pure).
+
+JobAction = Literal["AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob"]
+QueueAction = Literal["OpenQueue", "CloseQueue"]
+
+QUEUE_COMMANDS = "default"
+"""Namespace of commands to queues, which themselves are in none."""
+
+
+def job_command(job: Job, action: JobAction) -> Command:
+    """The order to a job: it names this incarnation of the job, and goes with it."""
+    target = _reference(JOBS, job)
+    return _command(job.metadata.namespace or "default", action, target)
+
+
+def queue_command(queue: Queue, action: QueueAction) -> Command:
+    """The order to a queue."""
+    return _command(QUEUE_COMMANDS, action, _reference(QUEUES, queue))
+
+
+def _reference(kind: Kind[Any], item: Job | Queue) -> OwnerReference:
+    return OwnerReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        name=item.metadata.name,
+        uid=item.metadata.uid or "",
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def _command(namespace: str, action: str, target: OwnerReference) -> Command:
+    metadata = ObjectMeta(
+        generate_name=f"{target.name}-{action.lower()}-", namespace=namespace, owner_references=[target]
+    )
+    return Command(metadata=metadata, action=action, target=target)
+
+
+# Stops, resumes and resizes jobs of any kind on a server.
+
+SCALE_ATTEMPTS = 10
+
+
+async def send_action(client: Client, kind: Kind[Any], namespace: str, name: str, action: JobAction) -> None:
+    """Stop or resume a job: by a command, by its suspend field, or by commands to its Jobs.
+
+    Raises:
+        BadWork: jobs of this kind do not know the action.
+        NotFound: there is no such job.
+
+    """
+    known = job_kind_of(kind)
+    if known is None:
+        raise BadWork(f"a {kind.kind} is no job that could be stopped.")
+    live = await client.get(kind, name, namespace)
+    if known.control == "commands":
+        await client.create(COMMANDS, job_command(live, action))
+    elif known.control == "parts" and action == "TerminateJob":
+        for part in (await dependents(client, kind.resource, live)).parts:
+            if not part.metadata.deletion_timestamp and not has_ended(part):
+                await client.create(COMMANDS, job_command(part, action))
+    else:
+        patch = suspend_patch(known, action != "ResumeJob")
+        await client.patch(kind, name, patch, namespace=namespace)
+
+
+async def resize(client: Client, kind: Kind[Any], namespace: str, name: str, task: str, replicas: int) -> None:
+    """Change how many pods a task has.
+
+    Raises:
+        BadWork: the job has no such task, or jobs of its kind keep their size.
+        Invalid: the job cannot have that size.
+
+    """
+    known = job_kind(kind)
+    if job_kind_of(kind) is None or known is None:
+        raise BadWork(f"a {kind.kind} is no job whose size could change.")
+    if known.sized is not None:
+        kind, path = known.sized
+        live = await client.get(known.kind, name, namespace)
+        chosen = first(live, path)
+        if not chosen:
+            raise BadWork(f"the {known.kind.kind} {name} has made no {kind.kind} yet: wait until it is running.")
+        name, known = chosen, job_kind(kind) or known
+    for attempt in range(SCALE_ATTEMPTS):
+        patch = size_patch(known, await client.get(kind, name, namespace), task, replicas)
+        try:
+            how: PatchType = "json" if isinstance(patch, list) else "merge"
+            await client.patch(kind, name, patch, namespace=namespace, patch_type=how)
+        except Conflict:
+            if attempt == SCALE_ATTEMPTS - 1:
+                raise
+        else:
+            return

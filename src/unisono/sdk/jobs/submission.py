@@ -1,0 +1,218 @@
+"""What may be submitted: jobs of the builder, structs, mappings, YAML, files, programs; how it is created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from unisono.api.annotations import WORKING_DIRECTORY
+from unisono.api.base import Object
+from unisono.api.decode import decode
+from unisono.api.kind import Kind
+from unisono.api.kinds import find
+from unisono.api.yaml import expand_lists, load_all
+from unisono.jobkinds.registry import JOB_KINDS
+from unisono.kube.http import HttpClient
+from unisono.kube.transport import error_of
+from unisono.sdk.errors import BadWork
+from unisono.sdk.jobs.builders import Job
+from unisono.sdk.jobs.kinds import is_job
+from unisono.sdk.jobs.program import Program, caller_surroundings, program_job
+
+# Programs as jobs of the place where they run: processes of this machine, or containers of a cluster.
+
+
+def job_of(program: Program, *, local: bool) -> Job:
+    """The job of a program.
+
+    Args:
+        program: what to run.
+        local: pods are processes of this machine: they get the caller's interpreter, variables and folder, unless the
+            program names an image.
+
+    Raises:
+        BadWork: there is no such program here, or a cluster needs an image.
+
+    """
+    if program.image is None and not local:
+        raise BadWork("a cluster runs the program in a container: name an image that holds it with --image (image=).")
+    if program.image is None and program.command:
+        return program_job(program, caller_surroundings(program.command[0]))
+    return program_job(program)
+
+
+def program_folders(work: object) -> tuple[Path, ...]:
+    """Folders besides its own that the processes of a local program must be able to read; none of any other work."""
+    if not isinstance(work, Program) or work.image is not None or not work.command:
+        return ()
+    return caller_surroundings(work.command[0]).folders
+
+
+# What may be submitted: jobs of the builder, structs, mappings, YAML text and files; all become plain objects.
+
+Work = Job | Program | Object | Mapping[str, Any] | str | Path
+"""A job: of the builder, a program with its arguments, a struct of ``unisono.api``, a mapping, YAML text (several
+lines), or the path of a file."""
+
+
+def objects(work: Work, *, local: bool = True) -> tuple[list[dict[str, Any]], Path]:
+    """All objects of ``work``, and the folder in which its processes should start.
+
+    Args:
+        work: what was given.
+        local: pods are processes of this machine.
+
+    Raises:
+        BadWork: there is no object, or one lacks ``apiVersion`` or ``kind``.
+        ConfigError: the text is no YAML.
+
+    """
+    match work:
+        case Program():
+            found, folder = [job_of(work, local=local).manifest()], Path.cwd()
+        case Job():
+            found, folder = [work.manifest()], Path.cwd()
+        case Object():
+            found, folder = [msgspec.to_builtins(work)], Path.cwd()
+        case Mapping():
+            found, folder = [_plain(work)], Path.cwd()
+        case str() | Path():
+            found, folder = _read(work)
+        case _:
+            raise BadWork(f"a {type(work).__name__} is no job: give a Job, a mapping, YAML text or a path.")
+    for each in found:
+        for key in ("apiVersion", "kind"):
+            if not isinstance(each, dict) or not isinstance(each.get(key), str):
+                raise BadWork(f"the object has no {key}: add one, such as apiVersion: batch.volcano.sh/v1alpha1.")
+        if not isinstance(each.setdefault("metadata", {}), dict):
+            raise BadWork("metadata must be a mapping.")
+    return found, folder
+
+
+def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Objects that come first (queues, ConfigMaps, ...), and the one job.
+
+    Raises:
+        BadWork: there is no job, or more than one.
+
+    """
+    jobs = [each for each in found if is_job(each["apiVersion"], each["kind"])]
+    if len(jobs) != 1:
+        kinds = ", ".join(sorted({str(each["kind"]) for each in found})) or "nothing"
+        known = ", ".join(dict.fromkeys(kind.kind for kind in JOB_KINDS))
+        raise BadWork(f"submit takes exactly one job ({known}), and here are {len(jobs)} (kinds: {kinds}).")
+    return [each for each in found if each is not jobs[0]], jobs[0]
+
+
+def kind_of(value: Mapping[str, Any]) -> Kind[Any] | None:
+    """The kind of an object in the version that it names; None where it is not known here."""
+    kind = find(value["apiVersion"], value["kind"])
+    if kind is None or kind.api_version == value["apiVersion"]:
+        return kind
+    return replace(kind, version=str(value["apiVersion"]).rpartition("/")[2])
+
+
+def mark_folder(job: dict[str, Any], folder: Path) -> None:
+    """Let pods whose containers name no ``workingDir`` start in ``folder`` (on nodes that run pods as processes)."""
+    if job.get("kind") == "Pod":
+        _annotate(job, str(folder))
+    _walk(job.get("spec"), str(folder))
+
+
+def _walk(value: Any, folder: str) -> None:
+    """Mark every pod template below."""
+    if isinstance(value, list):
+        for item in value:
+            _walk(item, folder)
+    elif isinstance(value, dict):
+        template = value.get("template")
+        if isinstance(template, dict) and isinstance(template.get("spec"), dict) and "containers" in template["spec"]:
+            _annotate(template, folder)
+        for item in value.values():
+            _walk(item, folder)
+
+
+def _annotate(pod: dict[str, Any], folder: str) -> None:
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = pod["metadata"] = {}
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, dict):
+        annotations = metadata["annotations"] = {}
+    annotations.setdefault(WORKING_DIRECTORY, folder)
+
+
+def _read(work: str | Path) -> tuple[list[dict[str, Any]], Path]:
+    if isinstance(work, str) and "\n" in work:
+        text, name, folder = work, "text", Path.cwd()
+    else:
+        path = Path(work).expanduser()
+        try:
+            text, name, folder = path.read_text(encoding="utf-8"), str(path), path.absolute().parent
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadWork(f"{path} cannot be read: {error}.") from None
+    found = [document.value for document in expand_lists(load_all(text, file=name)) if document.value is not None]
+    if not found:
+        raise BadWork(f"{name} holds no object: write at least one, with apiVersion and kind.")
+    return found, folder
+
+
+def _plain(value: Any) -> Any:
+    """A copy that shares nothing with the caller's mapping."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+# Creates objects on a server, or brings them to what a manifest says.
+
+T = TypeVar("T", bound=Object)
+
+
+async def create_object(http: HttpClient, kind: Kind[T], value: dict[str, Any], namespace: str) -> T:
+    """POST an object as given, so that the server sees, and refuses, fields that do not exist.
+
+    Args:
+        http: the server.
+        kind: of the object.
+        value: the object.
+        namespace: where it goes if it names none.
+
+    Raises:
+        ApiError: the server refuses it.
+
+    """
+    chosen = value["metadata"].setdefault("namespace", namespace)
+    status, headers, body = await http.request(
+        "POST",
+        kind.path(chosen),
+        body=msgspec.json.encode(value),
+        params={"fieldManager": "unisono", "fieldValidation": "Strict"},
+    )
+    if status >= 300:
+        raise error_of(status, headers, body)
+    return decode(kind, msgspec.json.decode(body)).obj
+
+
+async def apply_object(http: HttpClient, value: dict[str, Any], namespace: str) -> None:
+    """Create an object of any known kind, or bring the live one to what ``value`` says (server-side apply).
+
+    Raises:
+        BadWork: the kind is not known, or the object has no name.
+        ApiError: the server refuses it.
+
+    """
+    kind = kind_of(value)
+    if kind is None:
+        raise BadWork(f"{value['apiVersion']} {value['kind']} is not known here: create it with kubectl apply first.")
+    name = value["metadata"].get("name")
+    if not isinstance(name, str):
+        raise BadWork(f"the {value['kind']} beside the job has no metadata.name: give it one.")
+    chosen = value["metadata"].setdefault("namespace", namespace) if kind.namespaced else None
+    await http.patch(kind, name, value, namespace=chosen, patch_type="apply")

@@ -1,0 +1,1 @@
+"""A control plane at a glance: its parts, nodes and queues."""

@@ -1,0 +1,390 @@
+"""A control plane at a glance: parts that are alive, what nodes have left, queues and jobs, asked for at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api import messages
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, ORIGIN_UID, USER
+from unisono.api.conditions import find_condition
+from unisono.api.decode import decode
+from unisono.api.groups.admission_registration import WEBHOOK_KINDS, ValidatingWebhook, does_our_work, hindrance
+from unisono.api.groups.fleet import READY
+from unisono.api.kind_families import ATTACHED_CLUSTERS
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, SERVICES
+from unisono.api.membership import controller_of, pod_group_of, queue_of
+from unisono.api.messages import counted
+from unisono.api.resources import resource_list
+from unisono.api.times import time_or
+from unisono.api.verdict import waiting_text
+from unisono.errors import ApiError, NotFound, UnisonoError
+from unisono.sdk.overview.components import Component, components
+from unisono.sdk.overview.node_capacity import (
+    NodeLine,
+    Resource,
+    counted_resources,
+    is_ready,
+    node_line,
+    resources,
+    used_by_node,
+    used_of_total,
+)
+from unisono.sdk.overview.queues import QueueView, queue_views
+
+if TYPE_CHECKING:
+    from unisono.api.core import Lease, Node, Pod
+    from unisono.api.groups.fleet import AttachedCluster
+    from unisono.api.groups.scheduling import PodGroup, Queue
+    from unisono.kube.http import HttpClient
+
+
+# A control plane at a glance: parts that are alive, what nodes have left, what queues use, jobs that wait and run.
+
+_WAITING = frozenset({"", "Pending", "Inqueue"})
+# Containers that are on their way say so, too.
+_STARTING = ("ContainerCreating", "PodInitializing")
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job that waits or runs.
+
+    Attributes:
+        title: ``job/train``.
+        namespace: of the job.
+        queue: where it is.
+        seconds: how long it has waited, or run.
+        pods: pods that run.
+        gang: pods that start together.
+        waiting: why it waits; empty where no verdict says it yet.
+        user: who submitted it, where the server knows.
+        nodes: where its pods run.
+        trouble: what is wrong with its pods although it runs: ``1 of 2 pods run``, ``3 restarts``; empty for nothing.
+
+    """
+
+    title: str
+    namespace: str
+    queue: str
+    seconds: float
+    pods: int = 0
+    gang: int = 1
+    waiting: str = ""
+    user: str = ""
+    nodes: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def name(self) -> str:
+        """``train`` of ``job/train``."""
+        return self.title.partition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLine:
+    """A member of a fleet, as its hub sees it.
+
+    Attributes:
+        name: of the member.
+        problem: why it takes no work; empty where it is ready.
+        nodes: that are ready.
+        used: ``4/16``: requested by pods, and allocatable, by resource.
+        pods: of the hub's jobs that run there.
+
+    """
+
+    name: str
+    problem: str
+    nodes: int
+    used: dict[str, str]
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything at one moment.
+
+    Attributes:
+        components: parts of the control plane.
+        ready, not_ready, cordoned: names of nodes.
+        nodes: all of them, by name.
+        resources: of the nodes that take pods.
+        queues: by name.
+        waiting: jobs, the one that waits longest first.
+        running: jobs, the youngest first.
+        members: of a hub, by name.
+        unseen: kinds, in the plural, that the user may not list: nothing is known of them.
+        within: the namespace whose jobs alone the user may list; empty for all. What nodes have left is not known then.
+
+    """
+
+    components: list[Component]
+    ready: list[str]
+    not_ready: list[str]
+    cordoned: list[str]
+    nodes: list[NodeLine]
+    resources: list[Resource]
+    queues: list[QueueView]
+    waiting: list[JobLine]
+    running: list[JobLine]
+    members: list[MemberLine] = field(default_factory=list)
+    unseen: tuple[str, ...] = ()
+    within: str = ""
+
+    def json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the server answered; ``problem`` is what its readiness says, empty where it is ready.
+
+    Of a hub, ``clusters`` are its members, and the pods are those of its jobs in members. ``unseen`` and ``within`` are
+    what the user may not see, as in ``Overview``.
+    """
+
+    problem: str
+    nodes: Sequence[Node]
+    pods: Sequence[Pod]
+    queues: Sequence[Queue]
+    groups: Sequence[PodGroup]
+    leases: Sequence[Lease]
+    clusters: Sequence[AttachedCluster] = ()
+    unseen: tuple[str, ...] = ()
+    within: str = ""
+
+
+def overview(found: Found, now: float) -> Overview:
+    """The overview of what a server answered at ``now``, seconds since the epoch."""
+    ready = [node for node in found.nodes if is_ready(node)]
+    open_nodes = [node for node in ready if not node.spec.unschedulable]
+    used = used_by_node(found.pods)
+    by_group: dict[str, list[Pod]] = defaultdict(list)
+    for pod in found.pods:
+        if key := _group_of(pod):
+            by_group[key].append(pod)
+    lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
+    return Overview(
+        components(found.leases, now, found.problem, seen=LEASES.plural not in found.unseen),
+        sorted(node.metadata.name for node in open_nodes),
+        sorted(node.metadata.name for node in found.nodes if not is_ready(node)),
+        sorted(node.metadata.name for node in ready if node.spec.unschedulable),
+        [
+            node_line(node, used.get(node.metadata.name, {}))
+            for node in sorted(found.nodes, key=lambda node: node.metadata.name)
+        ],
+        resources(open_nodes, used) if _sees_all_pods(found) else [],
+        queue_views(found.queues, None if found.within or POD_GROUPS.plural in found.unseen else found.groups),
+        sorted((line for group, line in lines if _waits(group)), key=lambda line: -line.seconds),
+        sorted((line for group, line in lines if not _waits(group)), key=lambda line: line.seconds),
+        [_member(cluster, found.pods) for cluster in sorted(found.clusters, key=lambda each: each.metadata.name)],
+        found.unseen,
+        found.within,
+    )
+
+
+def _sees_all_pods(found: Found) -> bool:
+    return not found.within and PODS.plural not in found.unseen
+
+
+def _group_of(pod: Pod) -> str | None:
+    """Key of a pod's PodGroup; of a hub's pod in a member, of that which stands for its job on the hub."""
+    marks = pod.metadata.annotations or {}
+    if CLUSTER in (pod.metadata.labels or {}) and marks.get(ORIGIN_GROUP):
+        return f"{pod.metadata.namespace}/{marks[ORIGIN_GROUP]}"
+    return pod_group_of(pod)
+
+
+def _member(cluster: AttachedCluster, pods: Sequence[Pod]) -> MemberLine:
+    name, status = cluster.metadata.name, cluster.status
+    ready = find_condition(status.conditions, READY)
+    problem = "" if status.ready else (ready.message if ready is not None else "") or messages.MEMBER_NOT_LOOKED_AT
+    summary = status.resource_summary
+    there = resource_list(summary.allocatable if summary is not None else None)
+    held = resource_list(summary.allocated if summary is not None else None)
+    running = sum(pod.status.phase == "Running" and (pod.metadata.labels or {}).get(CLUSTER) == name for pod in pods)
+    return MemberLine(
+        name,
+        problem,
+        (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
+        {each: used_of_total(each, held, there) for each in counted_resources(there) if there[each] > 0},
+        running,
+    )
+
+
+def _waits(group: PodGroup) -> bool:
+    return (group.status.phase or "") in _WAITING
+
+
+def _has_ended(group: PodGroup) -> bool:
+    return group.status.phase == "Completed" or bool(group.metadata.deletion_timestamp)
+
+
+def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
+    meta = group.metadata
+    owner = controller_of(group)
+    title = f"{owner.kind.lower()}/{owner.name}" if owner else f"podgroup/{meta.name}"
+    running = [pod for pod in pods if pod.status.phase == "Running"]
+    since = [time_or(pod.status.start_time) for pod in pods if pod.status.start_time]
+    begun = min(since) if since and not _waits(group) else time_or(meta.creation_timestamp)
+    return JobLine(
+        title,
+        meta.namespace or "default",
+        queue_of(group),
+        max(0.0, now - begun) if begun else 0.0,
+        len(running),
+        group.spec.min_member or 1,
+        waiting_text(meta.annotations, owned=owner is not None) if _waits(group) else "",
+        (meta.annotations or {}).get(USER, ""),
+        tuple(sorted({pod.spec.node_name for pod in running if pod.spec.node_name})),
+        "" if _waits(group) else _trouble(group.spec.min_member or 1, pods),
+    )
+
+
+def _trouble(gang: int, pods: Sequence[Pod]) -> str:
+    """What someone on call wants to know of a job that runs."""
+    parts = []
+    alive = sum(pod.status.phase in ("Running", "Succeeded") for pod in pods)
+    failed = sum(pod.status.phase == "Failed" for pod in pods)
+    if failed:
+        parts.append(f"{counted(failed, 'pod')} failed")
+    if 0 < alive < gang:
+        parts.append(f"{alive} of {gang} run")
+    statuses = [status for pod in pods for status in pod.status.container_statuses or ()]
+    restarts = sum(status.restart_count or 0 for status in statuses)
+    if restarts:
+        parts.append(counted(restarts, "restart"))
+    waits = {status.state.waiting.reason or "" for status in statuses if status.state and status.state.waiting}
+    return ", ".join([*parts, *sorted(waits - {"", *_STARTING})])
+
+
+# Asks a server for what an overview needs, all at once.
+
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+async def read_overview(client: HttpClient, namespace: str = "default") -> Overview:
+    """The overview now.
+
+    Args:
+        client: of the server.
+        namespace: whose jobs are shown to a user who may not list those of all.
+
+    What the user may not list is empty, and named in ``unseen``; so is a server that is not ready but answers.
+
+    Raises:
+        Unavailable: the server cannot be reached.
+        ApiError: it refuses who asks.
+
+    """
+    asked = _Asked(client, namespace)
+    (ready, leases, clusters), (nodes, pods, queues, groups) = await asyncio.gather(
+        asyncio.gather(_readiness(client), asked.objects(LEASES), asked.objects(ATTACHED_CLUSTERS)),
+        asyncio.gather(
+            asked.objects(NODES),
+            asked.objects(PODS, _ALIVE, within=True),
+            asked.objects(QUEUES),
+            asked.objects(POD_GROUPS, within=True),
+        ),
+    )
+    if clusters:
+        pods = [*pods, *await _pods_of_members(client)]
+    # Who sees no member need not know that there is such a kind.
+    unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
+    found = Found(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
+    told = overview(found, client.transport.clock.time())
+    hooks = await unreached_webhooks(client)
+    parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]
+    return replace(told, components=[*told.components, *parts]) if parts else told
+
+
+async def unreached_webhooks(client: HttpClient) -> dict[str, str]:
+    """Webhooks that must answer and cannot, by name, and why, as far as the user may see them."""
+    hooks: list[ValidatingWebhook] = []
+    try:
+        for kind in WEBHOOK_KINDS:
+            hooks += [hook for one in (await client.list(kind)).items for hook in one.webhooks or ()]
+        wanted = [hook for hook in hooks if hook.failure_policy != "Ignore" and hook.client_config is not None]
+        if any(does_our_work(hook) for hook in wanted) and await _is_ours(client):
+            wanted = [hook for hook in wanted if not does_our_work(hook)]
+        return {hook.name: why for hook in wanted if (why := await _hindrance(client, hook))}
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+        return {}
+
+
+async def _hindrance(client: HttpClient, hook: ValidatingWebhook) -> str:
+    reference = hook.client_config.service if hook.client_config is not None else None
+    if reference is None:
+        return ""
+    try:
+        service = await client.get(SERVICES, reference.name, reference.namespace)
+    except NotFound:
+        return hindrance(reference, None, ())
+    return hindrance(reference, service, (await client.list(PODS, reference.namespace)).items)
+
+
+async def _is_ours(client: HttpClient) -> bool:
+    """Whether the API server is ours, which does not ask Volcano's own webhooks."""
+    _, _, body = await client.request("GET", "/version")
+    return b"+unisono." in body
+
+
+class _Asked:
+    """Lists, and what of them the user may not see: kinds as a whole, or outside of one namespace."""
+
+    def __init__(self, client: HttpClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.unseen: set[str] = set()
+        self.within = ""
+
+    async def objects(self, kind: Any, fields: str = "", *, within: bool = False) -> list[Any]:
+        found = await self._try(kind, None, fields)
+        if found is None and within:
+            found = await self._try(kind, self._namespace, fields)
+            if found is not None:
+                self.within = self._namespace
+        if found is None:
+            self.unseen.add(kind.plural)
+        return found or []
+
+    async def _try(self, kind: Any, namespace: str | None, fields: str) -> list[Any] | None:
+        """The objects; None where the user may not list them, and none where there is no such kind."""
+        try:
+            return (await self._client.list(kind, namespace, field_selector=fields)).items
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            return None if error.code == 403 else []
+
+
+async def _readiness(client: HttpClient) -> str:
+    status, _, body = await client.request("GET", "/readyz")
+    if status in (200, 401, 403, 404):
+        return ""
+    lines = body.decode(errors="replace").strip().splitlines()
+    return next((line for line in lines if line.startswith("[-]")), lines[0] if lines else f"it answered {status}")
+
+
+async def _pods_of_members(client: HttpClient) -> list[Pod]:
+    """Pods of a hub's jobs, which it shows in tables only."""
+    params = {"includeObject": "Object", "labelSelector": ORIGIN_UID}
+    status, _, body = await client.request("GET", "/api/v1/pods", params=params, accept=_TABLE)
+    if status != 200:
+        return []
+    pods: list[Pod] = []
+    for row in msgspec.json.decode(body).get("rows") or ():
+        with suppress(msgspec.MsgspecError, UnisonoError):  # what a member shows is not the hub's own
+            pods.append(decode(PODS, row.get("object")).obj)
+    return pods

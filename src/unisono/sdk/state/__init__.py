@@ -1,0 +1,1 @@
+"""How jobs of every kind are doing, read from their objects."""
