@@ -19,7 +19,7 @@ from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
 
 NODES, GPUS, JOBS = 500, 8, 100_000
-RECIPE = Recipe("diurnal", JOBS, NODES * GPUS, load=0.9, mean_seconds=float(BOUND), users=200, seed=1)
+RECIPE = Recipe("diurnal", JOBS, NODES * GPUS, load=0.744, mean_seconds=float(BOUND), users=200, seed=1)
 """Sizes are about those of Philly, and run times have its mean; users state limits above them."""
 NAMES = ("easy",)
 
