@@ -18,6 +18,7 @@ from unisono.engine.plugins.resourcequota.quotas import amount_of, asked, concer
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
+    from unisono.cluster.records import Job
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
@@ -29,30 +30,24 @@ class ResourceQuotaPlugin(Plugin):
     known_arguments: tuple[Argument, ...] = ()
 
     def open(self, session: Session) -> None:
-        """Take together what jobs admitted earlier have been promised and have no pods for yet."""
+        """Ask the book for what admitted jobs are promised and have no pods for yet."""
         self.session = session
         self.quotas = session.snapshot.quotas
-        self._promised: dict[str, Counter[str]] = {}
         self._used: dict[str, Counter[str]] | None = None
-        for job in session.active if self.quotas else ():
-            if job.phase == "Inqueue" and job.namespace in self.quotas and session.book.counts(job.record):
-                self._promise(job, present(job, session.registry))
+        self._promised: Mapping[str, Counter[str]] = {}
+        if self.quotas:
+            self._promised = session.book.counted(self._namespace, self._missing)
 
     # ---- admission
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while used, promised and new amounts stay within every quota that counts the job's pods."""
         for _, quota in sorted(self.quotas.get(job.namespace, {}).items()):
-            if concerns(quota, job):
+            if concerns(quota, job.record):
                 refusal = self._over(quota, job)
                 if refusal is not None:
                     return refusal
         return Vote.PERMIT
-
-    def enqueued(self, job: JobState) -> None:
-        """The job's minResources are promised now."""
-        if job.namespace in self.quotas:
-            self._promise(job, present(job, self.session.registry))
 
     def _over(self, quota: Quota, job: JobState) -> Refusal | None:
         if not quota.readable:
@@ -69,8 +64,8 @@ class ResourceQuotaPlugin(Plugin):
             used = self._used[job.namespace]
         promised = self._promised.get(job.namespace, Counter())
         kept = self.session.book.kept_in(job.namespace, job.record)
-        there = present(job, self.session.registry)
-        wanted = {name: max(asked(job, name) - amount_of(there, name), 0) for name in quota.hard}
+        there = present(job.record, self.session.registry)
+        wanted = {name: max(asked(job.record, name) - amount_of(there, name), 0) for name in quota.hard}
         taken = {name: amount_of(used, name) + promised[plain(name)] + amount_of(kept, name) for name in quota.hard}
         over = [name for name, limit in quota.hard.items() if wanted[name] and taken[name] + wanted[name] > limit]
         if not over:
@@ -88,12 +83,16 @@ class ResourceQuotaPlugin(Plugin):
             owner=quota.name,
         )
 
-    # ---- what is taken
+    # ---- what the book is told
 
-    def _promise(self, job: JobState, there: Mapping[str, int]) -> None:
-        promised = self._promised.setdefault(job.namespace, Counter())
-        for name in {*(plain(key) for key in job.record.min_quoted or ()), "pods"}:
-            promised[name] += max(asked(job, name) - amount_of(there, name), 0)
+    def _namespace(self, job: Job) -> str | None:
+        return job.namespace if job.namespace in self.quotas else None
+
+    def _missing(self, job: Job) -> Mapping[str, int]:
+        """What the pods that do not exist yet will ask for, by plain name."""
+        there = present(job, self.session.registry)
+        names = {*(plain(key) for key in job.min_quoted or ()), "pods"}
+        return {name: max(asked(job, name) - amount_of(there, name), 0) for name in names}
 
 
 def _text(amounts: Mapping[str, int]) -> str:

@@ -11,21 +11,21 @@ from unisono.cluster.resources import UNLISTED, ResourceRegistry
 from unisono.cluster.status import ALLOCATED_STATES, COMPLETED_STATES, TaskStatus
 
 if TYPE_CHECKING:
-    from unisono.engine.session.job_state import JobState
+    from unisono.cluster.records import Job
     from unisono.engine.session.session import Session
 
 _COUNTS = ("pods", "count/pods")
 _PREFIX = "requests."
 
 
-def concerns(quota: Quota, job: JobState) -> bool:
+def concerns(quota: Quota, job: Job) -> bool:
     """Whether a quota's scopes take the job's pods in, as far as the PodGroup tells.
 
     Whether pods terminate by themselves is not known before they are made: such quotas are left to the API server.
     """
     for scope in quota.scopes:
         if scope == "PriorityClass":
-            if quota.priority_classes is not None and job.record.priority_class not in quota.priority_classes:
+            if quota.priority_classes is not None and job.priority_class not in quota.priority_classes:
                 return False
         elif scope != "NotBestEffort":
             return False
@@ -47,20 +47,20 @@ def amount_of(amounts: Mapping[str, int], name: str) -> int:
     return amounts.get(short, amounts.get(_PREFIX + short, 0))
 
 
-def asked(job: JobState, name: str) -> int:
+def asked(job: Job, name: str) -> int:
     """What the gang asks for; its minimum of pods where minResources do not count them."""
-    amounts = job.record.min_quoted or {}
+    amounts = job.min_quoted or {}
     if plain(name) == "pods" and not any(count in amounts for count in _COUNTS):
         return job.min_member * (1000 if name == "count/pods" else 1)
     return amount_of(amounts, name)
 
 
-def present(job: JobState, registry: ResourceRegistry) -> Counter[str]:
+def present(job: Job, registry: ResourceRegistry) -> Counter[str]:
     """What the pods of a job that exist already hold of its namespace's quotas; limits are not known."""
-    request = job.record.request
+    request = job.request
     held = Counter({registry.names[row]: int(amount) for row, amount in enumerate(request) if amount})
     if held.pop(UNLISTED, 0):  # resources without a row of their own; quotas may name them all the same
-        for task in job.record.tasks.values():
+        for task in job.tasks.values():
             if task.status is TaskStatus.PENDING or task.status in ALLOCATED_STATES:
                 for name, amount in task.pod_class.requests.items():
                     held[name] += amount if registry.find(name) is None else 0
