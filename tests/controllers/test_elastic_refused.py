@@ -1,4 +1,4 @@
-"""An elastic job whose changes the server refuses takes no room from others, and makes none in their place."""
+"""Elastic jobs take no room that is held for others, nor do those whose changes the server refuses."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 
 import msgspec
+import pytest
 from controller_world import Recorder
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
-from unisono.api.annotations import ELASTIC, MOST_REPLICAS
-from unisono.api.base import OwnerReference
-from unisono.api.core import Node, Pod
+from unisono.api.annotations import DISPATCH, ELASTIC, MOST_REPLICAS, ORIGIN_UID
+from unisono.api.base import ObjectMeta, OwnerReference
+from unisono.api.core import ConfigMap, Container, Node, Pod, PodSpec
 from unisono.api.groups.batch import Job
+from unisono.api.held_room import NAME, NAMESPACE, HeldRoom, encode_room, room_key
 from unisono.api.keys import TASK_SPEC
-from unisono.api.kinds import JOBS, NODES, PODS
+from unisono.api.kinds import CONFIG_MAPS, JOBS, NODES, PODS
 from unisono.controllers.elastic.controller import ElasticController
 from unisono.errors import Invalid
 from unisono.kube.controller import Manager
@@ -53,6 +55,17 @@ async def submit(client: MemoryClient, name: str) -> None:
     client.put(PODS, pod)
 
 
+async def look(client: MemoryClient, recorder: Recorder, looks: int) -> None:
+    manager = Manager(client, clock=client.clock)
+    running = asyncio.create_task(manager.run([ElasticController(recorder)]))
+    for _ in range(looks):
+        await settle(60)
+        await client.clock.advance(10)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
 async def test_the_room_of_a_job_whose_growth_is_refused_goes_to_others_and_it_is_tried_again_later() -> None:
     client, recorder = MemoryClient(seed=0), Recorder()
     refused = []
@@ -66,14 +79,28 @@ async def test_the_room_of_a_job_whose_growth_is_refused_goes_to_others_and_it_i
     client.put(NODES, node(3))
     for name in ("bad", "good"):
         await submit(client, name)
-    manager = Manager(client, clock=client.clock)
-    running = asyncio.create_task(manager.run([ElasticController(recorder)]))
-    for _ in range(40):
-        await settle(60)
-        await client.clock.advance(10)
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    await look(client, recorder, 40)
     assert recorder.of("ElasticGrown")[0].startswith("replicas: 1 -> 2")
     assert len(refused) == 2
     assert refused[1] - refused[0] >= 300
+
+
+@pytest.mark.parametrize(
+    ("seconds", "there", "grown"),
+    [(3600.0, False, "replicas: 1 -> 2"), (3600.0, True, "replicas: 1 -> 2"), (-1.0, False, "replicas: 1 -> 3")],
+    ids=["held", "the pod has come and has no node yet", "over"],
+)
+async def test_room_that_is_held_for_others_is_not_free(seconds: float, there: bool, grown: str) -> None:
+    client, recorder = MemoryClient(seed=0), Recorder()
+    client.put(NODES, node(3))
+    await submit(client, "job")
+    until = client.clock.time() + seconds
+    room = HeldRoom("fleet", until, seconds, [{"cpu": "1"}], {"part-w-0": ("n", 0)})
+    meta = ObjectMeta(name=NAME, namespace=NAMESPACE)
+    client.put(CONFIG_MAPS, ConfigMap(metadata=meta, data={room_key("hub", 1): encode_room(room)}))
+    if there:
+        labels = {ORIGIN_UID: "hub", DISPATCH: "1"}
+        came = ObjectMeta(name="part-w-0", namespace="fleet", labels=labels)
+        client.put(PODS, Pod(metadata=came, spec=PodSpec(containers=[Container(name="c", image="i")])))
+    await look(client, recorder, 4)
+    assert recorder.of("ElasticGrown")[0].startswith(grown)

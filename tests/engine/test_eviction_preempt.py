@@ -16,6 +16,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray
 from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
@@ -237,3 +238,49 @@ def test_who_is_not_in_the_way_of_a_rule_stays() -> None:
     things += holder("old", ["n1"] * 2, minimum=0, labels={"app": "old"})
     things += holder("new", ["n1"] * 2, minimum=0, created=5)
     assert evicted(Plane(PREEMPT, things, gang("g", 1, priority_class="high", affinity=away))) == ["old-w-0", "old-w-1"]
+
+
+BEFORE_GANG = load_config(
+    """actions: "enqueue, allocate, preempt, reclaim"
+tiers:
+- plugins: [{name: priority}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: gang}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+)
+"""The first tier gives up pods that their gang needs."""
+
+
+def test_a_gang_that_a_tier_gives_up_goes_whole() -> None:
+    things = [RANKS, node("n1", cpu=2), node("n2", cpu=2), holder("low", ["n1", "n1", "n2", "n2"], minimum=4)]
+    assert evicted(Plane(BEFORE_GANG, things, gang("g", 1, priority_class="high"))) == [
+        f"low-w-{at}" for at in range(4)
+    ]
+
+
+def test_what_gangs_can_spare_goes_before_one_that_would_end() -> None:
+    """Also where it is on another node, which comes later by score."""
+    things = [RANKS, node("n1", cpu=2), node("n2", cpu=2)]
+    for spare, whole in (("n1", "n2"), ("n2", "n1")):
+        held = [*holder("whole", [whole] * 2, minimum=2), *holder("spare", [spare] * 2, minimum=1)]
+        assert evicted(Plane(BEFORE_GANG, things, held, gang("g", 1, priority_class="high")))[0].startswith("spare")
+
+
+def test_a_gang_with_a_pod_that_stays_is_not_touched() -> None:
+    held = holder("low", ["n1", "n2"], minimum=2)
+    held[-1].metadata.annotations["volcano.sh/preemptable"] = "false"
+    things = [RANKS, node("n1", cpu=1), node("n2", cpu=1), held]
+    assert evicted(Plane(BEFORE_GANG, things, gang("g", 1, priority_class="high"))) == []
+
+
+def test_no_queue_gives_up_its_share_to_a_gang_whose_room_is_in_pieces() -> None:
+    """Each queue holds what it deserves; they must not take turns in evicting each other."""
+    config = load_config(
+        """actions: "enqueue, allocate, gangreclaim"
+tiers:
+- plugins: [{name: priority}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: gang}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+    )
+    things = [queue("a"), queue("b"), node("n1", cpu=4), node("n2", cpu=4)]
+    held = [group("held", 2, queue="a", phase="Running"), *running_pods("held", ["n1", "n2"], cpu=2)]
+    assert evicted(Plane(config, things, held, gang("g", 1, cpu=4, queue="b"))) == []

@@ -131,7 +131,7 @@ def test_admission_keeps_devices_for_the_gang(spec: dict[str, Any], votes: list[
         if isinstance(answer, Refusal):
             assert answer.message.startswith("queue resource quota insufficient: insufficient dra-resource-exceeded")
         else:
-            plugin.enqueued(job)
+            session.book.promise(job)
     assert found == votes
 
 

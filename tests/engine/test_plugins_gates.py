@@ -136,7 +136,7 @@ def admitted(world: World, *names: str) -> list[bool]:
         vote = plugin.enqueueable(job)
         votes.append(vote is Vote.PERMIT)
         if votes[-1]:
-            plugin.enqueued(job)
+            session.book.promise(job)
     return votes
 
 

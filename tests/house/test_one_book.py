@@ -1,8 +1,9 @@
-"""What is promised in queues is summed in one module: a second tally would not know of the first."""
+"""What is held, promised and allowed is summed in one place: a second tally would not know of the first."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import unisono
@@ -11,14 +12,79 @@ ENGINE = Path(unisono.__file__).parent / "engine"
 BOOK = ENGINE / "session" / "book.py"
 SUMS = {"inqueue", "standing", "elastic"}
 
+ADMITTED = {
+    "plugins/proportion/division.py": "what queues ask for, of which weights make shares",
+    "plugins/user_limits.py": "the number of jobs of a user, which no promise changes",
+}
+"""Modules beside the book that look for admitted jobs, and for what."""
+
+AMOUNTS = {"allocated", "claimed", "held", "leaving", "promised"}
+
+TALLIES = {
+    "cycle/transaction.py": "writes what the book reads: every placement goes through it",
+    "plugins/capacity/devices.py": "devices of claims, which several pods share; their promises are the book's",
+    "plugins/capacity/tree.py": "sums of queues over a branch; a test holds them equal to the queues' own",
+    "plugins/drf/queue_tree.py": "amounts of jobs weighed by a tree, for shares and no limit",
+    "plugins/drf/tree.py": "amounts of jobs weighed by a tree, for shares and no limit",
+    "plugins/network_topology_aware/fewest_domains.py": "pods of one gang by domain",
+    "plugins/nodegroup/plugin.py": "amounts by queue and node group",
+    "plugins/rescheduling/company.py": "pods of a trial",
+    "plugins/rescheduling/single_pods.py": "pods of a trial",
+    "plugins/resourcequota/plugin.py": "entries of quotas without a resource row, as the book counts them",
+    "plugins/user_limits.py": "a limit of the session, which the transaction moves",
+    "session/job_state.py": "what one job holds",
+    "session/limit.py": "what is held under one limit; a test holds it equal to the queues' own",
+    "session/node_view.py": "what leaves one node",
+    "session/queue_limits.py": "opens the limits",
+    "eviction/needless.py": "placements of one trial",
+}
+"""Modules beside the book with amounts of their own, and why the book is not asked for them."""
+
+
+def _read(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(path.read_text()))
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    return ((path.relative_to(ENGINE).as_posix(), path) for path in sorted(ENGINE.rglob("*.py")) if path != BOOK)
+
 
 def test_only_the_book_reads_what_queues_have_promised():
     found = {
-        f"{path.relative_to(ENGINE)}: {node.attr}"
-        for path in ENGINE.rglob("*.py")
-        if path != BOOK
-        for node in ast.walk(ast.parse(path.read_text()))
+        f"{name}: {node.attr}"
+        for name, path in _modules()
+        for node in _read(path)
         if isinstance(node, ast.Attribute) and node.attr in SUMS and isinstance(node.value, ast.Attribute)
         if node.value.attr == "record"
     }
     assert not found, "ask session.book"
+
+
+def test_only_the_book_looks_for_admitted_jobs():
+    """Whoever adds up what they are promised misses what lapses, and what this session promises."""
+    found = {
+        name
+        for name, path in _modules()
+        for node in _read(path)
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "phase"
+        if any(isinstance(one, ast.Constant) and one.value == "Inqueue" for one in ast.walk(node))
+    }
+    assert found == ADMITTED.keys(), "ask session.book.grouped or session.book.counted"
+
+
+def test_every_tally_beside_the_book_says_why():
+    found = {name for name, path in _modules() for node in _read(path) if _counts(node)}
+    assert found == TALLIES.keys(), "ask session.book, or say why it cannot know the amounts"
+
+
+def _counts(node: ast.AST) -> bool:
+    """Whether an attribute that is named like an amount is set or added to."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        return False
+    for target in targets:
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Attribute) and target.attr.lstrip("_") in AMOUNTS:
+            return True
+    return False

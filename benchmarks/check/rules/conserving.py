@@ -70,7 +70,8 @@ def fitting(turn: Turn) -> list[str]:
     """PodGroups that wait after a cycle although they fit into what it leaves."""
     if any(turn.has(name) for name in _KEEPING) or not {"allocate", "backfill"} <= set(turn.actions):
         return []
-    if any(_keeps(turn, turn.facts.pods[key].group) for key in turn.promised):
+    going = turn.evictions or any(pod.leaving for pod in turn.facts.pods.values())
+    if going and any(_keeps(turn, turn.facts.pods[key].group) for key in turn.promised):
         return []
     left = _Left.by(turn)
     limits = Limits(turn, left.places)

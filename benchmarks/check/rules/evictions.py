@@ -14,7 +14,6 @@ from benchmarks.check.rules.selectors import selects
 
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _WITHIN = ("preempt", "gangpreempt")
-_GANG = ("gangpreempt", "gangreclaim")
 _NAMING = {
     "preempt": {"priority", "gang", "conformance", "drf", "pdb"},
     "reclaim": {"gang", "conformance", "proportion", "capacity", "pdb"},
@@ -66,14 +65,13 @@ def _victim(turn: Turn, pod: Pod, action: str) -> Iterator[str]:
 def _whole(turn: Turn) -> Iterator[str]:
     """Gangs that lose pods get no places in the same cycle, and keep their minimum or go altogether.
 
-    Of `preempt` and `reclaim` only where gang is asked in every tier that may decide: another tier gives up its pods.
+    But of `reclaim` where the first tier that names victims has gang: a later one decides when no gang can spare any.
     """
     gone = {key for key, _, _ in turn.evictions}
-    asked = {name for name in _NAMING if _decides(turn, "gang", name)}
-    by_gang = {
-        turn.facts.pods[key].group
-        for key, action, _ in turn.evictions
-        if action in asked.union(_GANG) and key in turn.facts.pods
+    first = next((tier for tier in turn.tiers if tier & _NAMING["reclaim"]), set())
+    excused = {"shuffle", "reclaim"} if "gang" in first else {"shuffle"}
+    broken = {
+        turn.facts.pods[key].group for key, action, _ in turn.evictions if action in excused and key in turn.facts.pods
     }
     fresh = {key for key, _ in turn.binds}
     beneficiaries = {name for _, _, name in turn.evictions}
@@ -88,7 +86,7 @@ def _whole(turn: Turn) -> Iterator[str]:
         before = [pod for pod in members if pod.ours and pod.counts and not pod.ended]
         after = [pod for pod in before if pod.key not in gone]
         ended = sum(1 for pod in members if pod.ours and pod.phase == "Succeeded")
-        if group in by_gang and len(before) + ended >= minimum > len(after) + ended and after:
+        if group not in broken and len(before) + ended >= minimum > len(after) + ended and after:
             yield f"PodGroup {group} is left with {len(after)} of {minimum} pods"
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, SCALED_AT
+from unisono.api.annotations import DISPATCH, ELASTIC, ELASTIC_COOL_DOWN, ORIGIN_UID, SCALED_AT
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
+from unisono.api.held_room import NAME, NAMESPACE, HeldRoom, decode_rooms
+from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
@@ -102,7 +103,9 @@ class ElasticController(Controller):
         gangs = self._waiting(now)
         if jobs:
             extras = self._beyond_minimum(found, now)
-            answer = plan(list(jobs.values()), gangs, self._rooms(found), now, extras)
+            rooms = self._rooms(found)
+            self._keep_held(rooms, await self._held(now), {key for key, _ in gangs})
+            answer = plan(list(jobs.values()), gangs, rooms, now, extras)
             await self._carry_out(found, jobs, answer.replicas, answer.reasons, now)
         return _LOOK_AGAIN
 
@@ -206,6 +209,26 @@ class ElasticController(Controller):
                 room.free[name] = room.free.get(name, 0) - amount
         return list(rooms.values())
 
+    async def _held(self, now: float) -> Mapping[str, HeldRoom]:
+        """Room that a hub holds here for parts of gangs, by key."""
+        try:
+            found = await self._client.get(CONFIG_MAPS, NAME, NAMESPACE)
+        except NotFound:
+            return {}
+        return {key: room for key, room in decode_rooms(found.data or {}).items() if room.until > now}
+
+    def _keep_held(self, rooms: Sequence[Room], held: Mapping[str, HeldRoom], waiting: Collection[str]) -> None:
+        """Take from nodes what is held on them for pods that have no node yet; gangs that wait ask for theirs."""
+        by_name = {room.pool.name: room for room in rooms}
+        for key, part in held.items():
+            for name, (node, at) in part.pods.items():
+                pod, room = self._pods.get(f"{part.namespace}/{name}"), by_name.get(node)
+                there = pod is not None and _part_of(pod) == key
+                if room is None or (there and pod is not None and (pod.spec.node_name or pod_group_of(pod) in waiting)):
+                    continue
+                for resource, amount in (resource_list(part.requests[at]) | {"pods": 1}).items():
+                    room.free[resource] = room.free.get(resource, 0) - amount
+
     async def _carry_out(
         self,
         found: Sequence[_Found],
@@ -241,6 +264,12 @@ class ElasticController(Controller):
                 what = f"{each.part.name} replicas" if each.part.name else "replicas"
                 self._recorder.event(obj, "Normal", reason, f"{what}: {before} -> {after}, {reasons[key]}")
                 _log.info("elastic.scaled", job=key, before=before, after=after, why=reasons[key])
+
+
+def _part_of(pod: Pod) -> str:
+    """Key of the held room that is held for a pod, if any is."""
+    labels = pod.metadata.labels or {}
+    return f"{labels.get(ORIGIN_UID, '')}.{labels.get(DISPATCH, '')}"
 
 
 def _of_elastic(obj: Object) -> tuple[str, ...]:

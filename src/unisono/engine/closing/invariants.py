@@ -25,7 +25,7 @@ from unisono.engine.session.queue_limits import limits_of
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 
-_WHOLE = (Purpose.GANG_PREEMPT.value, Purpose.GANG_RECLAIM.value)
+_FOR_OTHERS = (Purpose.PREEMPT, Purpose.RECLAIM, Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
 _SHUFFLED = "action shuffle"
 """Stands for the beneficiary of evictions that have none."""
@@ -37,8 +37,7 @@ def enforce(cycle: Cycle) -> None:
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
     binds reach its minimum; no queue of the tree goes beyond its capability; a pod is evicted once, only while it holds
     a place, and for a beneficiary that gets all it needs (but for shuffle) and is not dropped; no gang gets pods and
-    loses others; one whose members are taken for a whole gang keeps its minimum or goes whole; jobs stay in their
-    domains.
+    loses others; one whose members are taken for others keeps its minimum or goes whole; jobs stay in their domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
@@ -185,21 +184,23 @@ def _check_beneficiaries(cycle: Cycle, broken: dict[str, str]) -> None:
 
 
 def _check_victims(cycle: Cycle, broken: dict[str, str]) -> None:
-    """No gang gets pods and loses others; one that loses members to a whole gang keeps its minimum or goes whole."""
+    """No gang gets pods and loses others; one that loses members to others keeps its minimum or goes whole."""
     bound = {placement.job.key for placement in cycle.bound}
     lost: Counter[str] = Counter()
     takers: dict[str, set[str]] = defaultdict(set)
+    keeping = {purpose.value for purpose in _FOR_OTHERS if cycle.hooks.keeps_gangs(purpose)}
     for placement, key in cycle.evicted:
         victim = placement.job.key
         lost[victim] += len(placement.tasks)
         if victim in bound:
             broken[key or _SHUFFLED] = f"pods of PodGroup {victim} would be evicted while others of it are bound"
-        elif placement.reason in _WHOLE:
+        elif key != victim and placement.reason in keeping:
             takers[victim].add(key)
     for victim, keys in takers.items():
         record = cycle.session.snapshot.jobs[victim]
-        left = _held(record) - record.counts[TaskStatus.SUCCEEDED] - lost[victim]
-        if left and left + record.counts[TaskStatus.SUCCEEDED] < record.min_member:
+        held, ended = _held(record), record.counts[TaskStatus.SUCCEEDED]
+        left = held - ended - lost[victim]
+        if left and left + ended < record.min_member <= held:
             broken |= dict.fromkeys(keys, f"PodGroup {victim} would go on with {left} of {record.min_member} pods")
 
 

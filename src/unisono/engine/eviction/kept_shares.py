@@ -20,7 +20,8 @@ class KeptShares:
 
     Args:
         session: knows what queues deserve.
-        missing: rows of what has to be freed; the number of pods is no share.
+        missing: rows of what has to be freed; the number of pods is no share. Where nothing else is missing, as on
+            nodes that take no more pods or whose room is in pieces, queues go beyond their share of something.
 
     """
 
@@ -31,8 +32,6 @@ class KeptShares:
 
     def lets_go(self, tasks: Sequence[Task], job: JobState) -> bool:
         """Whether the queue of these tasks, which go together, holds more than its share of all that they free."""
-        if not self._rows:
-            return True
         over = self._over.get(job.queue.name)
         if over is None:
             over = self._over[job.queue.name] = self._beyond(job.queue)
@@ -40,7 +39,8 @@ class KeptShares:
             return True
         vectors = [task.pod_class.vector for task in tasks]
         freed = {row: sum(vector.item(row) for vector in vectors if row < len(vector)) for row in over}
-        if any(amount and over[row] <= 0 for row, amount in freed.items()):
+        within = [over[row] <= 0 for row, amount in freed.items() if amount]
+        if within and (any(within) if self._rows else all(within)):
             return False
         for row, amount in freed.items():
             over[row] -= amount
@@ -49,7 +49,8 @@ class KeptShares:
     def _beyond(self, queue: QueueState) -> dict[int, int]:
         """What the queue holds beyond its share, by row; empty where nothing divides the cluster."""
         deserved = self._session.shared.of(_Deserved, lambda: _Deserved(self._session)).of(queue)
-        return {row: queue.claimed.item(row) - deserved[row] for row in self._rows} if deserved else {}
+        rows = self._rows or [row for row in range(min(len(deserved), len(queue.claimed))) if row != PODS]
+        return {row: queue.claimed.item(row) - deserved[row] for row in rows} if deserved else {}
 
 
 class _Deserved:

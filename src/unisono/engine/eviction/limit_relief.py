@@ -84,4 +84,5 @@ def _victims(
     if not candidates:
         return []
     chosen = evictions.cycle.hooks.victims(actor, task, candidates, rule.purpose)
-    return [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
+    victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
+    return [unit[0] for unit in evictions.units(actor, task, rule, evictable, victims)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
@@ -51,7 +51,7 @@ def _units(cycle: Cycle, key: str) -> list[list[Placement]]:
     for number, (placement, taker) in enumerate(cycle.evicted):
         if taker != key or placement.reason not in _FOR_ONE | _WHOLE:
             continue
-        together = placement.reason in _WHOLE and placement.job.ready_count < placement.job.min_member
+        together = placement.job.ready_count < placement.job.min_member
         units.setdefault(placement.job.key if together else f"{number}", []).append(placement)
     return list(reversed(units.values()))
 
@@ -141,7 +141,7 @@ class _Needless:
             job = placement.job
             if any(limit.held[row] > most for limit in job.limits for row, most in limit.most.items()):
                 return False
-            if placement.reason in _WHOLE and job.ready_count < job.min_member:
+            if job.ready_count < job.min_member <= count(job.record.counts, READY_STATES):
                 return False
         return True
 

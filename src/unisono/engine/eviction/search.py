@@ -15,7 +15,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import ALLOCATED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
@@ -26,13 +26,14 @@ from unisono.engine.eviction.loss_order import LossOrder
 from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
 from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.session.amounts import Amounts
+from unisono.engine.session.bundles import Surplus
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import Index, VictimIndex
 
 Cost = tuple[float, ...]
 
 _COMPARED = 16
-"""Nodes compared by what work is lost there, where no action says how many."""
+"""Nodes compared by what work is lost there, or by the gangs that end there, where no action says how many."""
 
 _SPARED = 16
 """Victims of one node that are tried to be spared one by one at most; each costs a trial with all the others."""
@@ -155,7 +156,7 @@ class Evictions:
         tried: list[tuple[Cost, int]] = []
         while True:
             column = int(points.argmax())
-            if points[column] == NOWHERE or (compared and len(tried) == compared) or self._settled(tried, column):
+            if points[column] == NOWHERE or len(tried) == (compared or _COMPARED) or self._settled(tried, column):
                 break
             points[column] = NOWHERE
             mark = self.cycle.transaction.checkpoint()
@@ -163,7 +164,7 @@ class Evictions:
             if victims is None:
                 self._dead.add(actor.waiting_count, column)
                 continue
-            if not compared or not victims:
+            if not victims or not (compared or self._end_gangs(victims, rule)):
                 return True
             self.rollback(mark)
             tried.append((self._cost(victims), column))
@@ -306,7 +307,8 @@ class Evictions:
     def _victims(self, actor: JobState, task: Task, column: int, rule: Rule, evictable: EvictableAmounts) -> list[Task]:
         """Tasks on the node that the plug-ins give up, first to go first; empty when they would not make room.
 
-        Plug-ins that allow so many tasks of a job or queue are asked in the order in which tasks go.
+        Plug-ins that allow so many tasks of a job or queue are asked in the order in which tasks go. A gang that goes
+        whole is there once.
         """
         own = rule.among is Among.JOB
         index, states = self.index, self.index.jobs.states
@@ -320,12 +322,66 @@ class Evictions:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
         victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
+        units = self.units(actor, task, rule, evictable, victims)
         missing = self._missing(task, column)
         if rule.among is Among.OTHER_QUEUES:
             rows = [row for row, amount in zip(task.pod_class.rows.tolist(), missing, strict=True) if amount > 0]
             kept = KeptShares(self.session, rows)
-            victims = [other for other in victims if kept.lets_go([other], self.job_of(other))]
-        return victims if (self._held(victims)[task.pod_class.rows] >= missing).all() else []
+            units = [unit for unit in units if kept.lets_go(unit, self.job_of(unit[0]))]
+        here = {other.key: other for unit in units for other in unit if index.column[index.at(other)] == column}
+        enough = (self._held(list(here.values()))[task.pod_class.rows] >= missing).all()
+        return [unit[0] for unit in units] if enough else []
+
+    # ---- gangs of victims
+
+    def units(
+        self, actor: JobState, task: Task, rule: Rule, evictable: EvictableAmounts, victims: Sequence[Task]
+    ) -> list[list[Task]]:
+        """Victims by what goes together: what gangs can spare, one by one, and then gangs that have to go whole.
+
+        A tier without the gang plug-in gives up pods that their gang needs. What would go on below its minimum holds
+        room and does nothing; a gang of which some pod may not go stays as it is. A whole gang begins with the first
+        of its victims.
+        """
+        if not self._keeps_gangs(rule):
+            return [[victim] for victim in victims]
+        spare: dict[str, Surplus] = {}
+        single: list[list[Task]] = []
+        whole: dict[str, list[Task]] = {}
+        for victim in victims:
+            job = self.job_of(victim)
+            if job.key not in spare:
+                spare[job.key] = Surplus(self.session, job)
+            if spare[job.key].take(victim):
+                single.append([victim])
+            elif job.key not in whole:
+                rest = [other for other in self.tasks_of(job) if other is not victim]
+                whole[job.key] = [victim, *rest] if self._may_end(actor, task, rule, evictable, job) else []
+        return single + [unit for unit in whole.values() if unit]
+
+    def _may_end(self, actor: JobState, task: Task, rule: Rule, evictable: EvictableAmounts, job: JobState) -> bool:
+        """Whether all that a gang holds may go."""
+        members = self.index.of_job(self.index.jobs.number[job.key])
+        members = members[self.index.alive[members]]
+        if len(members) < count(job.counts, ALLOCATED_STATES) or not evictable.mask[members].all():
+            return False
+        pairs = [(self.index.tasks[at], job) for at in members.tolist()]
+        return bool(self.cycle.hooks.victims(actor, task, self.cycle.orders.victims(actor, pairs), rule.purpose).all())
+
+    def _together(self, victim: Task, rule: Rule) -> list[Task]:
+        """What goes with a task, itself included: its whole gang where that would go on below its minimum."""
+        job = self.job_of(victim)
+        whole = self._keeps_gangs(rule) and not Surplus(self.session, job).take(victim)
+        return self.tasks_of(job) if whole else [victim]
+
+    def _end_gangs(self, gone: Sequence[Task], rule: Rule) -> bool:
+        """Whether a gang that could run goes whole with these; other nodes may have pods that gangs can spare."""
+        jobs = {victim.job: self.job_of(victim) for victim in gone}.values() if self._keeps_gangs(rule) else ()
+        broken = [job for job in jobs if job.ready_count < job.min_member <= count(job.record.counts, READY_STATES)]
+        return any(job.min_member > 1 for job in broken)
+
+    def _keeps_gangs(self, rule: Rule) -> bool:
+        return rule.among is not Among.JOB and self.cycle.hooks.keeps_gangs(rule.purpose)
 
     def _missing(self, task: Task, column: int) -> Amounts:
         """What the node lacks of each resource that the task requests, once all that is being released is gone."""
@@ -387,11 +443,18 @@ class Evictions:
         return False
 
     def evict_for_good(self, rank: ActorRank, victim: Task, rule: Rule) -> bool:
-        """Evict a task unless its job would be served before the one that wants its place, or no more may go."""
-        if not self.allowed(victim):
+        """Evict a task, and its gang where it has to go whole.
+
+        Not where the job would be served before the one that wants the place, or no more may go.
+        """
+        if not self.index.alive[self.index.at(victim)]:
             return False
         mark = self.cycle.transaction.checkpoint()
-        self.evict(victim, int(self.index.column[self.index.at(victim)]), rule.purpose.value)
+        for each in self._together(victim, rule):
+            if not self.allowed(each):
+                self.rollback(mark)
+                return False
+            self.evict(each, int(self.index.column[self.index.at(each)]), rule.purpose.value)
         if rule.among is Among.OTHER_QUEUES or rank.served_before(self.cycle, self.job_of(victim)):
             return True
         self.rollback(mark)
@@ -457,9 +520,11 @@ class Evictions:
             self.losses.note(victim)
 
     def evict_all(self, victims: Sequence[Task], rule: Rule) -> None:
-        """Evict tasks where they are; undone by `rollback`."""
+        """Evict tasks where they are, and gangs that have to go whole; undone by `rollback`."""
         for victim in victims:
-            self.evict(victim, int(self.index.column[self.index.at(victim)]), rule.purpose.value)
+            if self.index.alive[self.index.at(victim)]:
+                for each in self._together(victim, rule):
+                    self.evict(each, int(self.index.column[self.index.at(each)]), rule.purpose.value)
 
     def rollback(self, mark: int) -> list[Placement]:
         """Take everything back to a checkpoint of the transaction."""

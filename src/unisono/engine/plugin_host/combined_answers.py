@@ -78,6 +78,17 @@ class EvictionAnswers(PluginTiers):
                 break
         return np.zeros(len(candidates), dtype=np.bool_) if common is None else common
 
+    def keeps_gangs(self, purpose: Purpose) -> bool:
+        """Whether gangs that lose pods for ``purpose`` keep their minimum or go whole, whatever a tier gives up.
+
+        But for `reclaim` where the first tier that names victims knows the minimums: what a later tier gives up once
+        no gang can spare anything goes, as in Volcano.
+        """
+        ready = [plugin for plugin, _ in self.flat["ready"]]
+        tiers = self._naming_victims[purpose]
+        known = bool(tiers) and any(plugin in ready for plugin, _ in tiers[0])
+        return bool(ready) and not (known and purpose is Purpose.RECLAIM)
+
     def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
         """What any plug-in protects from being evicted for ``purpose``."""
         flag = VICTIM_FLAGS[purpose]

@@ -16,6 +16,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
+    from unisono.cluster.records import Job
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
@@ -31,14 +32,14 @@ _COUNTS = ("pods", "count/pods")
 _PREFIX = "requests."
 
 
-def concerns(quota: Quota, job: JobState) -> bool:
+def concerns(quota: Quota, job: Job) -> bool:
     """Whether a quota's scopes take the job's pods in, as far as the PodGroup tells.
 
     Whether pods terminate by themselves is not known before they are made: such quotas are left to the API server.
     """
     for scope in quota.scopes:
         if scope == "PriorityClass":
-            if quota.priority_classes is not None and job.record.priority_class not in quota.priority_classes:
+            if quota.priority_classes is not None and job.priority_class not in quota.priority_classes:
                 return False
         elif scope != "NotBestEffort":
             return False
@@ -60,20 +61,20 @@ def amount_of(amounts: Mapping[str, int], name: str) -> int:
     return amounts.get(short, amounts.get(_PREFIX + short, 0))
 
 
-def asked(job: JobState, name: str) -> int:
+def asked(job: Job, name: str) -> int:
     """What the gang asks for; its minimum of pods where minResources do not count them."""
-    amounts = job.record.min_quoted or {}
+    amounts = job.min_quoted or {}
     if plain(name) == "pods" and not any(count in amounts for count in _COUNTS):
         return job.min_member * (1000 if name == "count/pods" else 1)
     return amount_of(amounts, name)
 
 
-def present(job: JobState, registry: ResourceRegistry) -> Counter[str]:
+def present(job: Job, registry: ResourceRegistry) -> Counter[str]:
     """What the pods of a job that exist already hold of its namespace's quotas; limits are not known."""
-    request = job.record.request
+    request = job.request
     held = Counter({registry.names[row]: int(amount) for row, amount in enumerate(request) if amount})
     if held.pop(UNLISTED, 0):  # resources without a row of their own; quotas may name them all the same
-        for task in job.record.tasks.values():
+        for task in job.tasks.values():
             if task.status is TaskStatus.PENDING or task.status in ALLOCATED_STATES:
                 for name, amount in task.pod_class.requests.items():
                     held[name] += amount if registry.find(name) is None else 0
@@ -101,30 +102,24 @@ class ResourceQuotaPlugin(Plugin):
     known_arguments: tuple[Argument, ...] = ()
 
     def open(self, session: Session) -> None:
-        """Take together what jobs admitted earlier have been promised and have no pods for yet."""
+        """Ask the book for what admitted jobs are promised and have no pods for yet."""
         self.session = session
         self.quotas = session.snapshot.quotas
-        self._promised: dict[str, Counter[str]] = {}
         self._used: dict[str, Counter[str]] | None = None
-        for job in session.active if self.quotas else ():
-            if job.phase == "Inqueue" and job.namespace in self.quotas and session.book.counts(job.record):
-                self._promise(job, present(job, session.registry))
+        self._promised: Mapping[str, Counter[str]] = {}
+        if self.quotas:
+            self._promised = session.book.counted(self._namespace, self._missing)
 
     # ---- admission
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while used, promised and new amounts stay within every quota that counts the job's pods."""
         for _, quota in sorted(self.quotas.get(job.namespace, {}).items()):
-            if concerns(quota, job):
+            if concerns(quota, job.record):
                 refusal = self._over(quota, job)
                 if refusal is not None:
                     return refusal
         return Vote.PERMIT
-
-    def enqueued(self, job: JobState) -> None:
-        """The job's minResources are promised now."""
-        if job.namespace in self.quotas:
-            self._promise(job, present(job, self.session.registry))
 
     def _over(self, quota: Quota, job: JobState) -> Refusal | None:
         if not quota.readable:
@@ -141,8 +136,8 @@ class ResourceQuotaPlugin(Plugin):
             used = self._used[job.namespace]
         promised = self._promised.get(job.namespace, Counter())
         kept = self.session.book.kept_in(job.namespace, job.record)
-        there = present(job, self.session.registry)
-        wanted = {name: max(asked(job, name) - amount_of(there, name), 0) for name in quota.hard}
+        there = present(job.record, self.session.registry)
+        wanted = {name: max(asked(job.record, name) - amount_of(there, name), 0) for name in quota.hard}
         taken = {name: amount_of(used, name) + promised[plain(name)] + amount_of(kept, name) for name in quota.hard}
         over = [name for name, limit in quota.hard.items() if wanted[name] and taken[name] + wanted[name] > limit]
         if not over:
@@ -160,12 +155,16 @@ class ResourceQuotaPlugin(Plugin):
             owner=quota.name,
         )
 
-    # ---- what is taken
+    # ---- what the book is told
 
-    def _promise(self, job: JobState, there: Mapping[str, int]) -> None:
-        promised = self._promised.setdefault(job.namespace, Counter())
-        for name in {*(plain(key) for key in job.record.min_quoted or ()), "pods"}:
-            promised[name] += max(asked(job, name) - amount_of(there, name), 0)
+    def _namespace(self, job: Job) -> str | None:
+        return job.namespace if job.namespace in self.quotas else None
+
+    def _missing(self, job: Job) -> Mapping[str, int]:
+        """What the pods that do not exist yet will ask for, by plain name."""
+        there = present(job, self.session.registry)
+        names = {*(plain(key) for key in job.min_quoted or ()), "pods"}
+        return {name: max(asked(job, name) - amount_of(there, name), 0) for name in names}
 
 
 def _text(amounts: Mapping[str, int]) -> str:

@@ -38,6 +38,8 @@ PATIENCE_SECONDS: Final = 5.0
 """How long an admitted gang may get no further pod before its promise lapses."""
 
 Moment = tuple[float, int]
+_Account = Callable[[Job], str | None]
+_Amounts = Callable[[Job], Mapping[str, int]]
 Kind = tuple[object, ...]
 """What jobs have in common that fare alike at the gate and behind it."""
 
@@ -193,6 +195,7 @@ class Book:
         self._registry: ResourceRegistry = snapshot.registry
         self._rows = len(snapshot.registry)
         self._groupings: list[tuple[Callable[[Job], Hashable | None], dict[Hashable, Vector]]] = []
+        self._counted: list[tuple[_Account, _Amounts, dict[str, Counter[str]]]] = []
         self._promised: dict[str, Vector] = {}
         self._live: dict[str, Vector] | None = None
         self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
@@ -250,6 +253,8 @@ class Book:
         Those that are let in to try (`tries`) are in the way of jobs of their own kind alone until the next cycle:
         a kind that finds no place must not keep the kinds behind it from their try.
         """
+        for account, amounts_of, counts in self._counted:
+            _count(counts, account(job.record), amounts_of(job.record), number)
         wanted = job.asks
         if wanted is None:
             return
@@ -283,6 +288,23 @@ class Book:
             if job.promised is not None and job.known and not _is_promised(job):
                 _add(found, of(job), fitted(job.promised, self._rows))
         self._groupings.append((of, found))
+        return found
+
+    def counted(self, of: _Account, amounts: _Amounts) -> Mapping[str, Counter[str]]:
+        """Live promises by account of what has no resource row, such as the entries of a quota or devices of claims.
+
+        It follows what this session promises. Jobs that state no minResources count as well.
+
+        Args:
+            of: the account of a job, None where its promise counts for none.
+            amounts: what an admitted job is promised and does not hold yet, by name.
+
+        """
+        found: dict[str, Counter[str]] = {}
+        for job, number in self._admitted(stated=False):
+            if self.counts(job):
+                _count(found, of(job), amounts(job), number)
+        self._counted.append((of, amounts, found))
         return found
 
     def kept_in(self, namespace: str, beside: Job) -> Counter[str]:
@@ -328,20 +350,26 @@ class Book:
             np.maximum(amounts, 0, out=amounts)
         return found
 
-    def _admitted(self) -> Iterator[tuple[Job, int]]:
-        """Admitted jobs that state minResources and hold less: one of each shape with how many there are of it."""
+    def _admitted(self, *, stated: bool = True) -> Iterator[tuple[Job, int]]:
+        """Admitted jobs that hold less than is promised: one of each shape with how many there are of it.
+
+        Args:
+            stated: only those that state minResources.
+
+        """
+        wanted = _is_promised if stated else _is_admitted
         snapshot = self._snapshot
         if snapshot.waiting is None:
             keys: Iterable[str] = snapshot.active
         else:
             for alike in snapshot.waiting.alike.values():
                 job = snapshot.jobs[alike.sample]
-                if _is_promised(job):
+                if wanted(job):
                     yield job, len(alike)
             keys = snapshot.waiting.others
         for key in keys:
             found = snapshot.jobs.get(key)
-            if found is not None and _is_promised(found):
+            if found is not None and wanted(found):
                 yield found, 1
 
     # ---- what a job may have
@@ -429,8 +457,19 @@ def _kinds(job: Job) -> tuple[Kind, Kind]:
     return (*told, job.annotations.get(GANG_PARTS, "")), (*told, frozenset(pods.items()))
 
 
+def _count(found: dict[str, Counter[str]], account: str | None, amounts: Mapping[str, int], number: int) -> None:
+    if account is not None:
+        held = found.setdefault(account, Counter())
+        for name, amount in amounts.items():
+            held[name] += amount * number
+
+
+def _is_admitted(job: Job) -> bool:
+    return job.known and not job.held and job.phase == "Inqueue"
+
+
 def _is_promised(job: Job) -> bool:
-    return job.known and not job.held and job.phase == "Inqueue" and job.min_resources is not None
+    return _is_admitted(job) and job.min_resources is not None
 
 
 def _is_unfilled(job: Job) -> bool:

@@ -77,7 +77,7 @@ class QuotaRoom:
         What a missing pod asks for is the rest of minResources, where they tell, or what the job's other pods ask for.
         """
         quotas = self.session.snapshot.quotas.get(job.namespace, {}) if missing > 0 else {}
-        counting = (quotas[name] for name in sorted(quotas) if concerns(quotas[name], job))
+        counting = (quotas[name] for name in sorted(quotas) if concerns(quotas[name], job.record))
         return [found for quota in counting if (found := self._shortage(job, missing, quota)) is not None]
 
     def _shortage(self, job: JobState, missing: int, quota: Quota) -> Shortage | None:
@@ -90,7 +90,7 @@ class QuotaRoom:
         others = Counter(self._lacked(job.namespace, quota))
         others.subtract(need)
         need, used, hard = ({name: amounts[name] for name in short} for amounts in (need, used, quota.hard))
-        held = present(job, self.session.registry)
+        held = present(job.record, self.session.registry)
         whole = {name: need[name] + amount_of(held, name) for name in short}
         return Shortage(quota.name, need, used, hard, whole, {name: max(others[name], 0) for name in short})
 
@@ -103,7 +103,7 @@ class QuotaRoom:
             other = self.session.job(key) if key != job.key else None
             if other is None:
                 continue
-            held = amount_of({**present(other, self.session.registry), "pods": other.valid_count}, name)
+            held = amount_of({**present(other.record, self.session.registry), "pods": other.valid_count}, name)
             if held > 0:
                 holder = holder_of(other.record)
                 found.append((-held, key, Holder(holder.kind, holder.name, {name: held})))
@@ -125,7 +125,12 @@ class QuotaRoom:
             found = self._lacking[namespace, quota.name] = Counter()
             for job in self.session.active:
                 missing = job.min_member - job.valid_count
-                if job.namespace == namespace and missing > 0 and job.phase != "Pending" and concerns(quota, job):
+                if (
+                    job.namespace == namespace
+                    and missing > 0
+                    and job.phase != "Pending"
+                    and concerns(quota, job.record)
+                ):
                     found.update({name: self._wanted(job, missing, name) for name in quota.hard})
         return found
 
@@ -133,10 +138,10 @@ class QuotaRoom:
         """What ``missing`` more pods ask of one entry of a quota; 0 where it cannot be known."""
         if plain(name) == "pods":
             return missing * (1000 if name == "count/pods" else 1)
-        whole = asked(job, name)
+        whole = asked(job.record, name)
         if whole and name.startswith("limits."):
             return whole * missing // max(job.min_member, 1)
         if whole:
-            return max(whole - amount_of(present(job, self.session.registry), name), 0)
+            return max(whole - amount_of(present(job.record, self.session.registry), name), 0)
         like = next((task for task in job.record.tasks.values() if task.status not in COMPLETED_STATES), None)
         return amount_of(like.pod_class.requests, name) * missing if like is not None else 0

@@ -43,7 +43,7 @@ def drop_refused_pods(edit: Edit, job: JobState, counted: Mapping[str, Mapping[s
 
     ``counted`` has what the pods of each namespace hold, for quotas whose status does not say it.
     """
-    quotas = [quota for quota in edit.quotas(job.namespace).values() if concerns(quota, job)]
+    quotas = [quota for quota in edit.quotas(job.namespace).values() if concerns(quota, job.record)]
     if not quotas or job.key not in edit.origin.jobs:
         return
     taken = [dict(quota.used if quota.used is not None else counted[job.namespace]) for quota in quotas]

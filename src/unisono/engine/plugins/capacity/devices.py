@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from unisono.api.quantity import to_milli
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.status import ALLOCATED_STATES
 from unisono.engine.plugins.capacity.tree import Branch, Branches
 
@@ -48,23 +48,21 @@ class DeviceQuotas:
                 self.limits[name] = limits
         self._users: dict[str, Counter[str]] = {name: Counter() for name in self.limits}
         self._held: dict[str, Demand] = {name: Counter() for name in self.limits}
-        self._promised: dict[str, Demand] = {name: Counter() for name in self.limits}
+        self._promised: Mapping[str, Demand] = {}
         if self.limits:
+            self._promised = session.book.counted(self._queue, self._missing)
             self._count()
 
     def _counts(self, key: str) -> bool:
         return key.startswith(MARK) or (self.consumable and f".{MARK}" in key)
 
     def _count(self) -> None:
-        """What runs, and what admitted jobs are still promised."""
+        """What runs."""
         for task in self.session.snapshot.tasks.values():
             if task.pod_class.devices and task.status in ALLOCATED_STATES and task.job:
                 job = self.session.job(task.job)
                 if job is not None:
                     self.use(self.branches[job.queue.name], task.pod_class.devices, 1)
-        for job in self.session.active:
-            if job.phase == "Inqueue" and self.session.book.counts(job.record):
-                self.promise(job)
 
     # ---- demands
 
@@ -89,14 +87,23 @@ class DeviceQuotas:
                 asked[f"{dimension}.{MARK}{exact.device_class_name}"] += to_milli(amount) * number
         return asked
 
-    def _of_job(self, job: JobState) -> Demand:
+    def _of_job(self, job: Job) -> Demand:
         """What the gang asks for: per role its minimum, else as many pods with claims as ``minMember``, by name."""
-        tasks = sorted((task for task in job.record.tasks.values() if task.pod_class.devices), key=_by_name)
+        tasks = sorted((task for task in job.tasks.values() if task.pod_class.devices), key=_by_name)
         total: Demand = Counter()
         for task, number in _members(job, tasks):
             for name, amount in self._of(task.pod_class.devices).items():
                 total[name] += amount * number
         return total
+
+    def _queue(self, job: Job) -> str | None:
+        return job.queue if job.queue in self.branches else None
+
+    def _missing(self, job: Job) -> Demand:
+        """What an admitted job needs and does not hold yet."""
+        wanted = self._of_job(job)
+        tasks = (task for task in job.tasks.values() if task.status in ALLOCATED_STATES) if wanted else ()
+        return wanted - self._of({claim: None for task in tasks for claim in task.pod_class.devices})
 
     # ---- questions
 
@@ -113,10 +120,11 @@ class DeviceQuotas:
 
     def not_admitted(self, job: JobState) -> tuple[Branch, str] | None:
         """The same for all that a job needs, beside what has been promised."""
-        wanted = self._of_job(job) if self.limits else Counter()
+        wanted = self._of_job(job.record) if self.limits else Counter()
         for branch in self.branches[job.queue.name].chain() if wanted else ():
             if branch.name in self.limits:
-                parts = [self._held[branch.name], self._promised[branch.name], wanted]
+                promised = [self._promised[name] for name in branch.members if name in self._promised]
+                parts = [self._held[branch.name], *promised, wanted]
                 name = _first_over(self.limits[branch.name], parts, wanted)
                 if name:
                     return branch, name
@@ -138,17 +146,6 @@ class DeviceQuotas:
                     for name, amount in self._asked(claim).items():
                         held[name] += amount if after else -amount
 
-    def promise(self, job: JobState) -> None:
-        """The job is admitted: keep what it needs and does not hold yet."""
-        wanted = self._of_job(job) if self.limits else Counter()
-        if not wanted:
-            return
-        tasks = (task for task in job.record.tasks.values() if task.status in ALLOCATED_STATES)
-        wanted.subtract(self._of({claim: None for task in tasks for claim in task.pod_class.devices}))
-        for branch in self.branches[job.queue.name].chain():
-            if branch.name in self.limits:
-                self._promised[branch.name].update({name: max(amount, 0) for name, amount in wanted.items()})
-
     def concerns(self, pod_class: PodClass) -> bool:
         """Whether pods of the class are to be looked at one by one."""
         return bool(self.limits) and bool(pod_class.devices)
@@ -158,7 +155,7 @@ def _by_name(task: Task) -> tuple[str, int, str]:
     return task.role, task.ordinal, task.name
 
 
-def _members(job: JobState, tasks: Sequence[Task]) -> Iterator[tuple[Task, int]]:
+def _members(job: Job, tasks: Sequence[Task]) -> Iterator[tuple[Task, int]]:
     if not job.min_task_member:
         yield from ((task, 1) for task in tasks[: job.min_member])
         return

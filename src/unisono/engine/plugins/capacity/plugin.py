@@ -205,11 +205,6 @@ class QueueCapacity(Plugin):
             owner=branch.name,
         )
 
-    def enqueued(self, job: JobState) -> None:
-        """Reserve the devices of its claims; the book keeps everything else."""
-        if self.devices is not None and job.asks is not None:
-            self.devices.promise(job)
-
     # ---- quota
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
