@@ -1,7 +1,8 @@
-"""``python -m benchmarks.busy [--jobs N] [--minutes N] [--tree DIR]``: a busy cluster for an hour of virtual time.
+"""``python -m benchmarks.busy [--jobs N] [--minutes N] [--shares PLUGIN] [--tree DIR]``.
 
-The whole control plane lives in this process. Each minute the objects are read through the API, and rules that import
-nothing of Unisono (`benchmarks.check`) say which waiting jobs fit. ``--tree`` runs the sources of another checkout.
+A busy cluster for an hour of virtual time. The whole control plane lives in this process. Each minute the objects are
+read through the API, and rules that import nothing of Unisono (`benchmarks.check`) say which waiting jobs fit.
+``--tree`` runs the sources of another checkout.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -24,6 +28,9 @@ from benchmarks.busy import workload
 from benchmarks.check.facts import Amounts, Facts, Turn, add
 from benchmarks.check.rules.conserving import fitting
 from benchmarks.check.rules.shares import most
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
 
 _HERE = Path(__file__).parents[2]
 _PORTION, _PAUSE = 100, 6.0
@@ -39,25 +46,42 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Cycles:
-    """What the engine did since it was last asked: seconds of each cycle, and evictions."""
+    """What the engine did since it was last asked: CPU seconds of each cycle and of its parts, and evictions.
+
+    As in the scheduler, explanations take at most a part of the time.
+    """
 
     seconds: list[float] = field(default_factory=list)
+    parts: Counter[str] = field(default_factory=Counter)
     evictions: int = 0
+    _run: Callable[..., Any] = field(init=False)
+
+    def follow(self, clock: Callable[[], float]) -> None:
+        """Begin; ``clock`` tells the cluster's time."""
+        from unisono.engine import run
+        from unisono.gc_pauses import collector_paused
+        from unisono.scheduler.explain import ExplainingShare
+
+        cycle = partial(run, monotonic=time.thread_time)
+        self._run = collector_paused()(partial(ExplainingShare(clock).decide, cycle))
 
     def decide(self, *given: Any, **more: Any) -> Any:
         """One cycle."""
-        from unisono.engine import run
-
         began = time.thread_time()
-        decisions = run(*given, **more)
+        decisions = self._run(*given, **more)
         self.seconds.append(time.thread_time() - began)
+        self.parts.update({name: spent for name, spent in decisions.seconds.items() if not name.startswith("plugins/")})
         self.evictions += len(decisions.evictions)
         return decisions
 
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """One line of the report; ``allowed`` are the GPUs that nodes, limits and demand would let be allocated at most."""
+    """One line of the report.
+
+    ``allowed`` are the GPUs that nodes, limits and demand would let be allocated at most; ``parts_ms`` are those of the
+    mean cycle that take more than a twentieth of it; ``stored_mb`` is what the objects take in the store.
+    """
 
     minute: int
     gpus: int
@@ -65,11 +89,14 @@ class Minute:
     waiting: int
     fitting: int
     cycles: int
+    mean_ms: float
     worst_ms: float
+    parts_ms: dict[str, float]
+    stored_mb: float
     evictions: int
 
 
-def _minute(number: int, facts: Facts, cycles: Cycles, config: Any) -> tuple[Minute, list[str]]:
+def _minute(number: int, facts: Facts, cycles: Cycles, config: Any, stored: int) -> tuple[Minute, list[str]]:
     turn = Turn(facts, config, 0.0, [], [], {}, {})
     held: Amounts = {}
     for pod in facts.pods.values():
@@ -79,6 +106,8 @@ def _minute(number: int, facts: Facts, cycles: Cycles, config: Any) -> tuple[Min
         key for key in facts.all("PodGroup") if any(pod.waits for pod in facts.members(key)) or _admits(facts, key)
     ]
     fits = fitting(turn)
+    each = 1000 / max(len(cycles.seconds), 1)
+    mean = sum(cycles.seconds) * each
     line = Minute(
         number,
         int(held.get(workload.GPU, 0)),
@@ -86,10 +115,14 @@ def _minute(number: int, facts: Facts, cycles: Cycles, config: Any) -> tuple[Min
         len(waiting),
         len(fits),
         len(cycles.seconds),
+        round(mean, 1),
         round(max(cycles.seconds, default=0.0) * 1000, 1),
+        {name: round(spent * each, 1) for name, spent in cycles.parts.most_common() if spent * each > mean / 20},
+        round(stored / 1e6, 1),
         cycles.evictions,
     )
     cycles.seconds, cycles.evictions = [], 0
+    cycles.parts.clear()
     return line, fits
 
 
@@ -103,9 +136,11 @@ async def _life(folder: Path, options: argparse.Namespace) -> None:
     from unisono.engine.config_file.reader import DEFAULT_TEXT
     from unisono.kube.discovery import request_json
 
-    config, cycles = yaml.safe_load(DEFAULT_TEXT), Cycles()
+    text, cycles = _configuration(DEFAULT_TEXT, options.shares), Cycles()
+    config = yaml.safe_load(text)
+    cycles.follow(asyncio.get_running_loop().time)
     around = [*workload.surroundings()]
-    case = Case("busy", "", "queue/research", [], [], around, workload.nodes(), "", [], [], [], 0, 0.0)
+    case = Case("busy", text, "queue/research", [], [], around, workload.nodes(), "", [], [], [], 0, 0.0)
     async with plane(case, folder, cycles.decide) as made:
 
         async def submit() -> None:
@@ -123,7 +158,7 @@ async def _life(folder: Path, options: argparse.Namespace) -> None:
                 objects += [{**item, "apiVersion": version, "kind": kind} for item in items]
             for item in objects:
                 item.setdefault("status", {})
-            line, fits = _minute(number, Facts.of(objects), cycles, config)
+            line, fits = _minute(number, Facts.of(objects), cycles, config, await _stored(made.client))
             _print(line, fits, options.output)
             if submitting.done():
                 submitting.result()
@@ -131,15 +166,37 @@ async def _life(folder: Path, options: argparse.Namespace) -> None:
         await asyncio.gather(submitting, return_exceptions=True)
 
 
+def _configuration(text: str, shares: str) -> str:
+    """The default configuration, with ``capacity`` in place of ``proportion`` where that divides the cluster."""
+    read = yaml.safe_load(text)
+    for tier in read["tiers"] if shares == "capacity" else ():
+        tier["plugins"] = [{"name": "capacity"} if one["name"] == "proportion" else one for one in tier["plugins"]]
+    return yaml.safe_dump(read) if shares == "capacity" else text
+
+
+async def _stored(client: HttpClient) -> int:
+    """Bytes of all objects, as the server tells them."""
+    from unisono.api.kinds import ALL_KINDS
+
+    found = 0
+    for kind in ALL_KINDS:
+        status, _, body = await client.request("GET", kind.path(None))
+        found += len(body) if status == 200 else 0
+    return found
+
+
 def _print(line: Minute, fits: list[str], output: str) -> None:
     if output == "json":
         print(json.dumps({**asdict(line), "fit": fits}), flush=True)
         return
+    parts = ", ".join(f"{name} {spent}" for name, spent in line.parts_ms.items())
     if line.minute == 1:
-        print("minute   GPUs  allowed  waiting  fitting  cycles  worst ms  evictions")
+        print("minute   GPUs  allowed  waiting  fitting  cycles  mean ms  worst ms  MB stored  evictions")
     print(
         f"{line.minute:6} {line.gpus:6} {line.allowed:8} {line.waiting:8} {line.fitting:8} {line.cycles:7} "
-        f"{line.worst_ms:9.1f} {line.evictions:10}  {' '.join(fits[:3])}",
+        f"{line.mean_ms:8.1f} {line.worst_ms:9.1f} {line.stored_mb:10.1f} {line.evictions:10}  {' '.join(fits[:3])}",
+        f"        {parts}",
+        sep="\n",
         flush=True,
     )
 
@@ -149,6 +206,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.busy", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2000, help="how many (%(default)s)")
     parser.add_argument("--minutes", type=int, default=60, help="virtual minutes (%(default)s)")
+    parser.add_argument(
+        "--shares", choices=("proportion", "capacity"), default="proportion", help="what divides the cluster"
+    )
     parser.add_argument("--tree", type=Path, help="another checkout, whose src/unisono is run")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args()

@@ -12,12 +12,17 @@ import sys
 from collections.abc import Callable
 
 _NAMES = {
+    "unisono.api.groups": "unisono.api",
+    "unisono.api.groups.batch": "unisono.api.batch",
+    "unisono.api.groups.scheduling": "unisono.api.scheduling",
     "unisono.engine.config_file": "unisono.engine",
     "unisono.engine.config_file.reader": "unisono.engine.config",
     "unisono.engine.config.model": "unisono.engine.config",
     "unisono.gc_pauses": "unisono.cluster.quiet",
 }
 """Modules that benchmarks use, and what older trees called them."""
+_MOVED = {("unisono.api.base", "LabelSelector"): "unisono.api.meta"}
+"""Where older trees had what benchmarks take from another module."""
 _SHORT = 0.02
 """Seconds up to which a measurement is repeated, to take the fastest."""
 
@@ -28,6 +33,10 @@ def _know_older_names() -> None:
             importlib.import_module(name)
         except ModuleNotFoundError:
             sys.modules[name] = importlib.import_module(older)
+    for (name, what), older in _MOVED.items():
+        module = importlib.import_module(name)
+        if not hasattr(module, what):
+            setattr(module, what, getattr(importlib.import_module(older), what))
 
 
 def main() -> None:

@@ -34,6 +34,9 @@ GI = 1 << 30
         ("nvidia.com/gpu", 16004, "16.004"),
         ("cpu", 1_000_000, "1000"),
         ("nvidia.com/gpu", 8000, "8"),
+        ("nvidia.com/gpu", 500, "500m"),
+        ("nvidia.com/gpu", 739_142, "739"),
+        ("cpu", 739_142, "739.142"),
         ("pods", 110, "110"),
     ],
 )
@@ -44,6 +47,8 @@ def test_amounts_are_short(name: str, amount: int, text: str) -> None:
 def test_a_limit_is_rounded_to_the_safe_side() -> None:
     assert readable({"memory": 30331802419}, "down") == {"memory": "28.24Gi"}
     assert readable({"memory": 30331802419}, "up") == {"memory": "28.25Gi"}
+    assert readable({"nvidia.com/gpu": 739_142}, "down") == {"nvidia.com/gpu": "739"}
+    assert readable({"nvidia.com/gpu": 739_142}, "up") == {"nvidia.com/gpu": "740"}
 
 
 @given(st.integers(0, 2**62))

@@ -47,8 +47,17 @@ templates = st.tuples(
     st.integers(1, 12),  # how many of them
     st.integers(0, 3),  # age of the first
     st.sampled_from([0, 0, 1]),  # how much younger each next one is
+    st.sampled_from([None, "all", "some", "more", "others"]),  # minTaskMember of a role
 )
 node_lists = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 2), st.booleans()), min_size=1, max_size=5)
+
+
+def roles_of(drawn: str | None, minimum: int) -> dict[str, int] | None:
+    if drawn is None:
+        return None
+    return (
+        {"master": 1} if drawn == "others" else {"worker": max(minimum + {"all": 0, "some": -1, "more": 1}[drawn], 0)}
+    )
 
 
 def build(nodes_: list[Any], jobs: list[Any], releasing: bool) -> list[Object]:
@@ -56,7 +65,7 @@ def build(nodes_: list[Any], jobs: list[Any], releasing: bool) -> list[Object]:
     objects += [node(f"n{i}", cpu=cpu, gpu=gpu, pods=5 if few else 110) for i, (cpu, gpu, few) in enumerate(nodes_)]
     if releasing:
         objects.append(pod("gone", node="n0", deleting=True, cpu=1))
-    for number, (size, minimum, cpu, gpu, where, phase, promised, repeats, age, step) in enumerate(jobs):
+    for number, (size, minimum, cpu, gpu, where, phase, promised, repeats, age, step, role) in enumerate(jobs):
         for copy in range(repeats):
             objects.append(
                 gang(
@@ -68,6 +77,8 @@ def build(nodes_: list[Any], jobs: list[Any], releasing: bool) -> list[Object]:
                     min_resources=promised,
                     created=age + step * copy,
                     cpu=cpu,
+                    roles=roles_of(role, min(minimum, size)),
+                    **({"role": "worker"} if role else {}),
                     **({"gpu": gpu} if gpu else {}),
                 )
             )
@@ -185,6 +196,30 @@ def test_jobs_that_are_like_no_other(tasks: list[Object]) -> None:
 
     state = cluster(node("n"), group("j", 1), tasks)
     assert state.snapshot().jobs["ns/j"].shape == 0
+
+
+@pytest.mark.parametrize(
+    ("roles", "alike"),
+    [
+        pytest.param({"w": 2}, True, id="all of one task"),
+        pytest.param({"w": 1}, False, id="fewer of it"),
+        pytest.param({"w": 1, "x": 1}, False, id="another role as well"),
+        pytest.param({"x": 2}, False, id="a role that no pod has"),
+    ],
+)
+def test_jobs_that_state_minimums_by_role_have_a_shape(roles: dict[str, int], alike: bool) -> None:
+    state = cluster(gang("a", 2, role="w", roles={"w": 2}), gang("b", 2, role="w", roles=roles))
+    jobs = state.snapshot().jobs
+    assert jobs["ns/a"].shape > 0
+    assert (jobs["ns/a"].shape == jobs["ns/b"].shape) is alike
+
+
+def test_jobs_without_pods_have_a_shape_whatever_their_roles() -> None:
+    from support.build import group
+
+    state = cluster([group(name, 3, roles={"m": 1, "w": 2}, phase="Pending") for name in "ab"])
+    jobs = state.snapshot().jobs
+    assert jobs["ns/a"].shape == jobs["ns/b"].shape > 0
 
 
 def test_a_heap_shows_what_comes_next() -> None:

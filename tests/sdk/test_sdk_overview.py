@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unisono.api.annotations import CLUSTER, ORIGIN_GROUP
+from unisono.api.annotations import CLUSTER, ORIGIN_GROUP, VERDICT
 from unisono.api.decode import decode
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
@@ -161,6 +161,7 @@ def test_queues_with_what_they_use() -> None:
     assert row.split() == ["research", "Open", "3", "0", "0", "cpu=4,gpu=6", "gpu=8", "cpu=64"]
     assert queue_table(found.queues, wide=False)[0].split() == ["NAME", "STATE", "WEIGHT"]
     assert short_amounts({"cpu": "0", "pods": "3"}) == ""
+    assert short_amounts({GPU: "739142m", "cpu": "1500m"}) == "gpu=739,cpu=1.5"
 
 
 def test_lines_fit_and_long_lists_are_cut() -> None:
@@ -168,6 +169,24 @@ def test_lines_fit_and_long_lists_are_cut() -> None:
     lines = overview_lines(look(groups=groups), width=40, most=5, colour=True)
     assert "  and 25 more" in lines
     assert all(len(line) <= 40 or "\x1b" in line for line in lines)
+
+
+def test_many_jobs_that_wait_for_the_same_are_told_as_one() -> None:
+    def waits(number: int, cause: str) -> Any:
+        verdict = Verdict(job=f"default/job-{number}", cause=cause, message=f"{cause} {number}")
+        made = group(f"job-{number}", "Pending")
+        made.metadata.annotations = {VERDICT: encode(verdict)}
+        return made
+
+    groups = [waits(number, "NodesFull" if number % 3 else "OverShare") for number in range(9)]
+    few = overview_lines(look(groups=groups), most=9)
+    assert sum(" in queue " in line for line in few) == 9
+    many = overview_lines(look(groups=groups), most=8)
+    assert "Waiting  9 jobs" in many
+    told = [line for line in many if " in queue " in line]
+    assert sorted(line.split(" in queue ")[0] for line in told) == ["  3 jobs", "  6 jobs"]
+    assert any(line.endswith(" and 3 more") for line in many)
+    assert not any(line.startswith("  and ") for line in many)
 
 
 def test_the_overview_as_json_is_made_of_plain_values() -> None:

@@ -213,6 +213,7 @@ def gang(
     created: float = 0.0,
     priority_class: str = "",
     min_resources: bool = False,
+    roles: Mapping[str, int] | None = None,
     **pod_options: Any,
 ) -> list[Object]:
     """A PodGroup with ``size`` equal pending pods ``NAME-w-0`` ...; it needs all of them, or ``minimum``."""
@@ -230,6 +231,7 @@ def gang(
         created=created,
         priority_class=priority_class,
         resources=wanted,
+        roles=roles,
     )
     pods = [
         pod(f"{name}-w-{index}", name, namespace=namespace, created=created, **({"cpu": 1} | pod_options))

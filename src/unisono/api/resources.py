@@ -62,16 +62,26 @@ def _format(name: str, amount: int) -> str:
     return str(amount) if name == "pods" else format_milli(amount)
 
 
+_MANY = 100_000
+"""Devices of which parts are not told any more, in engine units."""
+
+
 def readable(resources: Mapping[str, int], rounding: Rounding = "nearest") -> dict[str, str]:
-    """Engine units as quantities for people: bytes that are not even with two decimals (``28.25Gi``), rounded."""
-    return {
-        name: readable_bytes(amount, rounding)
-        if is_bytes(name)
-        else str(amount)
-        if name == "pods"
-        else readable_milli(amount)
-        for name, amount in resources.items()
-    }
+    """Engine units as quantities for people: bytes that are not even with two decimals (``28.25Gi``), rounded.
+
+    Of a hundred devices and more the whole ones are told, such as 739 of a share of 739.142.
+    """
+    return {name: _readable(name, amount, rounding) for name, amount in resources.items()}
+
+
+def _readable(name: str, amount: int, rounding: Rounding) -> str:
+    if is_bytes(name):
+        return readable_bytes(amount, rounding)
+    if name == "pods":
+        return str(amount)
+    if "/" in name and amount >= _MANY:
+        return str(-(-amount // 1000) if rounding == "up" else amount // 1000)
+    return readable_milli(amount)
 
 
 def effective_requests(resources: ResourceRequirements | None) -> dict[str, int]:

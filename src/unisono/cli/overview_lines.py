@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from unisono.api.messages import counted
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import readable, resource_list
 from unisono.cli.printing import columns
 from unisono.cli.times import duration_text
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_HOLES = 6
 _MOST_NODES = 5
+_MOST_TITLES = 3
+"""Of jobs that wait for the same, those that are named."""
 Style = Callable[..., str]
 
 
@@ -40,8 +44,8 @@ def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: 
         lines += _nodes(found, style)
     lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
     if "podgroups" not in found.unseen:
-        lines += _jobs("Waiting", found.waiting, most, style, _waiting_lines)
-        lines += _jobs("Running", found.running, most, style, _running_lines)
+        lines += _waiting(found.waiting, most, style)
+        lines += _running(found.running, most, style)
     return [_cut(line, width) for line in lines]
 
 
@@ -72,8 +76,13 @@ def queue_table(queues: Sequence[QueueView], *, wide: bool) -> list[str]:
 
 def short_amounts(amounts: Mapping[str, str]) -> str:
     """``cpu=4,memory=8Gi,gpu=2``; nothing for what is zero."""
-    shown = ((name.rpartition("/")[2], amount) for name, amount in amounts.items() if name != "pods")
-    return ",".join(f"{name}={amount}" for name, amount in shown if amount not in ("0", "0m"))
+    try:
+        shown: Mapping[str, str] = readable(resource_list(amounts))
+    except QuantityError:
+        shown = amounts
+    return ",".join(
+        f"{name.rpartition('/')[2]}={amount}" for name, amount in shown.items() if name != "pods" and amount != "0"
+    )
 
 
 def _components(found: Sequence[Component], style: Style) -> list[str]:
@@ -128,26 +137,34 @@ def _holes(holes: Mapping[int, int]) -> str:
     return ", ".join(shown) + (", ..." if len(holes) > _MOST_HOLES else "")
 
 
-def _jobs(
-    title: str,
-    found: Sequence[JobLine],
-    most: int,
-    style: Style,
-    lines_of: Callable[[Sequence[JobLine]], list[str]],
-) -> list[str]:
-    lines = [f"{style(title, bold=True)}  {counted(len(found), 'job')}"]
-    lines += _indented(lines_of(found[:most]))
+def _running(found: Sequence[JobLine], most: int, style: Style) -> list[str]:
+    lines = [f"{style('Running', bold=True)}  {counted(len(found), 'job')}"]
+    lines += _indented(_running_lines(found[:most]))
     if len(found) > most:
         lines.append(f"  and {len(found) - most} more")
     return lines
 
 
-def _waiting_lines(found: Sequence[JobLine]) -> list[str]:
-    lines = []
+def _waiting(found: Sequence[JobLine], most: int, style: Style) -> list[str]:
+    """Jobs that wait and why, each by itself; where there are too many for that, those of a queue and cause as one."""
+    groups: dict[tuple[str, ...], list[JobLine]] = {}
     for job in found:
-        lines.append(f"{_title(job)} in queue {job.queue}, for {duration_text(job.seconds)}")
-        lines.append(f"  {job.waiting or 'no scheduling cycle has looked at it yet'}")
-    return lines
+        alone = not job.cause or len(found) <= most
+        groups.setdefault((job.namespace, job.title) if alone else (job.queue, job.cause, ""), []).append(job)
+    lines = [f"{style('Waiting', bold=True)}  {counted(len(found), 'job')}"]
+    shown = list(groups.values())[:most]
+    for jobs in shown:
+        first = jobs[0]
+        which = ", ".join(_title(job) for job in jobs[:_MOST_TITLES])
+        more = f" and {len(jobs) - _MOST_TITLES} more" if len(jobs) > _MOST_TITLES else ""
+        if len(jobs) == 1:
+            lines.append(f"  {which} in queue {first.queue}, for {duration_text(first.seconds)}")
+        else:
+            lines.append(f"  {len(jobs)} jobs in queue {first.queue}, for {duration_text(first.seconds)} at most")
+            lines.append(f"    {which}{more}")
+        lines.append(f"    {first.waiting or 'no scheduling cycle has looked at it yet'}")
+    left = len(found) - sum(map(len, shown))
+    return [*lines, f"  and {left} more"] if left else lines
 
 
 def _running_lines(found: Sequence[JobLine]) -> list[str]:

@@ -63,9 +63,9 @@ class Shapes:
 
 
 def _key(job: Job) -> Key | None:
-    if job.min_task_member or job.topology is not None or job.sub_groups or job.promised is not None:
+    if job.topology is not None or job.sub_groups or job.promised is not None:
         return None
-    tasks = _pending_tasks(job) if job.pending else (tuple(job.counts), job.releasing_on_node, job.allocated.tobytes())
+    tasks = _pending_tasks(job) if job.pending else _no_pending_tasks(job)
     if tasks is None:
         return None
     return (
@@ -73,6 +73,7 @@ def _key(job: Job) -> Key | None:
         job.queue,
         job.priority_class,
         job.min_member,
+        tuple(job.min_task_member.items()),
         None if job.min_amounts is None else tuple(job.min_amounts.items()),
         job.phase,
         job.reported_phase,
@@ -81,13 +82,24 @@ def _key(job: Job) -> Key | None:
     )
 
 
+def _no_pending_tasks(job: Job) -> Key:
+    """What is seen of the pods of a job of which none waits, or which has none."""
+    roles = sorted((role, *counts) for role, counts in job.role_counts.items()) if job.min_task_member else ()
+    return tuple(job.counts), job.releasing_on_node, job.allocated.tobytes(), *roles
+
+
 def _pending_tasks(job: Job) -> Key | None:
-    """What the pods of a job have in common that are all pending; None when they have not."""
+    """What the pods of a job have in common that are all pending; None when they have not.
+
+    Minimums by role may be stated for the role of the pods alone, as those of jobs with one task are.
+    """
     pending = job.pending
     if len(pending) != len(job.tasks) or job.pending_best_effort:
         return None
     first = next(iter(pending.values()))
     pod_class, role, priority = first.pod_class, first.role, first.priority
+    if job.min_task_member and job.min_task_member.keys() != {role}:
+        return None
     for task in pending.values():
         if (
             task.pod_class is not pod_class

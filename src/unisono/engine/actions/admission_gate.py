@@ -33,6 +33,7 @@ class Admission:
         self._left = 0
         self._passed = 0
         self._trying = False
+        self.moves = 0
 
     def ask(self, job: JobState) -> Refusal | None:
         """A refusal, or None when the job is in; only for jobs that state minResources."""
@@ -110,6 +111,7 @@ class Admission:
         """A refusal where a plug-in failed to note the job."""
         self._left -= 1
         self._passed += 1
+        self.moves += 1
         self._refused.clear()
         self._served.add(job.queue.name)
         self.hooks.enqueued(job)
@@ -119,6 +121,7 @@ class Admission:
     def settle(self) -> None:
         """Write down what was promised, and tell the plug-ins what they have not heard yet."""
         if self._first is not None and self._passed:
+            self.moves += 1
             self.session.book.promise(self._first, self._passed, trying=self._trying)
             self.hooks.enqueued_alike(self._first, self._passed)
         self._first, self._passed, self._left, self._trying = None, 0, 0, False

@@ -29,17 +29,18 @@ def run(cycle: Cycle) -> None:
         queue = queues.pop()
         jobs = heaps[queue.name]
         while len(jobs):
-            job = jobs.pop()
+            job, moves = jobs.pop(), gate.moves
             _ask(cycle, gate, job)
             if job.phase == "Pending" and not queue.closed and strict_order.stopped(cycle, queue, job, jobs):
                 jobs = heaps[queue.name] = Heap(cycle.orders.job_key)
                 break
             if not len(queues):
                 jobs.drop(gate.admit_like(job, jobs))
-                if job.phase == "Pending" and not queue.record.fifo:
-                    _refuse_like(cycle, gate, jobs)
-            if len(queues) and not queues.leads(queue):
-                break
+            if gate.moves != moves:
+                if len(queues) and not queues.leads(queue):
+                    break
+            elif job.phase == "Pending" and not queue.record.fifo:  # the queue is the first in order as before
+                _refuse_like(cycle, gate, jobs)
         if len(jobs):
             queues.push(queue)
     gate.settle()

@@ -37,6 +37,9 @@ from unisono.engine.session.job_state import JobState, QueueState
 PATIENCE_SECONDS: Final = 5.0
 """How long an admitted gang may get no further pod before its promise lapses."""
 
+_KINDS: Final = "book.kinds"
+"""Under this name a job's record notes what it has in common with others."""
+
 Moment = tuple[float, int]
 _Account = Callable[[Job], str | None]
 _Amounts = Callable[[Job], Mapping[str, int]]
@@ -449,12 +452,16 @@ def _add(found: dict[Hashable, Vector], account: Hashable | None, amounts: Vecto
 
 def _kinds(job: Job) -> tuple[Kind, Kind]:
     """What other jobs for the same account ask for alike: as far as the PodGroup tells, and by the pods that exist."""
-    amounts = None if job.min_amounts is None else tuple(sorted(job.min_amounts.items()))
-    roles = tuple(sorted(job.min_task_member.items()))
-    groups = tuple((policy.name, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups)
-    told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
-    pods = Counter(task.pod_class.id for task in job.pending.values())
-    return (*told, job.annotations.get(GANG_PARTS, "")), (*told, frozenset(pods.items()))
+    known: tuple[Kind, Kind] | None = job.derived.get(_KINDS)
+    if known is None:
+        amounts = None if job.min_amounts is None else tuple(sorted(job.min_amounts.items()))
+        roles = tuple(sorted(job.min_task_member.items()))
+        groups = tuple((policy.name, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups)
+        told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
+        pods = Counter(task.pod_class.id for task in job.pending.values())
+        kind = (*told, job.annotations.get(GANG_PARTS, ""))
+        known = job.derived[_KINDS] = kind, (*told, frozenset(pods.items()))
+    return known
 
 
 def _count(found: dict[str, Counter[str]], account: str | None, amounts: Mapping[str, int], number: int) -> None:

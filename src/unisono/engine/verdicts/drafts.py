@@ -24,8 +24,8 @@ from unisono.engine.verdicts.lines import place, place_in_line
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.waiting import Tools, Waiting
 
-MOST_EXAMINED = 60_000
-"""What the drafts of one cycle may cost together (about 1 µs each); those of the first jobs are made in any case."""
+MOST_EXAMINED = 20_000
+"""What the drafts of one cycle may cost together (about 5 µs each); those of the first jobs are made in any case."""
 _EACH, _NODES = 300, 8
 """Cost of a draft, and how many nodes cost 1."""
 NOT_EXAMINED = "not yet examined any further"

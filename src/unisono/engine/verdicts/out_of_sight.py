@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from unisono.cluster.nodes import NodeFacts
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 
@@ -30,14 +31,9 @@ def bringing_back(cycle: Cycle, names: Iterable[str]) -> str:
     asked = [name for name in names if registry.find(name) is not None]
     table = nodes.table
     has = (nodes.allocatable[[registry.requested(name) for name in asked]] > 0).all(axis=0) & bool(asked)
-    dead = [set(asked) & facts.unhealthy.keys() for facts in table.facts]
     cordoned = np.flatnonzero(has & table.ready & table.unschedulable).tolist()
     unready = np.flatnonzero(has & ~table.ready).tolist()
-    lost = [
-        at
-        for at, found in enumerate(dead)
-        if found and not any(table.facts[at].allocatable.get(name, 0) for name in found)
-    ]
+    lost = [at for at, facts in enumerate(table.facts) if facts.unhealthy and _lost(facts, asked)]
     parts = (
         (cordoned, "uncordon {}"),
         (unready, "see why {} {} not ready"),
@@ -49,3 +45,9 @@ def bringing_back(cycle: Cycle, names: Iterable[str]) -> str:
             which = listed(tuple(table.names[at] for at in columns))
             told.append(text.format(which, "is" if len(columns) == 1 else "are"))
     return listed(tuple(told)) if told else ""
+
+
+def _lost(facts: NodeFacts, asked: Sequence[str]) -> bool:
+    """Whether devices that are asked for are there, and none of them is healthy."""
+    dead = [name for name in asked if name in facts.unhealthy]
+    return bool(dead) and not any(facts.allocatable.get(name, 0) for name in dead)

@@ -23,7 +23,7 @@ from unisono.api.membership import controller_of, pod_group_of, queue_of
 from unisono.api.messages import counted
 from unisono.api.resources import resource_list
 from unisono.api.times import time_or
-from unisono.api.verdict import waiting_text
+from unisono.api.verdict import waiting_verdict
 from unisono.errors import ApiError, NotFound, UnisonoError
 from unisono.sdk.overview.components import Component, components
 from unisono.sdk.overview.node_capacity import (
@@ -67,6 +67,7 @@ class JobLine:
         user: who submitted it, where the server knows.
         nodes: where its pods run.
         trouble: what is wrong with its pods although it runs: ``1 of 2 pods run``, ``3 restarts``; empty for nothing.
+        cause: of its waiting, a `unisono.api.verdict.Cause`; empty where no verdict says it.
 
     """
 
@@ -80,6 +81,7 @@ class JobLine:
     user: str = ""
     nodes: tuple[str, ...] = ()
     trouble: str = ""
+    cause: str = ""
 
     @property
     def name(self) -> str:
@@ -235,6 +237,7 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
     running = [pod for pod in pods if pod.status.phase == "Running"]
     since = [time_or(pod.status.start_time) for pod in pods if pod.status.start_time]
     begun = min(since) if since and not _waits(group) else time_or(meta.creation_timestamp)
+    verdict = waiting_verdict(meta.annotations, owned=owner is not None) if _waits(group) else None
     return JobLine(
         title,
         meta.namespace or "default",
@@ -242,10 +245,11 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
         max(0.0, now - begun) if begun else 0.0,
         len(running),
         group.spec.min_member or 1,
-        waiting_text(meta.annotations, owned=owner is not None) if _waits(group) else "",
+        "" if verdict is None else str(verdict),
         (meta.annotations or {}).get(USER, ""),
         tuple(sorted({pod.spec.node_name for pod in running if pod.spec.node_name})),
         "" if _waits(group) else _trouble(group.spec.min_member or 1, pods),
+        "" if verdict is None else str(verdict.cause),
     )
 
 

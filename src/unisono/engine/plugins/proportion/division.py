@@ -271,9 +271,9 @@ def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, A
 
     """
     requests = {name: listed(session.queues[name].record.request, session.registry) for name in admission}
-    for job in _unborn(session):
+    for job, number in _unborn(session):
         if job.queue.name in requests:
-            _add_unborn(job, requests[job.queue.name], [promisable, admission[job.queue.name]])
+            _add_unborn(job, number, requests[job.queue.name], [promisable, admission[job.queue.name]])
     _add_returning(session, requests)
     return requests
 
@@ -316,11 +316,18 @@ def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
                 request[row] += amount
 
 
-def _unborn(session: Session) -> list[JobState]:
-    """Jobs of which pods are still to be created."""
+def _unborn(session: Session) -> Iterable[tuple[JobState, int]]:
+    """Jobs of which pods are still to be created: one of each shape with how many there are of it."""
     waiting, active = session.snapshot.waiting, session.snapshot.active
     keys = active if waiting is None else waiting.but_shapes(lambda key: not _is_unborn(session.job(key)))
-    return [job for key in keys if _is_unborn(job := session.job(key)) and job is not None]
+    found: dict[int | str, tuple[JobState, int]] = {}
+    for key in keys:
+        job = session.job(key)
+        if job is not None and _is_unborn(job):
+            like = job.shape or key
+            first, number = found.get(like, (job, 0))
+            found[like] = first, number + 1
+    return found.values()
 
 
 def _is_unborn(job: JobState | None) -> bool:
@@ -330,8 +337,8 @@ def _is_unborn(job: JobState | None) -> bool:
     return job.queue.open and job.phase in ("Pending", "Inqueue")
 
 
-def _add_unborn(job: JobState, request: Amounts, limits: list[Amounts]) -> None:
-    """Add to its queue's ``request`` what a PodGroup will ask for whose pods are created only after its admission.
+def _add_unborn(job: JobState, number: int, request: Amounts, limits: list[Amounts]) -> None:
+    """Add to its queue's ``request`` what PodGroups like this one will ask for whose pods come after its admission.
 
     Without it a queue of waiting jobs seems to want nothing, and the others take its share. A job that could not be
     admitted even into an empty cluster asks for nothing.
@@ -343,4 +350,5 @@ def _add_unborn(job: JobState, request: Amounts, limits: list[Amounts]) -> None:
     if any(exceeded([0] * len(request), wanted, limit) for limit in limits):
         return
     for row, (amount, held) in enumerate(zip(wanted, present, strict=True)):
-        request[row] += job.min_member - len(job.record.tasks) if row == PODS else max(amount - held, 0)
+        each = job.min_member - len(job.record.tasks) if row == PODS else max(amount - held, 0)
+        request[row] += number * each
