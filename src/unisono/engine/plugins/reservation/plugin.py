@@ -32,7 +32,7 @@ from unisono.engine.plugins.reservation.queue_room import QueueRoom, room_in_que
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.plugins.reservation.starved_gangs import StarvedGangs
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.verdict import Cause
+from unisono.engine.verdict import Cause, reference
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
@@ -196,13 +196,14 @@ class ReservationPlugin(Plugin):
         job = self.session.subject
         vetoes: list[Veto] = []
         for plan in self._heeded(job, pod_class) if job is not None else ():
+            whose = reference(plan.job.key, "PodGroup")
             if job is not None and self._rooms[plan.job.key].kept_from(job, pod_class):
                 name = plan.job.queue.name
-                text = f"node(s) would take room of queue {name} that is kept for PodGroup {plan.job.key}"
+                text = f"node(s) would take room of queue {name} that is kept for {whose}"
                 vetoes.append(Veto(np.ones(len(nodes.columns), dtype=np.bool_), Reason(text, cause=Cause.RESERVED)))
                 continue
             refused = ~plan.leaves(pod_class, nodes)
-            vetoes.append(Veto(refused, Reason(f"node(s) were kept for PodGroup {plan.job.key}", cause=Cause.RESERVED)))
+            vetoes.append(Veto(refused, Reason(f"node(s) were kept for {whose}", cause=Cause.RESERVED)))
         return vetoes
 
     def _longest_run(self, job: JobState, pod_class: PodClass) -> float:
