@@ -18,6 +18,7 @@ from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.dependents import dependents
 from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.offered_fixes import against
 from unisono.sdk.scheduler_health import server_time
 from unisono.sdk.until_it_runs import Ask, Cluster, Found, until_it_runs
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.http import HttpClient
     from unisono.sdk.explanation import Explanation
+    from unisono.sdk.fixes.fix import Fix
 
 _ENDED = ("Running", "Succeeded")
 MOST_OBJECTS = 4000
@@ -60,9 +62,12 @@ async def mended(
     async def runs(copy: HttpClient) -> bool:
         return await all_run(copy, item)
 
+    async def accepting(copy: HttpClient, refusal: str) -> list[Fix]:
+        return await against(copy, item, refusal)
+
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs)
+        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs, accepting)
     except (UnisonoError, OSError):  # the answer is true without it
         return told
     return _with(told, found)

@@ -119,7 +119,7 @@ async def _offered(client: HttpClient, told: Explanation, root: Raw, found: list
         *of_object,
         *smaller,
         *await _of_stray_pods(client, told, root),
-        *await _of_queue(client, told, root),
+        *await _of_queue(client, _said(told), root),
     ]
 
 
@@ -135,10 +135,20 @@ async def _of_stray_pods(client: HttpClient, told: Explanation, root: Raw) -> li
     return await renamed(client, root["metadata"].get("namespace", "default"), wrong)
 
 
-async def _of_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
+async def against(client: HttpClient, item: Raw, refusal: str) -> list[Fix]:
+    """What would let the server accept a change of an object that it has refused with this message."""
+    root = await root_of(client, item)
+    return [*of_objects.allowed(root, refusal), *await _of_queue(client, [refusal], root)]
+
+
+def _said(told: Explanation) -> list[str]:
+    """What the server and controllers said of what they refuse."""
+    messages = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1])]
+    return [*messages, told.stalled]
+
+
+async def _of_queue(client: HttpClient, texts: list[str], root: Raw) -> list[Fix]:
     """Of a PodGroup or job that the server refuses because its queue is closed, or for other namespaces."""
-    texts = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1])]
-    texts.append(told.stalled)
     namespace = root["metadata"].get("namespace", "default")
     if closed := next(filter(None, map(closed_queue_in, texts)), ""):
         opened = [{"kind": "OpenQueue", "queue": name} for name in (await closed_queues(client, closed)).names]
