@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unisono.errors import UnisonoError
+from unisono.sdk import foreign
 from unisono.sdk.fleet_notes import FleetNotes
 from unisono.sdk.group_verdicts import telling
 from unisono.sdk.waiting_containers import waiting_text
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from unisono.sdk.waiting import Misnamed, UnboundPod
     from unisono.sdk.waiting_containers import WaitingContainer
 
-_PROBE = re.compile(r"((?:Liveness|Startup) probe failed(?:: .*)?)")
 _BY_SIGNAL = (137, 143)
 """Exit codes of containers that their node ends."""
-_LONGEST = 4000
 
 
 class NothingToExplain(UnisonoError):
@@ -118,7 +116,7 @@ class Explanation:
         if first.exit_code not in _BY_SIGNAL:
             return ""
         texts = (note.text for note in self.running if note.about == f"pod/{first.name}")
-        found = next((match for text in texts if (match := _PROBE.search(text[:_LONGEST]))), None)
+        found = next((match for text in texts if (match := foreign.PROBE.search(text[: foreign.LONGEST]))), None)
         return f"{found[1]}: " if found is not None else ""
 
     @property
