@@ -10,6 +10,7 @@ deprecated for one minor version at least. Modules below `unisono.engine` and `u
 - Promises that a class makes: `Reach`, `Scope`.
 - Changes that `relax` may answer: `AddAnnotation`, `AddLabels`, `AddToleration`, `RelaxRule`, `RequestAtMost`,
   `Uncordon`, `UseLabel`, `UseQueue`.
+- Names of objects in texts: `reference`.
 - Arguments in the configuration: `Argument`, `argument_value`, `PluginConfig`.
 """
 
@@ -49,7 +50,7 @@ from unisono.engine.decisions import Preparation
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
-from unisono.engine.verdict import Cause
+from unisono.engine.verdict import Cause, reference
 
 __all__ = [
     "AddAnnotation",
@@ -85,4 +86,5 @@ __all__ = [
     "Veto",
     "Vote",
     "argument_value",
+    "reference",
 ]

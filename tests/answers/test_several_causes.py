@@ -16,6 +16,7 @@ SEED = 20
 PAIRS = (
     "deployment queue-name claim",
     "job account taint",
+    "job namespaces scheduler",
     "job queue-closed limits",
     "jobset priority gate",
     "jobset quota cordon",
@@ -50,19 +51,8 @@ def test_no_copy_is_made_of_a_large_cluster(tmp_path: Path, monkeypatch: pytest.
     assert told == [["nothing was carried out in a copy of the cluster: the cluster has more than 3 objects"], []]
 
 
-# To name another scheduler, the job is made anew, which admission refuses as long as its queue is not open to it: that
-# another change has to come first is not found out from a refusal.
-NOT_FIXED = pytest.mark.xfail(strict=True, reason="the first change is refused until the second is made")
-
-
 @pytest.mark.more
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=NOT_FIXED if case.name == "job-namespaces-scheduler" else ())
-        for case in drawn(60, SEED)
-    ],
-)
+@pytest.mark.parametrize("case", list(drawn(60, SEED)), ids=lambda case: case.name)
 def test_one_fix_undoes_any_two(case: object, tmp_path: Path) -> None:
     _check(case, tmp_path)
 

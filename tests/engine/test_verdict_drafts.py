@@ -12,8 +12,6 @@ from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.verdict import Verdict
 from unisono.engine.verdicts import drafts, trial
-from unisono.engine.verdicts.advise import MOST_JOBS
-from unisono.engine.verdicts.causes import no_node
 from unisono.engine.verdicts.drafts import NOT_EXAMINED, Drafts
 
 FULL = [
@@ -105,27 +103,3 @@ def test_what_was_found_is_kept_only_while_the_gang_waits_for_the_same() -> None
 
 
 WAYS = [node(f"n{i}", labels={"zone": "a"}, cpu=2) for i in range(3)]
-
-
-def test_what_else_is_in_the_way_is_looked_for_only_where_ways_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    real = no_node.what_else
-
-    def counted(waiting: Any) -> Any:
-        asked.append(waiting.job.name)
-        return real(waiting)
-
-    monkeypatch.setattr(no_node, "what_else", counted)
-    assert len(verdicts(cluster([WAYS, different(40)]))) == 40
-    assert len(asked) == len(set(asked)) <= MOST_JOBS
-
-
-def test_a_job_for_which_that_fails_has_its_verdict_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(waiting: Any) -> Any:
-        raise RuntimeError("lost")
-
-    monkeypatch.setattr(no_node, "what_else", failing)
-    waiting = [gang(f"g{i}", 1, created=i, selector={"kubernetes.io/arch": "b"}, cpu=9) for i in range(3)]
-    decisions = schedule(cluster([WAYS, waiting]), default_config())
-    assert len(decisions.verdicts) == 3
-    assert any("RuntimeError: lost" in one.message for one in decisions.violations)

@@ -15,7 +15,7 @@ from support.build import GANG, cluster, config, gang, group, node, nodes, pod, 
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
-from unisono.engine.verdict import Verdict
+from unisono.engine.verdict import Verdict, has_references
 from unisono.errors import ConfigError
 
 SILENT = {"verdicts": {"names": "namespace"}}
@@ -68,6 +68,19 @@ def test_what_only_another_namespace_could_do_is_not_offered() -> None:
     assert unnamed.suggestion
 
 
+@pytest.mark.parametrize("namespace", ["2024", "0", "n000", "cpu"])
+def test_names_are_hidden_whatever_words_they_are(namespace: str) -> None:
+    """Text is rendered from references: no word of a sentence is taken for a name, and no name for a number."""
+    things = (nodes(1), hog(namespace), gang("j", 1, cpu=4))
+    unnamed = verdict(silent(GANG), *things)
+    assert "a job of another namespace holds cpu 8" in unnamed.message
+    assert f"{namespace}/" not in str(unnamed).replace("0/1 nodes", "")
+    port = pod("secretproject", namespace=namespace, node="n000", ports=[80], cpu=1)
+    unnamed = verdict(silent(GANG), nodes(1), port, gang("j", 1, cpu=1, ports=[80]))
+    assert "is held by a pod of another namespace on n000" in unnamed.message
+    assert "secretproject" not in str(unnamed)
+
+
 def test_words_with_a_slash_that_name_no_object_stay() -> None:
     things = (node("n000", labels={"team/zone": "a"}), gang("j", 1, cpu=1, selector={"team/zone": "b"}))
     assert verdict(silent(GANG), *things) == verdict(GANG, *things)
@@ -112,6 +125,8 @@ def test_nothing_that_is_told_names_another_namespace(name: str, seed: int) -> N
     state = cluster(*crowd(Random(seed)))
     for space, text in told(schedule(state, silent(CONFIGS[name]))):
         assert not [other for other in NAMESPACES if other != space and other in text], text
+        assert not has_references(text), text
+    assert not [text for _, text in told(schedule(state, CONFIGS[name])) if has_references(text)]
 
 
 def test_the_setting_is_read_and_checked() -> None:

@@ -100,7 +100,7 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines += [f"  {text}" for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
-    lines += [f"  then:    {cause}" for cause in told.then]
+    lines += [f"  then:    {cause}" for cause in told.then[bool(told.suspended) :]]
     lines += [f"  {note}" for note in told.fleet.lines()]
     lines += [f"  warning: {warning}" for warning in told.warnings]
     lines += [f"  {note}" for note in told.running]

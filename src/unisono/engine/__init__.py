@@ -71,7 +71,7 @@ def _decide(
     from unisono.engine.plugins.registry import lookup_with
     from unisono.engine.session.book import close_promises, open_promises
     from unisono.engine.verdicts.explain import explain
-    from unisono.engine.verdicts.other_names import hide_other_names
+    from unisono.engine.verdicts.other_names import for_readers
 
     with watch.stage("open"):
         open_promises(snapshot, now)
@@ -88,7 +88,7 @@ def _decide(
     if verdicts:
         with watch.stage("explain"):
             found = explain(cycle, advice=advice)
-            cycle.decisions.verdicts = found if config.names_others else hide_other_names(cycle, found)
+            cycle.decisions.verdicts = for_readers(cycle, found)
         with watch.stage("close"):
             close(cycle, cycle.decisions.verdicts)
     else:

@@ -32,8 +32,8 @@ class Failure:
         return f"plug-in {self.plugin} failed in {self.hook}{f' for {about}' if about else ''}: {self.error}"
 
     def refusal(self) -> Refusal:
-        """The answer of a gate or a quota."""
-        return Refusal(self.message(), Cause.PLUGIN_FAILED)
+        """The answer of a gate or a quota, also to other jobs than the one that was asked about as an example."""
+        return Refusal(self.message(self.subject.partition(" of job ")[0]), Cause.PLUGIN_FAILED)
 
     def reason(self) -> Reason:
         """The answer of a filter."""

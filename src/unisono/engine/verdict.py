@@ -16,6 +16,33 @@ ANOTHER_NAMESPACE = "another namespace"
 """Stands for the names of other namespaces' objects where a job's owner may not learn them."""
 
 
+_BEGIN, _END = "\ue000", "\ue001"
+"""Around a reference in a text that is not yet for readers; no name and no field that the API accepts has them."""
+
+
+def reference(key: str, kind: str = "") -> str:
+    """An object of a namespace (``ns/name``) in a text: ``shown`` writes its name out, or hides it."""
+    return f"{_BEGIN}{f'{kind} ' if kind else ''}{key}{_END}"
+
+
+def has_references(text: str) -> bool:
+    """Whether a text is not for readers yet."""
+    return _BEGIN in text
+
+
+def shown(text: str, namespace: str = "") -> str:
+    """A text for readers: of objects outside of ``namespace`` only the kind is told (empty: all are named)."""
+    first, *rest = text.split(_BEGIN)
+    found = [first]
+    for part in rest:
+        name, _, after = part.partition(_END)
+        kind, _, key = name.rpartition(" ")
+        if namespace and key.partition("/")[0] != namespace:
+            name = f"a {kind or 'job'} of {ANOTHER_NAMESPACE}"
+        found.append(f"{name}{after}")
+    return "".join(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds what a job waits for."""

@@ -46,7 +46,6 @@ from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
 from unisono.sdk.offered_fixes import candidates, offer_fixes
 from unisono.sdk.overview.components import scheduler_health, server_time
-from unisono.sdk.queue_hurdles import queue_hurdle
 from unisono.sdk.quota_holders import with_quota_holders
 from unisono.sdk.refusal_causes import meant_in, with_meant_names, with_names, with_template
 from unisono.sdk.refusals import refusals
@@ -270,8 +269,6 @@ async def explain_owner(
             told.state = (next_run(resource, item, now) if not found.parts else "") or told.state
     if has_fixed_names(item) and not (told.verdicts or told.pods or refused or told.suspended):
         told.stalled = told.stalled or overdue_text(found.pods, await server_time(client))
-    if told.suspended and not found.pods:
-        told.hurdle = await queue_hurdle(client, owner)
     return await _completed(client, told, scheduler_of(item, found), item)
 
 

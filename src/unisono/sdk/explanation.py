@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unisono.errors import UnisonoError
+from unisono.sdk import foreign
 from unisono.sdk.fleet_notes import FleetNotes
 from unisono.sdk.group_verdicts import telling
 from unisono.sdk.waiting_containers import waiting_text
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from unisono.sdk.waiting import Misnamed, UnboundPod
     from unisono.sdk.waiting_containers import WaitingContainer
 
-_PROBE = re.compile(r"((?:Liveness|Startup) probe failed(?:: .*)?)")
 _BY_SIGNAL = (137, 143)
 """Exit codes of containers that their node ends."""
-_LONGEST = 4000
 
 
 class NothingToExplain(UnisonoError):
@@ -46,7 +44,6 @@ class Explanation:
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
         suspended_in: the object above it that has this field; empty where it has it itself.
-        hurdle: why the server will refuse it, once that field is false.
         failures: pods that have failed.
         loops: pods with a container that fails and is started again and again.
         refused: pods that it wants and that the server does not let be created.
@@ -79,7 +76,6 @@ class Explanation:
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
     suspended_in: str = ""
-    hurdle: str = ""
     failures: list[FailedPod] = field(default_factory=list)
     loops: list[FailedPod] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
@@ -120,7 +116,7 @@ class Explanation:
         if first.exit_code not in _BY_SIGNAL:
             return ""
         texts = (note.text for note in self.running if note.about == f"pod/{first.name}")
-        found = next((match for text in texts if (match := _PROBE.search(text[:_LONGEST]))), None)
+        found = next((match for text in texts if (match := foreign.PROBE.search(text[: foreign.LONGEST]))), None)
         return f"{found[1]}: " if found is not None else ""
 
     @property
@@ -136,9 +132,9 @@ class Explanation:
         if self.silent:
             return f"{self.title} waits: {self.silent}; {self.state}."
         if self.suspended:
-            then = f", and the server refuses it then: {self.hurdle}" if self.hurdle else ""
             where = f"{self.suspended_in}'s " if self.suspended_in else ""
-            return f"{self.title} is suspended: {self.state}; it goes on when {where}{self.suspended} is false{then}."
+            then = f" Then {self.then[0]}" if self.then else ""
+            return f"{self.title} is suspended: {self.state}; it goes on when {where}{self.suspended} is false.{then}"
         if self.loops:
             return f"{self.title} fails again and again: {self._first_loop()}; {self.state}."
         if self.containers:

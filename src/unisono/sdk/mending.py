@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from unisono.api import kinds
 from unisono.api.decode import decode
 from unisono.api.kind_families import DEPLOYMENTS, STATEFUL_SETS
@@ -15,6 +17,7 @@ from unisono.api.pod_states import has_ended
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.owners import Raw, read
+from unisono.sdk.offered_fixes import against
 from unisono.sdk.overview.components import server_time
 from unisono.sdk.state.dependents import dependents
 from unisono.sdk.until_it_runs import Ask, Cluster, Found, until_it_runs
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.http import HttpClient
     from unisono.sdk.explanation import Explanation
+    from unisono.sdk.fixes.fix import Fix
 
 _ENDED = ("Running", "Succeeded")
 MOST_OBJECTS = 4000
@@ -58,9 +62,12 @@ async def mended(
     async def runs(copy: HttpClient) -> bool:
         return await all_run(copy, item)
 
+    async def accepting(copy: HttpClient, refusal: str) -> list[Fix]:
+        return await against(copy, item, refusal)
+
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs)
+        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs, accepting)
     except (UnisonoError, OSError):  # the answer is true without it
         return told
     return _with(told, found)
@@ -75,6 +82,12 @@ def _with(told: Explanation, found: Found) -> Explanation:
     ]
     if found.fix is not None:
         others = [fix for fix in others if fix.operations != found.fix.operations]
+        told.verdicts = [
+            one
+            if one.change and one.change.get("tried") is not False
+            else structs.replace(one, suggestion=found.fix.text)
+            for one in told.verdicts
+        ]
     told.fixes = [*([found.fix] if found.fix is not None else ()), *others]
     told.then = list(found.causes[1:])
     return told

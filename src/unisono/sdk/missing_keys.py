@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,16 +9,13 @@ from unisono.api.core import ConfigMap, Secret
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
 from unisono.api.near_names import did_you_mean
 from unisono.errors import ApiError
+from unisono.sdk import foreign
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-_VARIABLE = re.compile(r"couldn't find key (\S+) in (ConfigMap|Secret) \"?(?:[^\s/\"]+/)?([^\s/\"]+)\"?")
-_FILE = re.compile(r'(configmap|secret) "([^"]+)" references non-existent key: (\S+)')
 _KINDS = {"configmap": "ConfigMap", "secret": "Secret"}  # nosec B105 # the name of a kind
-_MEANT = re.compile(r" \(did you mean ([^?\s]+)\?\)")
 _MOST_SHOWN = 5
-_LONGEST = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +40,15 @@ class MissingKey:
 
 def missing_key(message: str) -> MissingKey | None:
     """What a message of a node misses, None where it speaks of something else."""
-    text = message[:_LONGEST]
-    if found := _VARIABLE.search(text):
+    text = message[: foreign.LONGEST]
+    if found := foreign.KEY_OF_VARIABLE.search(text):
         key, kind, name = found.groups()
-    elif found := _FILE.search(text):
+    elif found := foreign.KEY_OF_FILE.search(text):
         word, name, key = found.groups()
         kind = _KINDS[word]
     else:
         return None
-    near = _MEANT.match(text, found.end())
+    near = foreign.MEANT_NEXT.match(text, found.end())
     return MissingKey(kind, name, key, found.end(), near[1] if near else "")
 
 

@@ -16,7 +16,7 @@ from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import FixMaker
-from unisono.sdk.fixes.of_fields import for_fields, named
+from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.operations import patch
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, read, root_of, writer_of
 from unisono.sdk.fixes.pod_specs import pod_specs
@@ -110,9 +110,6 @@ async def _released(client: HttpClient, root: Raw, namespace: str) -> list[Fix]:
 async def _offered(client: HttpClient, told: Explanation, root: Raw, found: list[Fix]) -> list[Fix]:
     if told.failed_step is not None:
         found += await begun_again(client, told.failed_step, root["metadata"].get("namespace", "default"))
-    if told.suspended and told.hurdle:
-        go = of_objects.resumed(root, told.suspended)
-        return [of_objects.both(one, go) for one in (*named(root, told.hurdle), *await _of_queue(client, told, root))]
     if told.suspended:  # a controller writes the field of what it has made
         root = await writer_of(client, root, suspended_by)
     of_object = list(_of_object(told, root))
@@ -122,7 +119,7 @@ async def _offered(client: HttpClient, told: Explanation, root: Raw, found: list
         *of_object,
         *smaller,
         *await _of_stray_pods(client, told, root),
-        *await _of_queue(client, told, root),
+        *await _of_queue(client, _said(told), root),
     ]
 
 
@@ -138,10 +135,20 @@ async def _of_stray_pods(client: HttpClient, told: Explanation, root: Raw) -> li
     return await renamed(client, root["metadata"].get("namespace", "default"), wrong)
 
 
-async def _of_queue(client: HttpClient, told: Explanation, root: Raw) -> list[Fix]:
+async def against(client: HttpClient, item: Raw, refusal: str) -> list[Fix]:
+    """What would let the server accept a change of an object that it has refused with this message."""
+    root = await root_of(client, item)
+    return [*of_objects.allowed(root, refusal), *await _of_queue(client, [refusal], root)]
+
+
+def _said(told: Explanation) -> list[str]:
+    """What the server and controllers said of what they refuse."""
+    messages = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1])]
+    return [*messages, told.stalled]
+
+
+async def _of_queue(client: HttpClient, texts: list[str], root: Raw) -> list[Fix]:
     """Of a PodGroup or job that the server refuses because its queue is closed, or for other namespaces."""
-    texts = [*(refusal.message for refusal in told.refused[:1]), *(pod.message for pod in told.pods[:1])]
-    texts += [told.stalled, told.hurdle]
     namespace = root["metadata"].get("namespace", "default")
     if closed := next(filter(None, map(closed_queue_in, texts)), ""):
         opened = [{"kind": "OpenQueue", "queue": name} for name in (await closed_queues(client, closed)).names]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from re import Pattern
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,7 @@ from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.paths import first
 from unisono.jobkinds.registry import job_kind_of
+from unisono.sdk import foreign
 from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.missing_keys import missing_key, with_meant_key
 from unisono.sdk.refusals import Refusal
@@ -39,27 +40,20 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
     from unisono.sdk.waiting_containers import WaitingContainer
 
-_QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)")
-_NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
-    (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
-    (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
-    (re.compile(r'RuntimeClass "([^"]+)" not found'), RUNTIME_CLASSES),
+_NAMES: tuple[tuple[Pattern[str], Kind[Any]], ...] = (
+    (foreign.ACCOUNT, SERVICE_ACCOUNTS),
+    (foreign.PRIORITY_CLASS, PRIORITY_CLASSES),
+    (foreign.RUNTIME_CLASS, RUNTIME_CLASSES),
     (MISSING_QUEUE, QUEUES),
-    (re.compile(r'configmap "([^"]+)" not found'), CONFIG_MAPS),
-    (re.compile(r'secret "([^"]+)" not found'), SECRETS),
-    (re.compile(r"pvc (\S+) is not found"), PERSISTENT_VOLUME_CLAIMS),
-    (re.compile(r"ClusterTrainingRuntime (\S+) does not exist"), CLUSTER_TRAINING_RUNTIMES),
-    (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
-    (re.compile(r"job template \S+/(\S+) is not there"), JOB_TEMPLATES),
+    (foreign.CONFIG_MAP, CONFIG_MAPS),
+    (foreign.SECRET, SECRETS),
+    (foreign.CLAIM, PERSISTENT_VOLUME_CLAIMS),
+    (foreign.CLUSTER_RUNTIME, CLUSTER_TRAINING_RUNTIMES),
+    (foreign.RUNTIME, TRAINING_RUNTIMES),
+    (foreign.JOB_TEMPLATE, JOB_TEMPLATES),
 )
-ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
-"""A container requests more than its limit, which a LimitRange may have set."""
-UNLIMITED = "Limit must be set for non overcommitable resources"
 _COUNTED = ("count/jobs.batch",)
 """Entries of quotas that count what other objects make, and not pods."""
-_UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
-_KIND = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
-_LONGEST = 4000
 _MOST_MESSAGES = 4
 
 
@@ -71,9 +65,9 @@ async def with_names(
     ``unlimited``: devices that it requests without a limit.
     """
     message = await with_meant(client, refusal.message, namespace)
-    if UNLIMITED in message and unlimited:
+    if foreign.UNLIMITED in message and unlimited:
         message += f" (requests {', '.join(unlimited)} without a limit)"
-    above = ABOVE_LIMIT.search(message[:_LONGEST])
+    above = foreign.ABOVE_LIMIT.search(message[: foreign.LONGEST])
     if above is not None:
         message += await _limit_range(client, above[1], above[2], namespace)
     return replace(refusal, message=message)
@@ -106,7 +100,7 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
     list these kinds get the message as it is.
     """
     for pattern, kind in _NAMES:
-        found = pattern.search(message[:_LONGEST])
+        found = pattern.search(message[: foreign.LONGEST])
         if found is None:
             continue
         try:
@@ -116,7 +110,7 @@ async def meant_in(client: HttpClient, message: str, namespace: str | None) -> t
         known = sorted(each.metadata.name for each in listing.items)
         text = f"{message[: found.end()]}{did_you_mean(found[1], known)}{message[found.end() :]}"
         return text, Misnamed(kind.kind, found[1], nearest(found[1], known))
-    if closed := closed_queue_in(message[:_LONGEST]):
+    if closed := closed_queue_in(message[: foreign.LONGEST]):
         shut = await closed_queues(client, closed)
         how = (
             f"queue {shut.above} above it is closed as well"
@@ -142,7 +136,7 @@ async def with_meant_names(
 
 async def with_template(client: HttpClient, verdict: Verdict) -> Verdict:
     """A verdict on a claim that was not made yet: whether its template exists, which no scheduler looks at."""
-    found = _UNMADE.search(verdict.message[:_LONGEST])
+    found = foreign.UNMADE_CLAIM.search(verdict.message[: foreign.LONGEST])
     if found is None:
         return verdict
     try:
@@ -167,7 +161,7 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
         what: other objects than pods.
 
     """
-    found = _QUOTA.search(refusal.message[:_LONGEST])
+    found = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
     if found is None or missing < 1:
         return None
     quota = found[1]
@@ -180,7 +174,7 @@ def quota_verdict(refusal: Refusal, job: str, missing: int, what: str = "pod") -
     if not short:
         return None
     more = {name: used[name] + need[name] - hard[name] for name in short}
-    kind = _KIND.search(refusal.message[:_LONGEST])
+    kind = foreign.OVER_QUOTA.search(refusal.message[: foreign.LONGEST])
     pods = f"{counted(missing, what)} cannot be created"
     if kind is not None and kind[1] != "pods" and what == "pod":
         pods, need = f"its {kind[1]} cannot be created", asked
@@ -217,7 +211,7 @@ def missing_parts(item: Mapping[str, Any], there: int) -> int:
 
 def refuses_parts(refusal: Refusal) -> bool:
     """Whether a quota on the number of objects refuses them, not one on pods."""
-    found = _QUOTA.search(refusal.message[:_LONGEST])
+    found = foreign.QUOTA.search(refusal.message[: foreign.LONGEST])
     return found is not None and any(each.startswith(_COUNTED) for each in found[2].split(","))
 
 

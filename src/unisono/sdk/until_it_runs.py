@@ -39,6 +39,7 @@ _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 T = TypeVar("T")
 Ask = Callable[["HttpClient"], Awaitable["Told"]]
 Runs = Callable[["HttpClient"], Awaitable[bool]]
+Against = Callable[["HttpClient", str], Awaitable[list[Fix]]]
 
 
 class Told(Protocol):
@@ -84,7 +85,7 @@ class Found:
     failed: tuple[str, ...]
 
 
-def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, *, seconds: float = CPU_SECONDS) -> Found:
+def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, against: Against, *, seconds: float = CPU_SECONDS) -> Found:
     """Look for changes after which the job runs.
 
     Blocks for about as long as ``seconds`` of CPU at most, in a loop of its own: call it in a thread.
@@ -93,12 +94,13 @@ def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, *, seconds: float = CP
         cluster: what is copied.
         ask: explains the job, on whatever server; the fixes are those that one answer offers.
         runs: whether all pods that it wants run there.
+        against: what would let the server accept a change that it has refused with a message.
         seconds: CPU time.
 
     """
     folder = Path(tempfile.mkdtemp(prefix="unisono-"))
     try:
-        return _Search(cluster, ask, runs, folder, time.thread_time() + seconds).best()
+        return _Search(cluster, ask, runs, against, folder, time.thread_time() + seconds).best()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -106,8 +108,9 @@ def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, *, seconds: float = CP
 class _Search:
     """Depth first, and the change that is offered first comes first."""
 
-    def __init__(self, cluster: Cluster, ask: Ask, runs: Runs, folder: Path, until: float) -> None:
+    def __init__(self, cluster: Cluster, ask: Ask, runs: Runs, against: Against, folder: Path, until: float) -> None:
         self._cluster, self._ask, self._runs, self._folder, self._until = cluster, ask, runs, folder, until
+        self._against = against
         self._known = {_key(one) for one in cluster.objects}
         self._longest: list[_Step] = []
         self._then = ""
@@ -152,7 +155,7 @@ class _Search:
             chain: list[_Step] = []
             others: list[list[_Step]] = []
             for step in begun:
-                if not await self._made(shadow, step.fix):
+                if await self._made(shadow, step.fix):
                     return chain, []
                 chain.append(step)
             while True:
@@ -169,8 +172,10 @@ class _Search:
                 if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
                     return chain, others
                 others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
-                if not await self._made(shadow, steps[0].fix):
-                    return chain, others
+                refusal = await self._made(shadow, steps[0].fix)
+                if refusal:  # perhaps not once another change is made
+                    before = [_Step(fix, told.headline) for fix in await self._against(shadow.client, refusal)]
+                    return chain, [*others, *([*chain, one, steps[0]] for one in reversed(before))]
                 chain.append(steps[0])
 
         return work
@@ -191,18 +196,19 @@ class _Search:
         found.sort(key=lambda fix: any(one["kind"] in _GIVES_UP for one in parts(fix.change)))
         return found[:_MOST_TRIED]
 
-    async def _made(self, shadow: Shadow, fix: Fix) -> bool:
+    async def _made(self, shadow: Shadow, fix: Fix) -> str:
+        """Carry it out and wait for what follows; the refusal, empty where there was none."""
         try:
             await apply_fix(shadow.client, fix)
-        except UnisonoError:
-            return False
+        except UnisonoError as error:
+            return str(error) or type(error).__name__
         await shadow.settle()
         for seconds in _SLOW:
             if await self._runs(shadow.client):
                 break
             await asyncio.sleep(seconds)
             await shadow.settle()
-        return True
+        return ""
 
     def _proved(self, chain: Sequence[_Step]) -> Found | None:
         """The chain as one fix, carried out from the cluster as it is."""
@@ -210,7 +216,7 @@ class _Search:
         for fix in (joined(chain, live), joined(chain, {})):
 
             async def work(shadow: Shadow, fix: Fix = fix) -> bool:
-                return await self._made(shadow, fix) and await self._runs(shadow.client)
+                return not await self._made(shadow, fix) and await self._runs(shadow.client)
 
             if len(chain) == 1 or self._in_copy(work):
                 return Found(fix, tuple(one.cause for one in chain), tuple(self._failed))

@@ -16,7 +16,7 @@ from unisono.engine.changes import (
     Uncordon,
 )
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdict import Cause, Verdict, reference
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
 from unisono.engine.verdicts.rivals import turn
@@ -217,7 +217,7 @@ def _kind_of_help(draft: Draft) -> str:
     """What would help in general, where nothing that was tried does."""
     if draft.first or draft.last:
         return ""
-    held = [holder.name for holder in draft.verdict.holders[:1] if holder.kind != "Queue"]
+    held = [reference(one.name) for one in draft.verdict.holders[:1] if one.kind != "Queue"]
     return f"wait for {held[0]} to end" if held else _HELP.get(draft.verdict.cause, "")
 
 

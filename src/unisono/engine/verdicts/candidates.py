@@ -319,7 +319,7 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
     if cause is Cause.FILTERS:
         fewer = [] if task.role in _LEADING else _smaller(job, placeable)
         return [*unblocked(cycle, task, missing), fewer, nodes]
-    return [_smaller(job, placeable)]
+    return [_smaller(job, placeable), nodes]
 
 
 def _smaller(job: JobState, placeable: int) -> list[Change]:

@@ -16,6 +16,7 @@ from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
 from unisono.engine.plugins.deviceshare.model import FULL_CORES, Part
 from unisono.engine.plugins.deviceshare.plugin import UNSUITABLE
 from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, CardTable, Ints
+from unisono.engine.verdict import reference
 from unisono.engine.verdicts.lack import Lack
 
 _CHOICES = frozenset(
@@ -107,7 +108,7 @@ def _too_full(cycle: Cycle, book: FamilyBook, part: Part, usable: BoolArray, *, 
     loads = table.loads(np.arange(len(table.nodes)), future=False)
     free = np.where(usable, table.memory - loads[MEMORY], -1)
     row, card = np.unravel_index(int(free.argmax()), free.shape)
-    users = listed(tuple(sorted(f"pod {key}" for key in book.holds)))
+    users = listed(tuple(sorted(reference(key, "pod") for key in book.holds)))
     asked, node = _asked(book, part), names[book.columns[row]]
     if int(free[row, card]) >= part.memory:
         what = f"the pod asks for {asked}, and {_busy(part, table, loads, usable, free)}"

@@ -13,6 +13,7 @@ from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED, required_by_others
 from unisono.engine.plugins.common.topology_spread import SpreadFilter
+from unisono.engine.verdict import reference
 
 _MOST_PODS = 2_000
 """Pods whose labels are looked at."""
@@ -57,12 +58,12 @@ def _unwanted(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
         if held.weight:
             continue
         owners = [
-            f"{task.key} on {task.node}"
+            f"{reference(task.key, 'pod')} on {task.node}"
             for task in cycle.session.snapshot.tasks.values()
             if task.node and held.term in task.pod_class.terms.away
         ]
         if owners:
-            who = f"pod{'s' if len(owners) > 1 else ''} {listed(tuple(sorted(owners)))}"
+            who = listed(tuple(sorted(owners)))
             pairs = _pairs(_labels(cycle, held.term.selector))
             yield f"the anti-affinity of {who} allows no pod with {pairs} in the same {held.term.key}"
 

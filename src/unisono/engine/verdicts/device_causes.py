@@ -20,6 +20,7 @@ from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, 
 from unisono.engine.plugins.predicates.device_inventory import Inventory, Unit
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES, NOT_HERE
 from unisono.engine.session.session import Session
+from unisono.engine.verdict import reference
 from unisono.engine.verdicts.device_facts import constrained, facts_asked, of_class, taints_of
 from unisono.engine.verdicts.lack import Lack, absent_devices
 
@@ -314,6 +315,9 @@ def _users(cycle: Cycle, taken: set[tuple[str, str, str]]) -> tuple[str, ...]:
         allocation = claim.status.allocation
         results = (allocation.devices.results or ()) if allocation is not None else ()
         if any((one.driver, one.pool, one.device) in taken for one in results):
-            users = [f"{user.resource.removesuffix('s')} {user.name}" for user in claim.status.reserved_for or ()]
-            found.update(dict.fromkeys(users or [f"resource claim {claim.key}"]))
+            users = [
+                reference(f"{claim.metadata.namespace}/{user.name}", user.resource.removesuffix("s"))
+                for user in claim.status.reserved_for or ()
+            ]
+            found.update(dict.fromkeys(users or [reference(claim.key, "resource claim")]))
     return tuple(found)

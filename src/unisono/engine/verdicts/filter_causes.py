@@ -23,6 +23,7 @@ from unisono.engine.plugins.common.taints import is_state, per_node
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
 from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.verdict import reference
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.company_causes import company, uneven
@@ -155,11 +156,11 @@ def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
 
 
 def _whose(cycle: Cycle, pods: Iterable[str]) -> str:
-    """``pod ns/a and ns/b``, or ``daemonset ns/exporter`` where a DaemonSet has such a pod on every node."""
+    """``pod ns/a and pod ns/b``, or ``daemonset ns/exporter`` where a DaemonSet has such a pod on every node."""
     daemons = {daemonset_of(cycle, key) for key in pods}
     if daemons and "" not in daemons:
-        return f"daemonset {listed(tuple(sorted(daemons)))}"
-    return f"pod {listed(tuple(sorted(pods)))}"
+        return listed(tuple(reference(key, "daemonset") for key in sorted(daemons)))
+    return listed(tuple(reference(key, "pod") for key in sorted(pods)))
 
 
 def _are(count: int, noun: str) -> str:

@@ -17,7 +17,7 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
-from unisono.engine.verdict import Holder
+from unisono.engine.verdict import Holder, reference
 from unisono.jobkinds.registry import OWNER_LABELS
 
 _MOST_NAMED = 3
@@ -78,8 +78,8 @@ def holder_of(record: Job) -> Holder:
 
 
 def named(holder: Holder) -> str:
-    """``ns/train`` for a job, ``pod ns/p`` for others."""
-    return holder.name if holder.kind == "Job" else f"{holder.kind.lower()} {holder.name}"
+    """A reference: ``ns/train`` for a job, ``pod ns/p`` for others."""
+    return reference(holder.name, "" if holder.kind == "Job" else holder.kind.lower())
 
 
 def jobs_holding(cycle: Cycle, name: str, but: JobState, queue: str = "") -> list[tuple[int, JobState]]:

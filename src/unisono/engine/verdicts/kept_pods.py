@@ -14,6 +14,7 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.contract.switches import VICTIM_FLAGS
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import reference
 from unisono.engine.verdicts.job_holders import holder_of, named
 
 _MOST_ASKED = 64
@@ -163,7 +164,7 @@ def _budget(case: _Case) -> str:
     task = case.tasks[0]
     for budget in case.cycle.session.snapshot.budgets.get(case.other.namespace, {}).values():
         if not budget.allowed and selects(budget.selector, task.labels):
-            return f"PodDisruptionBudget {budget.key} allows no disruption of its pods"
+            return f"{reference(budget.key, 'PodDisruptionBudget')} allows no disruption of its pods"
     return ""
 
 

@@ -1,80 +1,54 @@
-"""What a job's owner is told, without names of other namespaces, where the configuration asks for it.
+"""What a job's owner is told: references in texts are written out, or hidden where the configuration asks for it.
 
-A verdict is written to objects of the job's namespace: users who may read those learn what it names. The names of other
-namespaces' jobs and pods are taken out of every field; causes, numbers, queues and nodes stay.
+A verdict is written to objects of the job's namespace: users who may read those learn what it names. With
+``names: namespace`` the names of other namespaces' objects are left out of every field; causes, numbers, queues and
+nodes stay.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from msgspec import structs
 
-from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import Change, Together
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
-from unisono.engine.verdict import ANOTHER_NAMESPACE, Holder, Verdict
-
-# "pod ns/p", "deployment ns/web" or "ns/train"; reasons of nodes, labels and amounts have slashes as well.
-_NAME = re.compile(
-    r"(?<![\w./-])(?:(?P<kind>pod|deployment|statefulset|daemonset|jobset|job|PodGroup) )?"
-    r"(?P<name>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?/[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
-)
+from unisono.engine.verdict import ANOTHER_NAMESPACE, Holder, Verdict, has_references, shown
 
 
-def hide_other_names(cycle: Cycle, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """The verdicts by PodGroup key, without names of jobs and pods of other namespaces than the PodGroup's own.
+def for_readers(cycle: Cycle, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """The verdicts by PodGroup key, as those who may read the PodGroup's namespace are told them.
 
-    What actions have noted about jobs, from which conditions and events are worded, loses them as well.
+    What actions have noted about jobs, from which conditions and events are worded, is put into the same words.
     """
-    known = _Namespaces(cycle.session.snapshot)
+    hide = not cycle.config.names_others
     for key, report in cycle.reports.items():
-        _hide_in_report(report, _Reader(key.partition("/")[0], known))
-    return {key: _hidden(verdict, _Reader(key.partition("/")[0], known)) for key, verdict in verdicts.items()}
-
-
-class _Namespaces:
-    """Which words are namespaces with jobs or pods; all pods are looked through only where a word is not known yet."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._tasks = snapshot.tasks
-        self._of_jobs = {key.partition("/")[0] for key in snapshot.jobs}
-
-    def __contains__(self, word: str) -> bool:
-        return word in self._of_jobs or (not word.isdecimal() and word in self._of_tasks)
-
-    @cached_property
-    def _of_tasks(self) -> set[str]:
-        return {key.partition("/")[0] for key in self._tasks}
+        _tell_report(report, _Reader(key.partition("/")[0] if hide else ""))
+    return {key: _told(verdict, _Reader(key.partition("/")[0] if hide else "")) for key, verdict in verdicts.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A user who may read one namespace."""
+    """A user who may read one namespace; ``""``: all of them."""
 
     namespace: str
-    known: _Namespaces
 
-    def may_not_see(self, name: str) -> bool:
-        """Whether ``namespace/name`` is of another namespace."""
-        of = name.partition("/")[0]
-        return of != self.namespace and of in self.known
+    def may_see(self, name: str) -> bool:
+        """Whether ``namespace/name`` is of the user's namespace."""
+        return not self.namespace or name.partition("/")[0] == self.namespace
 
     def text(self, text: str) -> str:
-        """The text without such names."""
-        return _NAME.sub(self._word, text)
+        """The text as the user may read it."""
+        return shown(text, self.namespace)
 
-    def _word(self, found: re.Match[str]) -> str:
-        return f"a {found['kind'] or 'job'} of {ANOTHER_NAMESPACE}" if self.may_not_see(found["name"]) else found[0]
-
-    def counts(self, counts: Mapping[str, int]) -> dict[str, int]:
+    def counts(self, counts: Mapping[str, int]) -> Mapping[str, int]:
         """Nodes by reason."""
+        if not any(map(has_references, counts)):
+            return counts
         found: dict[str, int] = {}
         for text, nodes in counts.items():
             found[self.text(text)] = found.get(self.text(text), 0) + nodes
@@ -82,20 +56,28 @@ class _Reader:
 
     def holder(self, holder: Holder) -> Holder:
         """The holder, its name only where it may be seen."""
-        return replace(holder, name=ANOTHER_NAMESPACE) if self.may_not_see(holder.name) else holder
+        seen = holder.kind == "Queue" or self.may_see(holder.name)
+        return holder if seen else replace(holder, name=ANOTHER_NAMESPACE)
 
-    def may_make(self, change: Change) -> bool:
-        """Whether a change is about nothing of another namespace."""
+    def changes(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """Those that are about nothing of another namespace."""
+        return tuple(filter(self._may_make, changes)) if self.namespace else changes
+
+    def _may_make(self, change: Change) -> bool:
         if isinstance(change, Together):
-            return all(map(self.may_make, change.changes))
+            return all(map(self._may_make, change.changes))
         pods: Any = structs.asdict(change).get("pods", ())
-        return not any(map(self.may_not_see, pods))
+        return all(map(self.may_see, pods))
 
 
-def _hidden(verdict: Verdict, reader: _Reader) -> Verdict:
-    changes = tuple(filter(reader.may_make, verdict.changes))
-    suggestion = verdict.suggestion
-    if reader.text(suggestion) != suggestion:
+def _told(verdict: Verdict, reader: _Reader) -> Verdict:
+    texts = (verdict.message, verdict.suggestion, verdict.spared, *verdict.reasons, *verdict.ahead)
+    if not (reader.namespace or any(map(has_references, texts))):
+        return verdict  # as most are
+    lists = (verdict.changes, verdict.untried, verdict.candidates)
+    changes, untried, candidates = map(reader.changes, lists)
+    suggestion = reader.text(verdict.suggestion)
+    if (changes, untried, candidates) != lists:  # it may speak of one that is left out
         suggestion = ", or ".join(change.text() for change in changes)
     return structs.replace(
         verdict,
@@ -104,19 +86,20 @@ def _hidden(verdict: Verdict, reader: _Reader) -> Verdict:
         holders=tuple(map(reader.holder, verdict.holders)),
         suggestion=suggestion,
         changes=changes,
-        untried=tuple(filter(reader.may_make, verdict.untried)),
-        candidates=tuple(filter(reader.may_make, verdict.candidates)),
-        ahead=tuple(ANOTHER_NAMESPACE if reader.may_not_see(name) else name for name in verdict.ahead),
-        would_run_after=tuple(name for name in verdict.would_run_after if not reader.may_not_see(name)),
+        untried=untried,
+        candidates=candidates,
+        ahead=tuple(map(reader.text, verdict.ahead)),
+        would_run_after=tuple(filter(reader.may_see, verdict.would_run_after)),
         spared=reader.text(verdict.spared),
     )
 
 
-def _hide_in_report(report: JobReport, reader: _Reader) -> None:
+def _tell_report(report: JobReport, reader: _Reader) -> None:
     def refusal(found: Refusal | None) -> Refusal | None:
-        return found and replace(found, message=reader.text(found.message))
+        referring = found is not None and has_references(found.message)
+        return replace(found, message=reader.text(found.message)) if found is not None and referring else found
 
-    if report.fit is not None:
+    if report.fit is not None and any(map(has_references, report.fit.counts)):
         report.fit = replace(report.fit, counts=reader.counts(report.fit.counts))
     report.gate, report.invalid = refusal(report.gate), refusal(report.invalid)
     report.quota, report.pipelined = refusal(report.quota), refusal(report.pipelined)

@@ -9,7 +9,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
-from unisono.engine.verdict import Holder
+from unisono.engine.verdict import Holder, reference
 
 _NAMED = 3
 
@@ -46,7 +46,7 @@ def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
 
 def names_text(tasks: Sequence[Task]) -> str:
     """``ns/a, ns/b, ns/c and 2 more``."""
-    text = ", ".join(task.key for task in tasks[:_NAMED])
+    text = ", ".join(reference(task.key) for task in tasks[:_NAMED])
     return text if len(tasks) <= _NAMED else f"{text} and {len(tasks) - _NAMED} more"
 
 

@@ -12,6 +12,7 @@ from unisono.api.selecting import selector_text
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.predicates.volume_match import Misfit, misfit
+from unisono.engine.verdict import reference
 
 _SHOWN = 2
 _LOOKED_AT = 1_000
@@ -38,13 +39,12 @@ def _text(volume: PersistentVolume, claim: PersistentVolumeClaim, reason: Misfit
         case Misfit.MODE:
             return f"has volumeMode {spec.volume_mode or 'Filesystem'}, not {wanted.volume_mode or 'Filesystem'}"
         case Misfit.TAKEN:
-            reference = spec.claim_ref
-            if reference is not None and (reference.namespace, reference.name) == (
-                claim.metadata.namespace,
-                claim.metadata.name,
-            ):
+            owner = spec.claim_ref
+            if owner is None:
+                return "is taken"
+            if (owner.namespace, owner.name) == (claim.metadata.namespace, claim.metadata.name):
                 return "belonged to an earlier claim of this name, which was deleted (its claimRef has that UID)"
-            return f"belongs to claim {reference.namespace}/{reference.name}" if reference is not None else "is taken"
+            return f"belongs to {reference(f'{owner.namespace}/{owner.name}', 'claim')}"
         case Misfit.LABELS:
             asked = selector_text(wanted.selector) if wanted.selector is not None else ""
             return f"does not have the labels that the claim selects ({asked})"

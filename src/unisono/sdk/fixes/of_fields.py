@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from unisono.sdk import foreign
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_objects import in_queue
 from unisono.sdk.fixes.operations import changed, new_claim
@@ -13,19 +13,11 @@ from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.pod_specs import pod_specs
 from unisono.sdk.missing_keys import MissingKey, missing_key
 
-_MEANT = r"(?:.*?did you mean ([^?\s]+)\?)?"
-_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found' + _MEANT, re.DOTALL)
-_RUNTIME = re.compile(r"TrainingRuntime (\S+) does not exist.*?did you mean ([^?\s]+)\?", re.DOTALL)
-_JOB_TEMPLATE = re.compile(r"job template \S+/(\S+) is not there.*?did you mean ([^?\s]+)\?", re.DOTALL)
-_CLAIM = re.compile(r"pvc (\S+)(?: \(did you mean [^)]*\))? is not found" + r"(?: \(did you mean ([^?\s]+)\?\))?")
-_CLAIM_TEMPLATE = re.compile(r"ResourceClaimTemplate (\S+), which does not exist \(did you mean ([^?\s]+)\?")
-_FILES = re.compile(r'(configmap|secret) "([^"]+)" not found \(did you mean ([^?\s]+)\?')
 _REFERENCES = {
     "configmap": ("ConfigMap", ("configMap", "configMapRef", "configMapKeyRef")),
     "secret": ("Secret", ("secret", "secretRef", "secretKeyRef")),
 }
 """Kind, and the fields of pods that name an object of it, by the word of nodes."""
-_LONGEST = 4000
 
 
 def for_fields(root: Raw, empty: str, stalled: str, messages: Iterable[str]) -> Iterator[Fix]:
@@ -44,25 +36,25 @@ def for_fields(root: Raw, empty: str, stalled: str, messages: Iterable[str]) -> 
         field = stalled.partition(" ")[0]
         yield _set(root, field, None, f"remove {field}: the controllers here run it then")
     for message in (stalled, *messages):
-        yield from named(root, message[:_LONGEST])
+        yield from named(root, message[: foreign.LONGEST])
 
 
 def named(root: Raw, text: str) -> Iterator[Fix]:
     """For a message of a controller or of the server that says which name does not exist."""
-    if found := _QUEUE.search(text):
+    if found := foreign.QUEUE_OR_MEANT.search(text):
         yield in_queue(root, found[1], found[2] or "")
-    elif (found := _RUNTIME.search(text)) and root["kind"] == "TrainJob":
+    elif (found := foreign.RUNTIME_MEANT.search(text)) and root["kind"] == "TrainJob":
         yield _set(root, "spec.runtimeRef.name", found[2], f"name runtime {found[2]} in spec.runtimeRef")
-    elif (found := _JOB_TEMPLATE.search(text)) and root["kind"] == "JobFlow":
+    elif (found := foreign.JOB_TEMPLATE_MEANT.search(text)) and root["kind"] == "JobFlow":
         text = f"name JobTemplate {found[2]} in spec.flows"
         yield _edited(root, text, "spec.flows", found[2], _flows(*found.groups()))
-    elif found := _CLAIM.search(text):
+    elif found := foreign.CLAIM_OR_MEANT.search(text):
         yield _claim(root, found[1], found[2] or "")
-    elif found := _FILES.search(text):
+    elif found := foreign.FILES_MEANT.search(text):
         yield _files(root, *found.groups())
     elif (lacks := missing_key(text)) and lacks.meant:
         yield _key(root, lacks)
-    elif found := _CLAIM_TEMPLATE.search(text):
+    elif found := foreign.CLAIM_TEMPLATE_MEANT.search(text):
         yield claim_template(root, *found.groups())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,22 +11,14 @@ from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import UnisonoError
+from unisono.sdk import foreign
 from unisono.sdk.fixes import gang_sizes, pod_specs
 from unisono.sdk.fixes.fix import Fix, Operation
 from unisono.sdk.fixes.operations import changed, command, create, patch
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.workload_groups import named_in
-from unisono.sdk.refusal_causes import ABOVE_LIMIT, UNLIMITED, missing_pods
+from unisono.sdk.refusal_causes import missing_pods
 
-_ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
-_RUNTIME_CLASS = re.compile(r'RuntimeClass "[^"]+" not found')
-_PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
-_MEANT = re.compile(r"did you mean ([^?\s]+)\?")
-_MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)")
-_LEAST = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+)")
-_RATIO = re.compile(r"(\S+) max limit to request ratio per (?:Container|Pod) is ([\d.]+), but")
-_UNLIMITED = re.compile(r"must specify ((?:limits|requests)\.[\w./-]+(?:[,;] ?(?:limits|requests)\.[\w./-]+)*)")
-_LONGEST = 4000
 _DEFAULTS = {"cpu": "1", "memory": "1Gi"}
 """What a container may use for which a quota wants a limit, where it requests nothing."""
 Edit = Callable[[dict[str, Any]], None]
@@ -95,42 +86,34 @@ def admitted(queue: Raw, namespace: str) -> Fix:
     return Fix(text, False, change, (patch(QUEUES, name, {"metadata": {"annotations": notes}}),))
 
 
-def both(first: Fix, then: Fix) -> Fix:
-    """Two fixes of which neither is enough; without requests where one of them has none."""
-    parts = [part for one in (first, then) for part in one.change.get("changes", (one.change,))]
-    operations = (*first.operations, *then.operations) if first.operations and then.operations else ()
-    change, why_not = {"kind": "Together", "changes": parts}, first.why_not or then.why_not
-    return Fix(f"{first.text} and {then.text}", False, change, operations, why_not)
-
-
 def allowed(owner: Raw, message: str) -> Iterator[Fix]:
     """Of an object whose pods the server refuses, for what ``message`` says."""
-    text = message[:_LONGEST]
-    near = _MEANT.search(text)
+    text = message[: foreign.LONGEST]
+    near = foreign.MEANT.search(text)
     meant = near[1] if near else ""
-    if found := _ACCOUNT.search(text):
+    if found := foreign.ACCOUNT.search(text):
         yield _named(
             owner, found[1].rpartition("/")[2], meant, "serviceAccountName", SERVICE_ACCOUNTS, "service account"
         )
-    elif found := _PRIORITY.search(text):
+    elif found := foreign.PRIORITY_CLASS.search(text):
         yield _named(owner, found[1], meant, "priorityClassName", PRIORITY_CLASSES, "priority class")
-    elif meant and _RUNTIME_CLASS.search(text):
+    elif meant and foreign.RUNTIME_CLASS.search(text):
         yield _template(owner, f"name RuntimeClass {meant} in its pods", "runtimeClassName", meant)
-    elif most := list(_MOST.finditer(text)):
+    elif most := list(foreign.MOST.finditer(text)):
         amounts = {one[1]: one[3] for one in most}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
         yield _resized(owner, f"ask for at most {told} per {most[0][2].lower()}", amounts, max_=True)
-    elif above := ABOVE_LIMIT.search(text):
+    elif above := foreign.ABOVE_LIMIT.search(text):
         yield _resized(owner, f"ask for at most {above[1]} {above[2]} per container", {above[1]: above[2]}, max_=True)
-    elif least := list(_LEAST.finditer(text)):
+    elif least := list(foreign.LEAST.finditer(text)):
         amounts = {one[1]: one[3] for one in least}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
         yield _resized(owner, f"ask for at least {told} per {least[0][2].lower()}", amounts, max_=False)
-    elif ratio := _RATIO.search(text):
+    elif ratio := foreign.RATIO.search(text):
         yield _within_ratio(owner, ratio[1], float(ratio[2]))
-    elif bare := _UNLIMITED.search(text):
-        yield _stated(owner, re.split(r"[,;] ?", bare[1]))
-    elif UNLIMITED in text and (names := pod_specs.unlimited(owner)):
+    elif bare := foreign.UNSTATED.search(text):
+        yield _stated(owner, bare[1].replace(";", ",").replace(" ", "").split(","))
+    elif foreign.UNLIMITED in text and (names := pod_specs.unlimited(owner)):
         yield _stated(owner, [f"limits.{name}" for name in names])
 
 

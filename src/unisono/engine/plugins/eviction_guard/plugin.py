@@ -30,7 +30,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.eviction_guard.lost_work import LostWork
 from unisono.engine.session.amounts import UNLIMITED, named
 from unisono.engine.session.followed_sums import FollowedSums
-from unisono.engine.verdict import Cause
+from unisono.engine.verdict import Cause, reference
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -326,10 +326,11 @@ class EvictionGuardPlugin(Plugin):
         if young:
             last = max(young, key=self._free_from)
             ran, least = self.session.now - (last.since or last.created), self._min_run_time(last)
+            until = rfc3339(self._free_from(last))
             return (
                 f"{len(young)} of {counted(len(victims), 'pod')} that would have to go "
                 f"{'has' if len(young) == 1 else 'have'} run for less than their minimum "
-                f"({last.key} for {ran:.0f} s of {least:.0f} s); they may go from {rfc3339(self._free_from(last))} on"
+                f"({reference(last.key)} for {ran:.0f} s of {least:.0f} s); they may go from {until} on"
             )
         number = len(victims)
         if self.per_cycle and number > self.per_cycle - self._gone[""]:

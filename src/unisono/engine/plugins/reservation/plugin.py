@@ -36,7 +36,7 @@ from unisono.engine.session.limit import Limit
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 from unisono.engine.session.task_runs import runs
-from unisono.engine.verdict import Cause
+from unisono.engine.verdict import Cause, reference
 
 # Room in a queue for a waiting gang: whether the queue could ever hold it, and who must leave room for it there.
 
@@ -368,13 +368,14 @@ class ReservationPlugin(Plugin):
         job = self.session.subject
         vetoes: list[Veto] = []
         for plan in self._heeded(job, pod_class) if job is not None else ():
+            whose = reference(plan.job.key, "PodGroup")
             if job is not None and self._rooms[plan.job.key].kept_from(job, pod_class):
                 name = plan.job.queue.name
-                text = f"node(s) would take room of queue {name} that is kept for PodGroup {plan.job.key}"
+                text = f"node(s) would take room of queue {name} that is kept for {whose}"
                 vetoes.append(Veto(np.ones(len(nodes.columns), dtype=np.bool_), Reason(text, cause=Cause.RESERVED)))
                 continue
             refused = ~plan.leaves(pod_class, nodes)
-            vetoes.append(Veto(refused, Reason(f"node(s) were kept for PodGroup {plan.job.key}", cause=Cause.RESERVED)))
+            vetoes.append(Veto(refused, Reason(f"node(s) were kept for {whose}", cause=Cause.RESERVED)))
         return vetoes
 
     def _longest_run(self, job: JobState, pod_class: PodClass) -> float:

@@ -29,9 +29,10 @@ def failed_plugin(waiting: Waiting) -> Draft | None:
     failure = cycle.hooks.failure_of(job)
     if failure is None:
         return None
+    message = failure.message(f"job {job.key}")
     if failure.plugin not in cycle.hooks.failed:
-        cycle.decisions.failed_jobs[job.key] = failure.message()
-    return waiting.simple(Cause.PLUGIN_FAILED, failure.message(f"job {job.key}"))
+        cycle.decisions.failed_jobs[job.key] = message
+    return waiting.simple(Cause.PLUGIN_FAILED, message)
 
 
 def _told(setback: Setback) -> str:

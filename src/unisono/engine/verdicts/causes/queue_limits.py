@@ -58,7 +58,8 @@ def _refused(waiting: Waiting, refusal: Refusal | None, pods: int = 0) -> Draft 
         holders=holders,
     )
     if nowhere:
-        return Draft(verdict, [*candidates.meant_resources(cycle, nowhere), *ladders], last=remedy(cycle, nowhere))
+        meant = candidates.meant_resources(cycle, nowhere)
+        return Draft(verdict, [*meant, *ladders], last=remedy(cycle, nowhere), necessary=bool(meant))
     shared = refusal.cause is Cause.OVER_SHARE
     first = f"wait for other jobs of queue {job.queue.name}" if shared else ""
     return Draft(verdict, ladders, first, last=last, evictions=shared)

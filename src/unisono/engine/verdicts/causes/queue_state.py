@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unisono.api.keys import CLOSED_BY_PARENT
 from unisono.engine.changes import OpenQueue, PassOver, Together, UseQueue
-from unisono.engine.verdict import Cause
+from unisono.engine.verdict import Cause, reference
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.job_holders import holder_of, named
 from unisono.engine.verdicts.waiting import Waiting
@@ -41,7 +41,7 @@ def behind(waiting: Waiting) -> Draft | None:
     message, head = refusal.message, waiting.cycle.heads.get(queue)
     if head is not None:
         holder = holder_of(head.record)
-        who = f"job {named(holder)}" if holder.kind == "Job" else named(holder)
+        who = reference(holder.name, "job") if holder.kind == "Job" else named(holder)
         message = f"{who} comes first in queue {queue}, whose dequeueStrategy is fifo, and cannot start yet"
     verdict = waiting.verdict(refusal.cause, message, tasks_placeable=waiting.placeable)
     return Draft(verdict, [[PassOver(queue)]], last="wait for that job")

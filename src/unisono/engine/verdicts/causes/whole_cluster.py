@@ -29,8 +29,8 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     if nowhere:
         message = asked_text(cycle, refusal.need, nowhere, waiting.kinds)
         verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
-        ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
-        return Draft(verdict, ladders, last=remedy(cycle, nowhere))
+        meant = candidates.meant_resources(cycle, nowhere)
+        return Draft(verdict, [*meant, *ladders], last=remedy(cycle, nowhere), necessary=bool(meant))
     lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, None)
     verdict = _verdict(waiting, refusal, lack.message, lack.free, lack.holders)
     less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
