@@ -16,7 +16,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, READY_STATES, TaskStatus, count
-from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.answers import BoolArray, FloatArray, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, EvictableCache, Rule
@@ -67,6 +67,7 @@ class Evictions:
         self._full: dict[int, int] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
+        self._keeping = {purpose: cycle.hooks.keeps_gangs(purpose) for purpose in (Purpose.PREEMPT, Purpose.RECLAIM)}
         nodes_asked = ("filter", "score", "static_filter")
         self._scoped = any(plugin.scope for hook in nodes_asked for plugin, _ in cycle.hooks.flat[hook])
         self.losses = LossOrder(cycle, self.index) if cycle.hooks.weighs_losses() else None
@@ -371,8 +372,10 @@ class Evictions:
     def _together(self, victim: Task, rule: Rule) -> list[Task]:
         """What goes with a task, itself included: its whole gang where that would go on below its minimum."""
         job = self.job_of(victim)
-        whole = self._keeps_gangs(rule) and not Surplus(self.session, job).take(victim)
-        return self.tasks_of(job) if whole else [victim]
+        plain = not (job.record.sub_groups or job.min_task_member)
+        if not self._keeps_gangs(rule) or (plain and job.ready_count > job.min_member):
+            return [victim]
+        return [victim] if Surplus(self.session, job).take(victim) else self.tasks_of(job)
 
     def _end_gangs(self, gone: Sequence[Task], rule: Rule) -> bool:
         """Whether a gang that could run goes whole with these; other nodes may have pods that gangs can spare."""
@@ -381,7 +384,7 @@ class Evictions:
         return any(job.min_member > 1 for job in broken)
 
     def _keeps_gangs(self, rule: Rule) -> bool:
-        return rule.among is not Among.JOB and self.cycle.hooks.keeps_gangs(rule.purpose)
+        return rule.among is not Among.JOB and self._keeping[rule.purpose]
 
     def _missing(self, task: Task, column: int) -> Amounts:
         """What the node lacks of each resource that the task requests, once all that is being released is gone."""
