@@ -26,11 +26,12 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     """Submit a script with #SBATCH lines as a job and return, as Slurm's sbatch does.
 
     Options of sbatch may stand before SCRIPT, too; what is not supported is told. SCRIPT may come through a pipe, too;
-    --wrap COMMAND brings it along. Every task runs the script; srun in it runs its command once in each.
+    --wrap COMMAND brings it along. The script runs once, on the first node; srun in it runs tasks on all.
     """
+    from unisono.cli.running.place import is_cluster
     from unisono.cli.slurm.arguments import script_elements
 
-    batch, elements = script_elements(words, image)
+    batch, elements = script_elements(words, image, local=not is_cluster(where))
     for note in batch.notes:
         click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
     if dry_run:
