@@ -60,7 +60,7 @@ def test_the_lines_of_a_script_down_to_its_first_command() -> None:
         ("-n 4", {"tasks": 4}),
         ("-n4 -c2", {"tasks": 4, "cpus": 2}),
         ("-N 3", {"tasks": 3, "nodes": 3}),
-        ("-n 4 -H", {"nodes": 4, "apart": False, "hold": True}),
+        ("-n 4 -H", {"nodes": 4, "apart": False}),
         ("-n 4 --gres=gpu:4", {"nodes": 1, "tasks": 4, "gpus": 4}),
         ("-n 6 --ntasks-per-node=4", {"nodes": 2, "counts": [3, 3]}),
         ("-N 2-4 -n 3", {"nodes": 2, "counts": [2, 1]}),
@@ -148,7 +148,7 @@ def test_a_script_says_what_runs_it() -> None:
 
 def test_what_is_left_out_is_told_in_the_users_words() -> None:
     notes = read("-A lab -C a100 --hold --export=ALL --frobnicate").notes
-    assert [note.split(" ")[0] for note in notes] == ["--account", "--constraint", "--frobnicate", "of"]
+    assert [note.split(" ")[0] for note in notes] == ["--account", "--constraint", "--hold", "--frobnicate", "of"]
     assert "--partition" in notes[0]
 
 

@@ -45,6 +45,7 @@ COMMANDS: dict[str, str] = {
     "sbatch": "Submit a script with #SBATCH lines, as Slurm does.",
     "srun": "Run a command with Slurm's options and wait for it.",
     "scancel": "Stop jobs, as Slurm does.",
+    "scontrol": "Show, hold, release, requeue and move jobs, as Slurm does.",
     "schedule": "Run one scheduling cycle on objects from files: what would happen.",
     "simulate": "Run the scheduler on a workload on a virtual clock, and judge it.",
     "whatif": "Say when waiting jobs start, and what a change of the cluster would do.",

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from unisono.cli.options import Command, where_options_without_n
-from unisono.cli.slurm.batches import doubts, program_of
+from unisono.cli.slurm.batches import doubts, label, program_of
 from unisono.cli.slurm.script import BadScript, Batch
 from unisono.sdk.program import Program, derived_name
 
@@ -47,6 +47,11 @@ class Element:
 
     program: Program
     called: Callable[[str], Program]
+
+    @property
+    def base(self) -> str:
+        """Name of the batch, of which jobs may have numbers behind it; a ``singleton`` waits for all of that name."""
+        return label(self.program.env["SLURM_JOB_NAME"])
 
 
 _OF_STEPS = frozenset(

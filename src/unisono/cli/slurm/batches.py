@@ -86,7 +86,7 @@ def program_of(
     cpus = batch.node_cpus or (batch.cpus * most if batch.cpus else None)
 
     def complete(job: Job) -> None:
-        _complete(job, batch, name, {JOB_ID: str(job_id), BASE_NAME: _label(base)}, local=local)
+        _complete(job, batch, name, {JOB_ID: str(job_id), BASE_NAME: label(base)}, local=local)
 
     return Program(
         (sys.executable if local else "python3", "-c", command_text(), "pod", json.dumps(spec), text, *arguments),
@@ -125,7 +125,8 @@ def interpreter_of(text: str) -> list[str]:
     return words
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
+    """A text as a label may have it."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
 
 

@@ -67,8 +67,6 @@ class Batch:
         signal: number, seconds before the time limit, and whether the shell alone gets it.
         exclusive: nodes are shared with no other job.
         requeue: the job starts again after an eviction.
-        hold: the job waits until it is released.
-        wait: sbatch waits for the end of the job.
         nodelist, exclude: nodes by name.
         image: of the containers; empty where none is named.
         mounts: folders of the nodes, each with its path in the containers and whether it is read-only.
@@ -102,8 +100,6 @@ class Batch:
     signal: tuple[int, int, bool] | None = None
     exclusive: bool = False
     requeue: bool = True
-    hold: bool = False
-    wait: bool = False
     nodelist: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     image: str = ""
@@ -413,8 +409,6 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "exclusive": _flag("exclusive"),
     "requeue": _flag("requeue"),
     "no-requeue": _flag("requeue", False),
-    "hold": _flag("hold"),
-    "wait": _flag("wait"),
     "nodelist": _names("nodelist"),
     "exclude": _names("exclude"),
     "container-image": _image,
@@ -450,8 +444,8 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "signal before the time limit", "signal"),
     **_all("mapped", "on a cluster the nodes take no other job", "exclusive"),
     **_all("done", "whether the job starts again after an eviction", "requeue no-requeue"),
-    **_all("done", "the job waits for `unisono scontrol release`", "hold"),
-    **_all("mapped", "follow the job with `unisono logs -f`", "wait"),
+    **_all("told", "the job may start at once; 'unisono scontrol hold NAME' holds one", "hold"),
+    **_all("told", "follow the job with 'unisono logs -f job/NAME'", "wait"),
     **_all("mapped", "nodes of a cluster by name, as node affinity", "nodelist exclude"),
     **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
     **_all("mapped", "`hostPath` volumes of the pods of a cluster", "container-mounts"),

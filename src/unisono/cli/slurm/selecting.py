@@ -14,6 +14,7 @@ from unisono.cli.times import clock_text
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
+    from unisono.api.groups.batch import Job
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
     from unisono.sdk.node_capacity import NodeLine
@@ -75,6 +76,29 @@ class Selection:
 def is_called(job: str, name: str) -> bool:
     """Whether a job has the name, or is an element of the array of this name; a later array has ``-2`` behind."""
     return job == name or (job.startswith(name) and re.fullmatch(r"(?:-\d+){1,2}", job[len(name) :]) is not None)
+
+
+async def jobs_called(client: HttpClient, namespace: str, name: str) -> list[Job]:
+    """The job of a name or of a number of Slurm; else the elements of the array of this name.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    from unisono.api.kinds import JOBS
+    from unisono.cli.slurm.batches import JOB_ID
+    from unisono.errors import NotFound
+
+    name = name.removeprefix("job/")
+    try:
+        return [await client.get(JOBS, name, namespace)]
+    except NotFound:
+        jobs = (await client.list(JOBS, namespace)).items
+        numbered = [job for job in jobs if (job.metadata.labels or {}).get(JOB_ID) == name]
+        found = numbered or [job for job in jobs if is_called(job.metadata.name, name)]
+        if not found:
+            raise
+        return found
 
 
 def states_of(text: str) -> frozenset[str]:

@@ -419,7 +419,8 @@ async def _lead(place: Place, head: Head, node: Node, script: str, words: Sequen
     try:
         code = await head.run(spec["interpreter"], script, words)
     except OSError as error:
-        print(f"sbatch: error: {error.filename}: {error.strerror}", file=sys.stderr, flush=True)
+        way = f": the pod runs as user {os.geteuid()}, who must be let in" if isinstance(error, PermissionError) else ""
+        print(f"sbatch: error: {error.filename}: {error.strerror}{way}", file=sys.stderr, flush=True)
         code = 1
     await head.end(code)
     listening.close()
