@@ -11,7 +11,7 @@ from unisono.api.kinds import JOBS
 from unisono.api.pod_states import has_ended, pod_end
 from unisono.jobkinds.kind import ONLY
 from unisono.jobkinds.registry import PART_LABELS, job_kind_of, state_of
-from unisono.sdk.views import JobView, TaskView
+from unisono.sdk.views import JobView, TaskView, was_admitted
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -59,7 +59,7 @@ def workload_view(
         job.kind or "Job",
         phase,
         (group.spec.queue if group else None) or "default",
-        admitted=bool(placed) or (group is not None and group.status.phase not in (None, "", "Pending")),
+        admitted=was_admitted(phase, group.status.phase if group else None, placed),
         gang=sum(each.spec.min_member or 0 for each in groups) or 1,
         placed=len(placed),
         tasks=tasks,

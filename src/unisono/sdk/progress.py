@@ -29,6 +29,11 @@ def steps_of_line(text: str) -> Steps | None:
     return _steps(*found[-1]) if found else None
 
 
+def says_steps_alone(text: str) -> bool:
+    """Whether a log line says how far the job is and nothing else."""
+    return _LINE.fullmatch(text.strip()) is not None
+
+
 def steps_of_annotations(annotations: Mapping[str, str] | None) -> Steps | None:
     """What ``unisono.io/progress: 30/100`` says; None where it is absent or says something else."""
     match = _VALUE.fullmatch((annotations or {}).get(PROGRESS, ""))
