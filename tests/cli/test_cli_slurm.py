@@ -23,6 +23,7 @@ from unisono.cli.slurm.steps import command_text, program_text
 from unisono.cli.slurm.steps.words import ALONE, VALUED, BadOption, filled, hosts_of, shape_of
 from unisono.sdk.node_capacity import NodeLine
 from unisono.sdk.overview import JobLine, Overview
+from unisono.sdk.program_submission import job_of as job_of_program
 from unisono.sdk.queues import QueueView
 
 SCRIPT = """#!/bin/bash
@@ -398,6 +399,16 @@ def test_what_does_not_exist_is_told(asked: dict[str, Any], unseen: tuple[str, .
     assert Selection(**asked).unknown(found) == told
 
 
+def test_squeue_in_slurms_format() -> None:
+    running = [JobLine("job/a", "default", "gpu", 65, pods=4, gang=4, user="ann", nodes=("n1", "n2"))]
+    found = Overview([], [], [], [], [], [], [], [JobLine("job/b", "d", "cpu", 5, waiting="full")], running)
+    lines = squeue_lines(Selection().of(found), owner="me", pattern="%.8i %T %u %R")
+    assert lines == ["JOBID STATE USER NODELIST(REASON)", "a RUNNING ann n1,n2", "b PENDING me (full)"]
+    assert squeue_lines(Selection().of(found), pattern="%j|%P|%M|%D", title=False) == ["a|gpu|1:05|2", "b|cpu|0:05|0"]
+    with pytest.raises(click.UsageError, match="%q"):
+        squeue_lines([], pattern="%q")
+
+
 def test_a_state_that_does_not_exist_is_named() -> None:
     with pytest.raises(click.UsageError, match="FAILED"):
         states_of("R,FAILED")
@@ -413,6 +424,43 @@ def test_squeue_and_sinfo_have_slurms_columns() -> None:
     assert lines[2].split()[:6] == ["b-3", "cpu", "me", "PD", "1:01:40", "2"]
     assert len(lines[2]) == 70
     assert sinfo_lines([NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")])[1].split()[:2] == ["n1", "mix"]
+
+
+def test_a_job_of_a_cluster_has_nodes_image_mounts_and_a_cpu_for_each_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.sh").write_text(
+        "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=3 --container-image=nvcr.io#nvidia/pytorch:24.01\n"
+        "#SBATCH -x n3 --no-requeue --container-mounts=/data:/in:ro,/scratch\n"
+    )
+    batch, [element] = script_elements(["fit.sh"], None, local=False)
+    assert batch.notes == ()
+    job = job_of_program(element.program, local=False).manifest()
+    pod = job["spec"]["tasks"][0]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["image"] == "nvcr.io/nvidia/pytorch:24.01"
+    assert container["command"][:2] == ["python3", "-c"]
+    assert container["resources"] == {"requests": {"cpu": "3"}}
+    assert pod["volumes"][0] == {"name": "mount-0", "hostPath": {"path": "/data"}}
+    assert container["volumeMounts"][0] == {"name": "mount-0", "mountPath": "/in", "readOnly": True}
+    [apart] = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"] == {"matchLabels": {"volcano.sh/job-name": "fit-sh"}}
+    [term] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0] == {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"]}
+    actions = [(rule["action"], rule.get("event") or rule.get("exitCode")) for rule in job["spec"]["policies"]]
+    assert actions[:2] == [("TerminateJob", "PodEvicted"), ("RestartJob", 213)]
+
+
+def test_on_one_machine_nodes_may_lie_side_by_side_and_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.sh").write_text("#!/bin/bash\n#SBATCH -N 2 --exclusive -w n1\n")
+    batch, [element] = script_elements(["fit.sh"], None)
+    assert [note.partition(" ")[0] for note in batch.notes] == ["--exclusive", "--nodelist"]
+    job = job_of_program(element.program, local=True).manifest()
+    assert "affinity" not in job["spec"]["tasks"][0]["template"]["spec"]
 
 
 def test_the_table_of_options_says_what_becomes_of_each() -> None:

@@ -83,7 +83,8 @@ def program_of(
     if batch.output:
         given["SLURM_JOB_STDOUT"] = filled(batch.output, marks)
     most = max(batch.counts)
-    cpus = batch.node_cpus or (batch.cpus * most if batch.cpus else None)
+    # As Slurm, a CPU for each task where nothing is said; on one machine more tasks than CPUs would never start.
+    cpus = batch.node_cpus or (batch.cpus * most if batch.cpus else None if local else most)
 
     def complete(job: Job) -> None:
         _complete(job, batch, name, {JOB_ID: str(job_id), BASE_NAME: label(base)}, local=local)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -130,7 +131,10 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
             break
         if line.startswith("#SBATCH"):
             try:
-                words = shlex.split(line[len("#SBATCH") :], comments=True)
+                lexer = shlex.shlex(line[len("#SBATCH") :], posix=True)
+                # A comment begins a word; within one, as in nvcr.io#nvidia/pytorch, the mark is a letter.
+                lexer.whitespace_split, lexer.commenters = True, ""
+                words = list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
             except ValueError as error:
                 raise BadScript(f"{where}:{number}: {error}: {line}") from None
             found += read_options(words, f"{where}:{number}")
