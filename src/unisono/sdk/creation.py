@@ -9,6 +9,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
+from unisono.errors import Invalid
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
 from unisono.sdk.errors import BadWork
@@ -27,6 +28,7 @@ async def create_object(http: HttpClient, kind: Kind[T], value: dict[str, Any], 
         namespace: where it goes if it names none.
 
     Raises:
+        Invalid: it has a field that does not exist, or breaks a rule.
         ApiError: the server refuses it.
 
     """
@@ -38,7 +40,9 @@ async def create_object(http: HttpClient, kind: Kind[T], value: dict[str, Any], 
         params={"fieldManager": "unisono", "fieldValidation": "Strict"},
     )
     if status >= 300:
-        raise error_of(status, headers, body)
+        error = error_of(status, headers, body)
+        # Servers answer a field that does not exist as a bad request; for the caller the object is wrong either way.
+        raise Invalid(error.message) if "strict decoding error" in error.message else error
     return decode(kind, msgspec.json.decode(body)).obj
 
 
