@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import unisono.cli.commands
 from unisono.cli.connection import run_async
-from unisono.cli.main import COMMANDS, cli, main
+from unisono.cli.main import COMMANDS, GROUPS, cli, main
 
 HEAVY = {"aiohttp", "numpy", "rich", "yaml", "cryptography", "msgspec", "prometheus_client"}
 
@@ -34,6 +34,17 @@ def test_every_command_has_help_and_documents_its_options(name: str) -> None:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"--{parameter.name} of {name} has no help"
     assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+
+
+def test_every_command_stands_under_one_heading_of_the_help() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names.split()) == sorted(COMMANDS)
+    said = CliRunner().invoke(cli, ["--help"]).output
+    assert all(f"{heading}:" in said for heading in GROUPS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    assert "_UNISONO_COMPLETE" in CliRunner().invoke(cli, ["completion", shell]).output
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -120,3 +120,16 @@ async def test_a_job_that_has_ended_is_neither_suspended_nor_resumed(
     assert (code, out, commands) == (1, "", "")
     assert f"the job train has ended ({phase})" in err
     assert "unisono job delete train" in err
+
+
+@pytest.mark.parametrize("command", ["stop", "delete", "logs"])
+async def test_a_name_alone_is_a_jobs_and_the_nearest_is_named(run: Run, server: ApiServer, command: str) -> None:
+    await put_job(server, state={"phase": "Running"})
+    code, _, err = await run(command, "trian")
+    assert code == 1
+    assert "did you mean job/train?" in err
+    code, out, err = await run(command, "train")
+    assert "did you mean" not in err
+    if command != "logs":
+        assert code == 0
+        assert "train" in out

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import ast
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,16 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from support.slurm_pods import batch_text
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli
-from unisono.cli.slurm.arguments import doubts, program_of, script_elements, split_words
-from unisono.cli.slurm.script import BadScript, Batch, batch_of, read_options, read_script
+from unisono.cli.slurm.arguments import script_elements, split_words
+from unisono.cli.slurm.batches import doubts, program_of
+from unisono.cli.slurm.script import OPTIONS, READ, BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import Selection, names_of, sinfo_lines, squeue_lines, states_of
+from unisono.cli.slurm.steps import command_text, program_text
+from unisono.cli.slurm.steps.words import ALONE, VALUED, BadOption, filled, hosts_of, shape_of
+from unisono.sdk.jobs.submission import job_of as job_of_program
 from unisono.sdk.overview.node_capacity import NodeLine
 from unisono.sdk.overview.overview import JobLine, Overview
 from unisono.sdk.overview.queues import QueueView
@@ -43,22 +49,45 @@ def read(options: str) -> Batch:
 def test_the_lines_of_a_script_down_to_its_first_command() -> None:
     batch = batch_of(read_script(SCRIPT))
     assert (batch.name, batch.queue, batch.nodes, batch.tasks) == ("fit", "research", 2, 8)
-    assert (batch.cpus, batch.gpus, batch.memory_mib, batch.seconds) == (2, 1, 8192, 26 * 3600 + 1800)
+    assert (batch.cpus, batch.gpus, batch.memory_mib, batch.seconds) == (2, 4, 32768, 26 * 3600 + 1800)
+    assert batch.counts == [4, 4]
     assert batch.notes == ("--mail-type is not supported: no mail is sent",)
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("", {"tasks": 1, "nodes": None}),
+        ("", {"tasks": 1, "nodes": 1}),
         ("-n 4", {"tasks": 4}),
         ("-n4 -c2", {"tasks": 4, "cpus": 2}),
         ("-N 3", {"tasks": 3, "nodes": 3}),
-        ("-N 2-2 --ntasks=4 --gpus=8", {"gpus": 2}),
-        ("-n 2 --gpus-per-task=a100:3", {"gpus": 3}),
-        ("-N 2 -n 8 --gpus-per-node=4", {"gpus": 1}),
-        ("-n 4 --mem=2T", {"memory_mib": 512 * 1024}),
+        ("-n 4 -H", {"nodes": 4, "apart": False}),
+        ("-n 4 --gres=gpu:4", {"nodes": 1, "tasks": 4, "gpus": 4}),
+        ("-n 6 --ntasks-per-node=4", {"nodes": 2, "counts": [3, 3]}),
+        ("-N 2-4 -n 3", {"nodes": 2, "counts": [2, 1]}),
+        ("-N 3 -n 2", {"nodes": 2}),
+        ("-N 2-2 --ntasks=4 --gpus=8", {"gpus": 4}),
+        ("-N 4 --gpus=6", {"gpus": 2}),
+        ("--gres=gpu", {"gpus": 1}),
+        ("--gres=gpu:a100:2(S:0),nvme:1", {"gpus": 2}),
+        ("-n 2 --gpus-per-task=a100:3", {"gpus": 3, "gpus_per_task": 3}),
+        ("-N 2 -n 8 --gpus-per-node=4", {"gpus": 4}),
+        ("--gpus=4 --ntasks-per-gpu=2", {"tasks": 8}),
+        ("-n 4 --mem=2T", {"memory_mib": 2048 * 1024}),
+        ("--mem=0", {"memory_mib": None}),
         ("-c 4 --mem-per-cpu=500", {"memory_mib": 2000}),
+        ("-N 1 -n 2 -c 4 --mem-per-cpu=500", {"memory_mib": 4000}),
+        ("--signal=B:USR1@90 -t 5", {"signal": (10, 90, True)}),
+        ("--signal=SIGTERM -t 5", {"signal": (15, 60, False)}),
+        ("--no-requeue -p a,b", {"requeue": False, "queue": "a"}),
+        ("-w n[1-2] -x n7", {"nodelist": ("n1", "n2"), "exclude": ("n7",)}),
+        ("-d singleton", {"after": (("singleton", ""),)}),
+        ("-d afternotok:a?afterok:b", {"after": (("afternotok", "a"), ("afterok", "b")), "any_of": True}),
+        ("--container-image=nvcr.io#nvidia/pytorch:24.01-py3", {"image": "nvcr.io/nvidia/pytorch:24.01-py3"}),
+        ("--container-image docker://ray:2", {"image": "ray:2"}),
+        ("--container-image=/fsx/x.sqsh", {"image": ""}),
+        ("--container-mounts=/a:/b:ro,/c", {"mounts": (("/a", "/b", True), ("/c", "/c", False))}),
+        ("-e err.txt --open-mode=append", {"error": "err.txt", "append": True}),
         ("--mem=1K", {"memory_mib": 1}),
         ("-t 30", {"seconds": 1800}),
         ("-t 30:15", {"seconds": 1815}),
@@ -72,7 +101,7 @@ def test_the_lines_of_a_script_down_to_its_first_command() -> None:
         ("-A lab -C a100 -q high -e err.txt -n 2", {"tasks": 2}),
         ("--constraint a100 --qos high --exclusive -n 2", {"tasks": 2}),
         ("-H -Q -n 3", {"tasks": 3}),
-        ("--gpus-per-task 2 --cpus-per-gpu=4 --mem-per-gpu=1G", {"cpus": 8, "memory_mib": 2048}),
+        ("--gpus-per-task 2 --cpus-per-gpu=4 --mem-per-gpu=1G", {"node_cpus": 8, "memory_mib": 2048}),
         ("--export=ALL,A=1,B", {"exported": (("A", "1"), ("B", None))}),
         ("--wrap 'echo' --parsable", {"parsable": True}),
     ],
@@ -85,12 +114,13 @@ def test_options(options: str, expected: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("-N 2-4", "range of nodes"),
+        ("-N 4-2", "smaller"),
+        ("-w", "lacks its value"),
+        ("--container-mounts=x:/y", "folders are expected"),
+        ("--signal=USR9 -t 5", "no signal USR9"),
         ("-n 0", "from 1 on"),
         ("-n many", "from 1 on"),
-        ("-N 2 -n 3", "spread evenly"),
         ("-N 2 -n 6 --ntasks-per-node=2", "times"),
-        ("-n 4 --gpus=6", "shared evenly"),
         ("--gpus=lots", "from 1 on"),
         ("--mem=much", "amount of memory"),
         ("-t soon", "a time is expected"),
@@ -98,7 +128,7 @@ def test_options(options: str, expected: dict[str, object]) -> None:
         ("-a 5-1", "1 to 1000"),
         ("-a 0-5000", "1 to 1000"),
         ("-a x", "indices"),
-        ("-d singleton", "afterok:NAME"),
+        ("-d later:a", "afterok:NAME"),
         ("--job-name=", "a value is expected"),
         ("train.sh", "no option of sbatch"),
     ],
@@ -123,121 +153,100 @@ def test_what_is_left_out_is_told_in_the_users_words() -> None:
     assert "--partition" in notes[0]
 
 
-def test_options_end_where_the_script_or_command_begins() -> None:
-    assert split_words(["-n", "4", "--mem=1G", "train.sh", "-n", "5"]) == (
-        ["-n", "4", "--mem=1G"],
-        ["train.sh", "-n", "5"],
-    )
-    assert split_words(["--exclusive", "train.sh"]) == (["--exclusive"], ["train.sh"])
-    assert split_words(["--parsable", "-H", "-A", "lab", "x.sh"]) == (["--parsable", "-H", "-A", "lab"], ["x.sh"])
-    assert split_words(["--constraint", "a100", "x.sh"]) == (["--constraint", "a100"], ["x.sh"])
-    assert split_words(["--nodes", "2", "--", "-x"]) == (["--nodes", "2"], ["-x"])
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        (["-n", "4", "--mem=1G", "train.sh", "-n", "5"], ["train.sh", "-n", "5"]),
+        (["--exclusive", "train.sh"], ["train.sh"]),
+        (["--parsable", "-H", "-A", "lab", "x.sh"], ["x.sh"]),
+        (["--constraint", "a100", "x.sh"], ["x.sh"]),
+        (["--nodes", "2", "--", "-x"], ["-x"]),
+        (["--mpi=pmix", "--cpu-bind", "none", "--container-image", "x.sqsh", "a"], ["a"]),
+        (["--container-mounts", "/a:/a", "--no-container-mount-home", "a"], ["a"]),
+        (["-l", "-K1", "-u", "-N2", "-n", "4", "a", "-l"], ["a", "-l"]),
+        (["-lN2", "a"], ["a"]),
+        (["--overlap", "--exact", "--kill-on-bad-exit", "a", "0"], ["a", "0"]),
+        (["--het-group", "0", "--wait", "60", "a"], ["a"]),
+    ],
+)
+def test_options_end_where_the_script_or_command_begins(words: list[str], rest: list[str]) -> None:
+    assert split_words(words, "srun")[1] == rest
 
 
-def run_script(text: str, folder: Path, **batch: object) -> subprocess.CompletedProcess[str]:
-    program = program_of(Batch(**batch), "/home/me/fit.sh", text, ["a b"])  # type: ignore[arg-type]
-    environment = {"PATH": os.environ["PATH"], **program.env, "SLURM_PROCID": "3", "HOSTNAME": "n1"}
-    return subprocess.run(
-        list(program.command), cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def test_srun_in_a_script_runs_its_command_in_each_task(tmp_path: Path) -> None:
-    done = run_script(SCRIPT, tmp_path, tasks=8)
-    assert done.stdout == "line 11\ntask 3 of 8 a b\n"
-
-
-HOSTS = "fit-rank-0.fit,fit-rank-1.fit,fit-rank-2.fit,fit-rank-3.fit"
-
-
-def ranks(body: str, folder: Path, nodes: int = 4, each: int = 1) -> list[list[str]]:
-    """What each of four tasks prints that run the script on so many nodes."""
-    given = Batch(name="fit", nodes=nodes, tasks=nodes * each, gpus=2, cpus=3, memory_mib=1024)
-    program = program_of(given, "/home/me/fit.sh", f"#!/bin/bash\n#SBATCH -N {nodes}\n{body}\n", [])
-    said = []
-    for rank in range(nodes * each):
-        own = {"SLURM_PROCID": str(rank), "HOSTNAME": f"fit-rank-{rank}", "VC_RANK_HOSTS": HOSTS}
-        done = subprocess.run(
-            list(program.command),
-            cwd=folder,
-            env={"PATH": os.environ["PATH"], **program.env, **own},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout.splitlines())
-    return said
-
-
-HEAD = "fit-rank-0.fit"
+def test_what_waits_for_a_value_differs_by_command() -> None:
+    assert split_words(["-W", "60", "a"], "srun") == ([("wait", "60")], ["a"])
+    assert split_words(["-W", "a"], "sbatch") == ([("wait", "")], ["a"])
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("text", "expected"),
     [
-        "at=$(hostname)\nsrun echo $at",
-        "set -eu\nat=$(hostname -f)\nsrun echo $at",
-        "at=$HOSTNAME\nsrun echo $at",
-        'at=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\nsrun echo $at',
-        "set -euo pipefail\nat=$(scontrol show hostname $SLURM_NODELIST | head -n1)\nsrun echo $at",
-        'nodes=($(scontrol show hostnames $SLURM_JOB_NODELIST))\nsrun bash -c "echo ${nodes[0]}"',
-        'h=$(scontrol show hostnames | head -1)\nat=$(srun -N1 -n 1 -w "$h" hostname)\nsrun echo $at',
-        "export MASTER_ADDR=$(srun --ntasks=1 hostname 2>&1 | tail -n1)\nsrun bash -c 'echo $MASTER_ADDR'",
-        "echo $(srun --nodes=1 --ntasks=1 hostname --ip-address)",
+        ("a,b", ["a", "b"]),
+        ("n[08-10,12].x,m", ["n08.x", "n09.x", "n10.x", "n12.x", "m"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("", []),
     ],
 )
-def test_all_tasks_meet_at_the_first_node(body: str, tmp_path: Path) -> None:
-    assert ranks(body, tmp_path) == [[HEAD]] * 4
+def test_lists_of_hosts(text: str, expected: list[str]) -> None:
+    assert hosts_of(text) == expected
 
 
-def test_random_numbers_are_the_same_in_all_tasks(tmp_path: Path) -> None:
-    said = ranks("srun echo $((10000 + RANDOM % 1000)) $RANDOM", tmp_path)
-    assert len({tuple(each) for each in said}) == 1
+@pytest.mark.parametrize(
+    ("asked", "nodes", "ranks"),
+    [
+        ({}, [0, 1, 2], [[0, 1], [2, 3], [4, 5]]),
+        ({"ntasks": "2"}, [0, 1], [[0], [1]]),
+        ({"ntasks": "5"}, [0, 1, 2], [[0, 1], [2, 3], [4]]),
+        ({"ntasks": "5", "distribution": "cyclic"}, [0, 1, 2], [[0, 3], [1, 4], [2]]),
+        ({"nodes": "2"}, [0, 1], [[0, 1], [2, 3]]),
+        ({"nodes": "2", "ntasks": "2"}, [0, 1], [[0], [1]]),
+        ({"nodes": "1", "ntasks": "1", "nodelist": "c"}, [2], [[0]]),
+        ({"nodelist": "b,c"}, [1, 2], [[0, 1], [2, 3]]),
+        ({"nodes": "2", "nodelist": "c"}, [2, 0], [[0, 1], [2, 3]]),
+        ({"exclude": "a", "ntasks-per-node": "1"}, [1, 2], [[0], [1]]),
+        ({"ntasks-per-node": "3"}, [0, 1, 2], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+        ({"ntasks": "4", "ntasks-per-node": "4"}, [0], [[0, 1, 2, 3]]),
+        ({"relative": "1", "nodes": "2"}, [1, 2], [[0, 1], [2, 3]]),
+    ],
+)
+def test_tasks_of_a_step_on_three_nodes_of_two(asked: dict[str, str], nodes: list[int], ranks: list[list[int]]) -> None:
+    shape = shape_of(asked, ["a", "b", "c"], [2, 2, 2])
+    assert (shape.nodes, shape.ranks) == (nodes, ranks)
 
 
-def test_commands_under_srun_run_where_they_are_sent(tmp_path: Path) -> None:
-    body = (
-        "nodes=($(scontrol show hostnames $SLURM_JOB_NODELIST))\n"
-        'srun -N1 -n1 -w "${nodes[0]}" echo head\n'
-        "for ((i = 1; i < SLURM_JOB_NUM_NODES; i++)); do\n"
-        "  srun -N 1 --ntasks=1 --nodelist=${nodes[i]} echo worker $i\n"
-        "done\n"
-        "srun -l echo all of $SLURM_NNODES"
-    )
-    said = ranks(body, tmp_path)
-    assert said == [
-        [first, f"{rank}: all of 4"] for rank, first in enumerate(["head", *(f"worker {n}" for n in (1, 2, 3))])
-    ]
+@pytest.mark.parametrize("asked", [{"nodes": "4"}, {"nodelist": "z"}, {"ntasks": "0"}, {"nodes": "some"}])
+def test_a_step_that_asks_for_too_much_is_refused(asked: dict[str, str]) -> None:
+    with pytest.raises(BadOption):
+        shape_of(asked, ["a", "b", "c"], [2, 2, 2])
 
 
-def test_what_runs_under_srun_knows_its_own_node(tmp_path: Path) -> None:
-    said = ranks("srun bash -c 'echo $SLURMD_NODENAME $HOSTNAME $SLURM_NODEID'", tmp_path)
-    assert said == [[f"fit-rank-{rank}.fit fit-rank-{rank}.fit {rank}"] for rank in range(4)]
+def test_marks_of_file_names() -> None:
+    assert filled("%x-%4j-%a-%%-%q", {"x": "fit", "j": 7, "a": 3}) == "fit-0007-3-%-%q"
 
 
-def test_tasks_of_one_node_share_its_number_and_name_in_the_list(tmp_path: Path) -> None:
-    body = "srun bash -c 'echo $SLURM_NODEID $SLURM_JOB_NODELIST $SLURM_NTASKS_PER_NODE $SLURM_GPUS_PER_NODE'\n"
-    body += "srun -n 1 -w fit-rank-2.fit echo second"
-    said = ranks(body, tmp_path, nodes=2, each=2)
-    assert [each[0] for each in said] == [f"{node} {HEAD},fit-rank-2.fit 2 4" for node in (0, 0, 1, 1)]
-    assert [each[1:] for each in said] == [[], [], ["second"], []]
+def test_the_program_of_pods_needs_python_3_8_alone() -> None:
+    tree = ast.parse(program_text(), feature_version=(3, 8))
+    names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+    # Three of it, a long script and its variables fit on one command line.
+    assert len(command_text()) < 30_000
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("PORT=$(date +%s)", "line 2: every task runs the script, and date has another answer in each"),
-        ("DIR=$(mktemp -d)", "mktemp has another answer"),
-        ("PORT=$((10000 + SLURM_JOBID % 1000))", "SLURM_JOBID is the job's name here, and no number"),
-        ("module load cuda/12", "environment modules (module) are not here"),
-        ("mpirun -np 4 ./a.out", "mpirun is started by every task"),
-        ("squeue -u me", "squeue is not on the path of a task"),
-        ("scontrol requeue 4", "scontrol requeue is not here"),
-        ("echo $SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR is not set here"),
-        ("# echo $SLURM_TOPOLOGY_ADDR", ""),
-        ("echo ${SLURM_TOPOLOGY_ADDR:-none} $SLURM_NTASKS $SLURM_JOB_NODELIST", ""),
+        ("module load cuda/12", "line 2: environment modules (module) are not here"),
+        ("srun --mpi=pmix ./a.out", "srun --mpi=pmix has no server for MPI here"),
+        ("sinfo -N", "sinfo is there only if the image has it"),
+        ("scontrol hold 4", "'unisono scontrol hold' does it outside"),
+        ("sbatch next.sh", "sbatch is not inside of a job"),
+        ("echo $SLURM_TOPOLOGY_TREE", "SLURM_TOPOLOGY_TREE is not set here"),
+        ("# echo $SLURM_TOPOLOGY_TREE", ""),
+        ("echo ${SLURM_TOPOLOGY_TREE:-none} $SLURM_NTASKS $SLURM_JOB_NODELIST", ""),
         ("scontrol show hostnames $SLURM_JOB_NODELIST", ""),
+        ("mpirun -np 4 ./a.out", ""),
+        ("PORT=$((10000 + SLURM_JOBID % 1000)) DIR=$(mktemp -d)", ""),
         ("srun python train.py --nnodes $SLURM_JOB_NUM_NODES", ""),
     ],
 )
@@ -247,18 +256,29 @@ def test_what_will_not_be_as_under_slurm_is_told_with_its_line(line: str, said: 
     assert [said in each for each in found] == ([True] if said else [])
 
 
-def test_the_log_also_goes_to_the_file_of_output(tmp_path: Path) -> None:
-    text = SCRIPT + "cat <<END\nlast\nEND\nexit 7\n"
-    done = run_script(text, tmp_path, tasks=8, name="fit", output="it's %x-%t-%N.txt")
-    assert done.returncode == 7
-    assert (tmp_path / "it's fit-3-n1.txt").read_text() == done.stdout == "line 11\ntask 3 of 8 a b\nlast\n"
-
-
-def test_other_interpreters_run_their_scripts(tmp_path: Path) -> None:
-    text = "#!/usr/bin/env python3\n#SBATCH -n 2\nimport os, sys\nprint(os.environ['SLURM_NTASKS'], sys.argv[2])\n"
-    assert run_script(text, tmp_path, tasks=2).stdout == "2 a b\n"
-    with pytest.raises(BadScript, match="bash alone"):
-        run_script(text, tmp_path, output="x")
+def test_variables_of_the_job(tmp_path: Path) -> None:
+    text = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=2 -c 3 --gpus-per-node=4 --mem=8G -J fit -t 10\n"
+    batch = batch_text(text)
+    given = program_of(batch, "/home/me/fit.sh", text, [], number=4711).env
+    expected = {
+        "SLURM_JOB_ID": "4711",
+        "SLURM_JOBID": "4711",
+        "SLURM_JOB_NAME": "fit",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NNODES": "2",
+        "SLURM_NTASKS": "4",
+        "SLURM_NPROCS": "4",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_TASKS_PER_NODE": "2(x2)",
+        "SLURM_CPUS_PER_TASK": "3",
+        "SLURM_CPUS_ON_NODE": "6",
+        "SLURM_JOB_CPUS_PER_NODE": "6(x2)",
+        "SLURM_GPUS_ON_NODE": "4",
+        "SLURM_GPUS_PER_NODE": "4",
+        "SLURM_GPUS": "8",
+        "SLURM_MEM_PER_NODE": "8192",
+    }
+    assert {name: given.get(name) for name in expected} == expected
 
 
 def sbatch(*words: str) -> Result:
@@ -296,7 +316,7 @@ def test_a_command_in_place_of_a_script(tmp_path: Path, monkeypatch: pytest.Monk
     job = job_of(sbatch("-n", "2", "--export=ALL,LEVEL=3,TOKEN_OF_MINE", "--wrap", "echo hi there"))
     command, values = command_of(job)
     assert job["metadata"]["name"] == "wrap"
-    assert "echo hi there" in command[2]
+    assert "echo hi there" in command[5]
     assert (values["LEVEL"], values["TOKEN_OF_MINE"], values["SLURM_SUBMIT_DIR"]) == ("3", "t", str(tmp_path))
 
 
@@ -312,8 +332,9 @@ def test_a_job_whose_name_is_taken_gets_another_and_knows_it(tmp_path: Path, mon
     _, [element] = script_elements(["fit.sh"], None)
     second = element.called("fit-2")
     assert (element.program.name, second.name) == ("fit", "fit-2")
-    assert (second.env["SLURM_JOB_ID"], second.env["SLURM_JOB_NAME"]) == ("fit-2", "fit")
-    assert "fit-fit-2.txt" in " ".join(second.command)
+    assert second.env["SLURM_JOB_NAME"] == "fit"
+    assert second.env["SLURM_JOB_ID"].isdecimal()
+    assert second.env["MASTER_ADDR"] == "fit-2-rank-0.fit-2"
 
 
 @pytest.mark.parametrize(
@@ -378,6 +399,16 @@ def test_what_does_not_exist_is_told(asked: dict[str, Any], unseen: tuple[str, .
     assert Selection(**asked).unknown(found) == told
 
 
+def test_squeue_in_slurms_format() -> None:
+    running = [JobLine("job/a", "default", "gpu", 65, pods=4, gang=4, user="ann", nodes=("n1", "n2"))]
+    found = Overview([], [], [], [], [], [], [], [JobLine("job/b", "d", "cpu", 5, waiting="full")], running)
+    lines = squeue_lines(Selection().of(found), owner="me", pattern="%.8i %T %u %R")
+    assert lines == ["JOBID STATE USER NODELIST(REASON)", "a RUNNING ann n1,n2", "b PENDING me (full)"]
+    assert squeue_lines(Selection().of(found), pattern="%j|%P|%M|%D", title=False) == ["a|gpu|1:05|2", "b|cpu|0:05|0"]
+    with pytest.raises(click.UsageError, match="%q"):
+        squeue_lines([], pattern="%q")
+
+
 def test_a_state_that_does_not_exist_is_named() -> None:
     with pytest.raises(click.UsageError, match="FAILED"):
         states_of("R,FAILED")
@@ -393,3 +424,58 @@ def test_squeue_and_sinfo_have_slurms_columns() -> None:
     assert lines[2].split()[:6] == ["b-3", "cpu", "me", "PD", "1:01:40", "2"]
     assert len(lines[2]) == 70
     assert sinfo_lines([NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")])[1].split()[:2] == ["n1", "mix"]
+
+
+def test_a_job_of_a_cluster_has_nodes_image_mounts_and_a_cpu_for_each_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.sh").write_text(
+        "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=3 --container-image=nvcr.io#nvidia/pytorch:24.01\n"
+        "#SBATCH -x n3 --no-requeue --container-mounts=/data:/in:ro,/scratch\n"
+    )
+    batch, [element] = script_elements(["fit.sh"], None, local=False)
+    assert batch.notes == ()
+    job = job_of_program(element.program, local=False).manifest()
+    pod = job["spec"]["tasks"][0]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["image"] == "nvcr.io/nvidia/pytorch:24.01"
+    assert container["command"][:2] == ["python3", "-c"]
+    assert container["resources"] == {"requests": {"cpu": "3"}}
+    assert pod["volumes"][0] == {"name": "mount-0", "hostPath": {"path": "/data"}}
+    assert container["volumeMounts"][0] == {"name": "mount-0", "mountPath": "/in", "readOnly": True}
+    [apart] = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"] == {"matchLabels": {"volcano.sh/job-name": "fit-sh"}}
+    [term] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0] == {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"]}
+    actions = [(rule["action"], rule.get("event") or rule.get("exitCode")) for rule in job["spec"]["policies"]]
+    assert actions[:2] == [("TerminateJob", "PodEvicted"), ("RestartJob", 213)]
+
+
+def test_on_one_machine_nodes_may_lie_side_by_side_and_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.sh").write_text("#!/bin/bash\n#SBATCH -N 2 --exclusive -w n1\n")
+    batch, [element] = script_elements(["fit.sh"], None)
+    assert [note.partition(" ")[0] for note in batch.notes] == ["--exclusive", "--nodelist"]
+    job = job_of_program(element.program, local=True).manifest()
+    assert "affinity" not in job["spec"]["tasks"][0]["template"]["spec"]
+
+
+def test_the_table_of_options_says_what_becomes_of_each() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text()
+    rows = re.findall(r"^\| (.*--.*?) \| (done|mapped|told) \| (.*) \|$", page, re.MULTILINE)
+    told = {name: (handled, how) for names, handled, how in rows for name in re.findall(r"`--([\w-]+)`", names)}
+    assert told == {name: (option.handled, option.how) for name, option in OPTIONS.items()}
+
+
+def test_no_option_is_silent() -> None:
+    for name in sorted(VALUED | ALONE):
+        handled = OPTIONS[name].handled if name in OPTIONS else "told"
+        value = "1" if name in VALUED else ""
+        if handled == "told":
+            assert any(f"--{name} " in note for note in batch_of([(name, value)]).notes), name
+        else:
+            # What is done is read, or is so in any case.
+            assert name in READ or OPTIONS[name].how == "as it is here in any case", name

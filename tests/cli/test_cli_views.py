@@ -20,7 +20,7 @@ from unisono.api.groups.batch import Job, JobSpec, JobState, JobStatus, TaskSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
 from unisono.api.pod_states import pod_end
 from unisono.cli.running.report import changes
-from unisono.sdk.state.views import JobView, end_text, job_view, pod_view
+from unisono.sdk.state.views import JobView, end_text, job_view, pod_view, says_steps_alone
 
 
 def job(phase: str = "Pending", *, message: str = "", tasks: dict[str, int] | None = None) -> Job:
@@ -126,3 +126,21 @@ def test_many_nodes_are_not_all_named() -> None:
     old = JobView("a", "ns", "Job")
     new = replace(old, placed=5, nodes=tuple(f"n{i}" for i in range(5)))
     assert changes(old, new) == ["gang placed: 5/0 pods on n0, n1, n2 and 2 more nodes"]
+
+
+def test_a_job_that_ran_was_admitted_also_when_its_group_has_gone() -> None:
+    assert job_view(job("Completed"), None, []).admitted
+    assert not job_view(job(), None, []).admitted
+
+
+def test_a_notebook_shows_a_table_of_the_job() -> None:
+    shown = job_view(job(), group("Pending"), [], "queue <research> is full")._repr_html_()
+    assert shown.startswith("<table>")
+    assert "queue &lt;research&gt; is full" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "alone"), [("progress: 3/10", True), (" Progress: 3/10 ", True), ("loss 1 progress: 3/10", False)]
+)
+def test_lines_that_the_bar_shows_are_left_out_beside_it(line: str, alone: bool) -> None:
+    assert says_steps_alone(line) is alone

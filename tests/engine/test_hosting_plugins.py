@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -202,3 +203,11 @@ def test_every_waiting_job_is_told_which_plugins_are_off() -> None:
     verdict = decisions.verdicts["ns/b"]
     assert verdict.cause is Cause.TOO_LARGE
     assert verdict.plugins_off == ("broken",)
+
+
+@pytest.mark.more
+def test_the_example_is_typed(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(EXAMPLE)
+    words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "example.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -126,3 +126,8 @@ def raised(at: str, text: str = "ValueError: x") -> LastWords:
 )
 def test_which_process_failed_first(ends: list[tuple[str, LastWords]], first: int) -> None:
     assert first_of(ends) == first
+
+
+def test_a_script_that_passes_on_how_a_task_of_srun_ended_did_not_fail_first() -> None:
+    passed_on = LastWords("srun: error: task 1: Exited with exit code 1", complaint=True)
+    assert first_of([("2026-01-01T00:00:00Z", passed_on), ("2026-01-01T00:00:01Z", LastWords("no data"))]) == 1

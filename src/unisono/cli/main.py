@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "describe": "Show an object, its state, events and verdict.",
     "logs": "Print the logs of a pod or of all pods of a job.",
     "delete": "Delete objects.",
+    "stop": "Stop jobs for good, and keep what is known of them.",
     "status": "Show components, nodes, queues, and jobs that wait and run.",
     "top": "Show the same again and again, on the whole terminal.",
     "dashboard": "Show jobs, queues and nodes in a browser.",
@@ -45,6 +46,7 @@ COMMANDS: dict[str, str] = {
     "sbatch": "Submit a script with #SBATCH lines, as Slurm does.",
     "srun": "Run a command with Slurm's options and wait for it.",
     "scancel": "Stop jobs, as Slurm does.",
+    "scontrol": "Show, hold, release, requeue and move jobs, as Slurm does.",
     "schedule": "Run one scheduling cycle on objects from files: what would happen.",
     "simulate": "Run the scheduler on a workload on a virtual clock, and judge it.",
     "whatif": "Say when waiting jobs start, and what a change of the cluster would do.",
@@ -63,8 +65,19 @@ COMMANDS: dict[str, str] = {
     "backup": "Copy everything that a control plane stores to a file.",
     "restore": "Put a backup in the place of what a stopped control plane stores.",
     "support-bundle": "Collect state, logs and metrics for a report, without secrets.",
+    "completion": "Let a shell complete commands and options.",
     "version": "Print the version.",
 }
+GROUPS: dict[str, str] = {
+    "Run and follow jobs": "run apply get describe logs delete stop status top dashboard explain",
+    "This machine": "up down backup restore",
+    "Queues, plans and reports": "queue report whatif schedule simulate defrag record",
+    "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol",
+    "vcctl's words": "job jobflow jobtemplate pod",
+    "Clusters": "install fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",
+    "Others": "support-bundle completion version",
+}
+"""Commands under the headings of the help, which has all of them."""
 
 
 class LazyGroup(click.Group):
@@ -84,8 +97,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, COMMANDS[name]) for name in names.split()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -87,6 +87,38 @@ def one(words: Sequence[str], resources: ResourceMap) -> Target:
     return targets[0]
 
 
+async def meant(
+    client: HttpClient, resources: ResourceMap, namespace: str, name: str, first: Sequence[str] = ("job",)
+) -> str:
+    """``KIND/NAME`` of a name alone: the first kind that has it, of these and then of all kinds of jobs.
+
+    Raises:
+        BadTarget: there is none; names those that are called nearly so.
+
+    """
+    from difflib import get_close_matches
+
+    from unisono.errors import ApiError, NotFound
+    from unisono.jobkinds.registry import JOB_KINDS
+    from unisono.kube.discovery import request_json
+
+    kinds = [*first, *(each.resource for each in JOB_KINDS if each.resource not in first and each.kind != "Job")]
+    for kind in (*kinds, "job.batch"):
+        if not resources.has(kind):
+            continue
+        resource = resources.named(kind)
+        try:
+            await request_json(client, "GET", resource.path(namespace, name))
+        except (NotFound, ApiError):
+            continue
+        return f"{resources.typed(resource)}/{name}"
+    listing = await request_json(client, "GET", resources.named("job").path(namespace))
+    names = [item["metadata"]["name"] for item in listing.get("items") or []]
+    near = get_close_matches(name, names, 1)
+    hint = f"; did you mean job/{near[0]}?" if near else ": 'unisono status' shows those that there are"
+    raise BadTarget(f"no {' and no '.join(dict.fromkeys((*first, 'job')))} of the name {name} is in {namespace}{hint}")
+
+
 def _slashed(word: str, resources: ResourceMap) -> Target:
     kind, _, name = word.partition("/")
     if not kind or not name or "/" in name:

@@ -31,6 +31,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?::\s|:?$)")
 _LOST_PEER = re.compile(
     r"ConnectionReset|ConnectionRefused|ConnectionAborted|BrokenPipe|EOFError|Connection (?:closed|reset|refused)"
     r"|DistBackendError|DistNetworkError|DistStoreError|[Gg]loo|NCCL|ncclRemoteError|socket ?Timeout|TCPStore"
+    r"|^srun: error: "
     r"|[Ll]ost (?:connection|peer)|peer (?:has )?(?:closed|exited|failed)|recvValue|MPI_Abort|coordination service",
 )
 # How programs without a traceback complain: "x: error: ...", "bash: line 1: foo: command not found". Before a number

@@ -35,7 +35,10 @@ def command(
     grace_period: int | None,
     ignore_not_found: bool,
 ) -> None:
-    """Delete objects: KIND NAME..., KIND/NAME..., the objects of files (-f), or with --all or -l those of a kind."""
+    """Delete objects: KIND NAME..., KIND/NAME..., the objects of files (-f), or with --all or -l those of a kind.
+
+    A name alone is a job's, of whatever kind.
+    """
     from unisono.cli.connection import run_async
 
     if bool(what) == bool(files):
@@ -98,9 +101,13 @@ def _of_files(files: tuple[str, ...], resources: Any, namespace: str) -> list[tu
 async def _of_words(
     client: HttpClient, what: tuple[str, ...], resources: Any, namespace: str, everything: bool, selector: str
 ) -> list[tuple[Resource, str | None, str]]:
-    from unisono.cli.targets import BadTarget, parse
+    from unisono.cli.targets import BadTarget, meant, parse
     from unisono.kube.discovery import request_json
 
+    kinds = what[0] == "all" or any(mark in what[0] for mark in "/,") or resources.has(what[0])
+    if not (everything or selector or kinds):
+        # Names alone.
+        what = tuple([word if "/" in word else await meant(client, resources, namespace, word) for word in what])
     found: list[tuple[Resource, str | None, str]] = []
     for target in parse(what, resources):
         if target.name:

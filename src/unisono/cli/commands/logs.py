@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from unisono.cli.options import Where, where_options
 
 if TYPE_CHECKING:
-    from unisono.kube.discovery import Resource, ResourceMap
+    from unisono.kube.discovery import Resource
     from unisono.kube.http import HttpClient
 
 
@@ -40,7 +39,7 @@ def command(
 ) -> None:
     """Print the log of a pod, or of all pods of a job or another object, each line with its pod in front.
 
-    A name alone is a pod's, or a job's where no pod has it.
+    A name alone is a pod's, or a job's of whatever kind where no pod has it.
 
     KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
     """
@@ -59,14 +58,15 @@ def command(
 
 async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.targets import one
+    from unisono.cli.targets import meant, one
     from unisono.kube.discovery import discover
     from unisono.sdk.follow.log_lines import texts
 
     async with connect(where) as client:
         namespace = namespace_of(where)
         resources = await discover(client)
-        words = what if len(what) > 1 or "/" in what[0] else await _words(client, resources, namespace, what[0])
+        alone = len(what) == 1 and "/" not in what[0]
+        words = [await meant(client, resources, namespace, what[0], ("pod", "job"))] if alone else what
         target = one(words, resources)
         assert target.name is not None
         if target.resource.kind == "Pod":
@@ -84,18 +84,6 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
         container = params.pop("container", "")
         title = f"{resources.typed(target.resource)}/{target.name}"
         await _of_owner(client, target.resource, title, namespace, target.name, container, params)
-
-
-async def _words(client: HttpClient, resources: ResourceMap, namespace: str, name: str) -> tuple[str]:
-    """The pod of that name; the job where there is a job only."""
-    from unisono.errors import NotFound
-    from unisono.kube.discovery import request_json
-
-    for kind in ("pod", "job"):
-        with suppress(NotFound):
-            await request_json(client, "GET", resources.named(kind).path(namespace, name))
-            return (f"{kind}/{name}",)
-    return (f"pod/{name}",)
 
 
 async def _first(client: HttpClient, namespace: str, pod: str) -> str:

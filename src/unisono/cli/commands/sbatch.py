@@ -12,6 +12,7 @@ from unisono.cli.slurm.arguments import slurm_options
 
 if TYPE_CHECKING:
     from unisono.cli.slurm.script import Batch
+    from unisono.kube.http import HttpClient
     from unisono.sdk.follow.events import Target
     from unisono.sdk.jobs.program import Program
 
@@ -26,11 +27,12 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     """Submit a script with #SBATCH lines as a job and return, as Slurm's sbatch does.
 
     Options of sbatch may stand before SCRIPT, too; what is not supported is told. SCRIPT may come through a pipe, too;
-    --wrap COMMAND brings it along. Every task runs the script; srun in it runs its command once in each.
+    --wrap COMMAND brings it along. The script runs once, on the first node; srun in it runs tasks on all.
     """
+    from unisono.cli.running.place import is_cluster
     from unisono.cli.slurm.arguments import script_elements
 
-    batch, elements = script_elements(words, image)
+    batch, elements = script_elements(words, image, local=not is_cluster(where))
     for note in batch.notes:
         click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
     if dry_run:
@@ -38,7 +40,8 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
         return
     from unisono.cli.running.session import Request, run
 
-    asyncio.run(_dependencies(where, batch))
+    base = elements[0].base
+    asyncio.run(_dependencies(where, batch, base))
     created: list[Target] = []
     tell = created.append if batch.parsable else None
     for element in elements:
@@ -61,7 +64,7 @@ def _print(where: Where, programs: list[Program]) -> None:
         print_yaml(of_program(program, local=not is_cluster(where)).value)
 
 
-async def _dependencies(where: Where, batch: Batch) -> None:
+async def _dependencies(where: Where, batch: Batch, base: str) -> None:
     """Wait for the jobs that come first.
 
     Raises:
@@ -69,24 +72,47 @@ async def _dependencies(where: Where, batch: Batch) -> None:
         NotFound: there is none of that name.
 
     """
-    if not batch.after:
-        return
-    from unisono.api.job_state import ENDED, SUCCEEDED
-    from unisono.api.kinds import JOBS
     from unisono.cli.connection import connect, namespace_of
     from unisono.errors import UnisonoError
 
+    if not batch.after:
+        return
     async with connect(where) as client:
-        for how, name in batch.after:
-            told = False
-            while True:
-                state = (await client.get(JOBS, name, namespace_of(where))).status.state
-                phase = (state.phase if state else None) or "Pending"
-                if phase in ENDED or (how == "after" and phase == "Running"):
-                    break
-                if not told:
-                    told = True
-                    click.echo(f"Waiting for job/{name}, which is {phase.lower()} ...", err=True)
-                await asyncio.sleep(_POLL_SECONDS)
-            if how == "afterok" and phase != SUCCEEDED:
-                raise UnisonoError(f"Nothing was submitted: job/{name} ended as {phase}, not well.")
+        told: set[str] = set()
+        while True:
+            states = [await _state(client, namespace_of(where), how, name, base) for how, name in batch.after]
+            failed = [text for met, text in states if met is False]
+            if failed and (not batch.any_of or len(failed) == len(states)):
+                raise UnisonoError(f"Nothing was submitted: {failed[0]}.")
+            met = [each is True for each, _ in states]
+            if any(met) if batch.any_of else all(met):
+                return
+            waiting = [text for each, text in states if each is None]
+            for text in waiting:
+                if text not in told:
+                    click.echo(f"Waiting: {text} ...", err=True)
+            told |= set(waiting)
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _state(client: HttpClient, namespace: str, how: str, name: str, base: str) -> tuple[bool | None, str]:
+    """Whether a dependency is met, None where that is open, and what is to be said of it."""
+    from unisono.api.job_state import ENDED, SUCCEEDED
+    from unisono.api.kinds import JOBS
+    from unisono.cli.slurm.batches import BASE_NAME
+    from unisono.cli.slurm.selecting import jobs_called
+
+    if how == "singleton":
+        every = (await client.list(JOBS, namespace)).items
+        jobs = [job for job in every if (job.metadata.labels or {}).get(BASE_NAME) == base]
+    else:
+        jobs = await jobs_called(client, namespace, name)
+    phases = {job.metadata.name: (job.status.state.phase if job.status.state else None) or "Pending" for job in jobs}
+    for job, phase in phases.items():
+        if phase not in ENDED and not (how == "after" and phase == "Running"):
+            return None, f"job/{job} is {phase.lower()}"
+        if how in ("afterok", "aftercorr") and phase != SUCCEEDED:
+            return False, f"job/{job} ended as {phase}, not well"
+    if how == "afternotok" and phases and all(phase == SUCCEEDED for phase in phases.values()):
+        return False, f"job/{next(iter(phases))} ended well"
+    return True, ""

@@ -53,28 +53,20 @@ async def _scancel(where: Where, jobs: tuple[str, ...], asked: dict[str, Any]) -
 
 
 async def _stop_named(client: Any, namespace: str, names: list[str]) -> None:
-    """Stop the jobs of these names, or the elements of an array that has the name.
+    """Stop the jobs of these names or numbers, or the elements of an array that has the name.
 
     Raises:
         NotFound: there is neither.
 
     """
     from unisono.api.job_state import ENDED
-    from unisono.api.kinds import JOBS
-    from unisono.cli.slurm.selecting import is_called
-    from unisono.errors import NotFound
+    from unisono.cli.slurm.selecting import jobs_called
 
     for name in names:
-        try:
-            await _stop(client, namespace, f"job/{name}")
-        except NotFound:
-            found = await client.list(JOBS, namespace)
-            elements = [job for job in found.items if is_called(job.metadata.name, name)]
-            if not elements:
-                raise
-            for job in elements:
-                if job.status.state is None or job.status.state.phase not in ENDED:
-                    await _stop(client, namespace, f"job/{job.metadata.name}")
+        found = await jobs_called(client, namespace, name)
+        for job in found:
+            if len(found) == 1 or job.status.state is None or job.status.state.phase not in ENDED:
+                await _stop(client, namespace, f"job/{job.metadata.name}")
 
 
 async def _stop(client: Any, namespace: str, title: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.options import Where, where_options
 from unisono.cli.slurm.selecting import selection_options
 
 
@@ -14,17 +14,24 @@ from unisono.cli.slurm.selecting import selection_options
 @selection_options
 @click.option("-j", "--jobs", default="", metavar="JOB,...", help="Only these jobs; an array stands for its elements.")
 @click.option("-l", "--long", is_flag=True, help="Do not shorten reasons to the width of the terminal.")
-@output_option("text", "json")
+@click.option("-h", "--noheader", is_flag=True, help="Without the names of the columns.")
+@click.option("-A", "--account", default="", help="As --partition: queues stand for accounts.")
+@click.option("-o", "--output", "--format", default="text", help="text, json, or a line of Slurm's such as '%i %T %R'.")
 @where_options
-def command(where: Where, jobs: str, output: str, *, long: bool, **asked: Any) -> None:
+def command(where: Where, jobs: str, output: str, account: str, *, long: bool, noheader: bool, **asked: Any) -> None:
     """List jobs that run (R) and wait (PD) with the reason, as Slurm's squeue does; see also 'unisono status'."""
     from unisono.cli.connection import run_async
 
+    if account and asked["partition"]:
+        raise click.UsageError("--account and --partition both name a queue here; give one of them.")
+    if output not in ("text", "json") and "%" not in output:
+        raise click.UsageError(f"--output {output}: text, json or a line such as '%i %T %R' is expected.")
+    asked["partition"] = asked["partition"] or account
     asked["name"] = ",".join(filter(None, (asked["name"], jobs)))
-    run_async(_squeue(where, asked, output, long=long))
+    run_async(_squeue(where, asked, output, long=long, title=not noheader))
 
 
-async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: bool) -> None:
+async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: bool, title: bool) -> None:
     import shutil
     import sys
     from dataclasses import asdict
@@ -45,6 +52,7 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
         kinds = (("running", "R"), ("waiting", "PD"))
         print_json({name: [asdict(job) for state, job in found if state == wanted] for name, wanted in kinds})
         return
+    pattern = output if "%" in output else ""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not long else 0
-    for line in squeue_lines(found, owner=wanted.owner, width=width):
+    for line in squeue_lines(found, owner=wanted.owner, width=width, pattern=pattern, title=title):
         click.echo(line)

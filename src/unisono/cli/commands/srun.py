@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
 from unisono.cli.options import Where
@@ -18,8 +16,11 @@ def command(where: Where, image: str | None, words: tuple[str, ...]) -> None:
 
     Options of srun are -N, -n, -c, -G, -t, -J, -p, -D and their long names; those of unisono stand before them.
     """
+    from unisono.cli.running.place import is_cluster
     from unisono.cli.running.session import Request, run
-    from unisono.cli.slurm.arguments import command_program
+    from unisono.cli.slurm.arguments import command_elements
 
-    program = command_program(words, image)
-    raise SystemExit(run(Request(where, program=program, called=lambda name: replace(program, name=name))))
+    batch, [element] = command_elements(words, image, local=not is_cluster(where))
+    for note in batch.notes:
+        click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
+    raise SystemExit(run(Request(where, program=element.program, called=element.called)))

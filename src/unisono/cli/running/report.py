@@ -13,7 +13,7 @@ from unisono.api.job_state import SUCCEEDED
 from unisono.api.messages import counted
 from unisono.api.pod_states import PodEnd
 from unisono.jobkinds.registry import FLOWS
-from unisono.sdk.state.views import JobView, TaskView, end_text
+from unisono.sdk.state.views import JobView, TaskView, end_text, says_steps_alone
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -188,7 +188,9 @@ class LiveReporter:
         """Nothing: the table shows it."""
 
     def log(self, prefix: str, text: str) -> None:
-        """A log line; each task keeps its colour."""
+        """A log line; each task keeps its colour. What the bar shows is not told again in a line."""
+        if says_steps_alone(text):
+            return
         colour = self._colours.setdefault(prefix, self.COLOURS[len(self._colours) % len(self.COLOURS)])
         # The terminal wraps what is too long: a line that is copied stays one.
         self._print(f"{prefix} | ", colour, text, soft_wrap=True)

@@ -2,115 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
+from unisono.cli.slurm.steps.words import BadOption, hosts_of, number_of, per_node, split_options
 from unisono.errors import UnisonoError
 
 # Linux takes no longer word on a command line.
 LONGEST = 100_000
 _MOST_ARRAY = 1000
 _SIZES = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
-_ACCEPTED_DEPENDENCIES = ("afterok", "afterany", "after")
-SHORT = {
-    "-N": "nodes",
-    "-n": "ntasks",
-    "-c": "cpus-per-task",
-    "-G": "gpus",
-    "-t": "time",
-    "-J": "job-name",
-    "-a": "array",
-    "-d": "dependency",
-    "-o": "output",
-    "-p": "partition",
-    "-D": "chdir",
-    "-A": "account",
-    "-C": "constraint",
-    "-L": "licenses",
-    "-b": "begin",
-    "-e": "error",
-    "-i": "input",
-    "-m": "distribution",
-    "-q": "qos",
-    "-w": "nodelist",
-    "-x": "exclude",
-}
-# Letters that stand alone.
-FLAGS = {
-    "-H": "hold",
-    "-K": "kill-on-bad-exit",
-    "-O": "overcommit",
-    "-Q": "quiet",
-    "-W": "wait",
-    "-k": "no-kill",
-    "-l": "label",
-    "-s": "oversubscribe",
-    "-u": "unbuffered",
-    "-v": "verbose",
-}
-# What says nothing that changes how the job runs here.
-SAID_ELSEWHERE = {
-    "error": "standard error is in the same log",
-    "mail-type": "no mail is sent",
-    "mail-user": "no mail is sent",
-    "account": "queues stand for accounts: use --partition",
-    "constraint": "the job may run on any node",
-    "nodelist": "the job may run on any node",
-    "exclude": "the job may run on any node",
-    "qos": "queues stand for it: use --partition",
-    "begin": "the job may start at once; jobs by the clock are CronJobs",
-    "hold": "the job may start at once; 'unisono job suspend NAME' holds one",
-    "wait": "follow the job with 'unisono logs -f job/NAME'",
-    "exclusive": "nodes are shared",
-    "open-mode": "logs are kept for each run",
-}
-# Besides those that are read: the next word is their value.
-VALUED = frozenset(
-    {
-        "account",
-        "begin",
-        "comment",
-        "constraint",
-        "cpu-bind",
-        "cpu-freq",
-        "deadline",
-        "distribution",
-        "error",
-        "exclude",
-        "gpu-bind",
-        "gpu-freq",
-        "hint",
-        "input",
-        "licenses",
-        "mail-type",
-        "mail-user",
-        "mem-bind",
-        "mpi",
-        "nice",
-        "nodelist",
-        "ntasks-per-core",
-        "ntasks-per-gpu",
-        "ntasks-per-socket",
-        "open-mode",
-        "priority",
-        "profile",
-        "qos",
-        "reservation",
-        "signal",
-        "switches",
-        "threads-per-core",
-        "time-min",
-        "tmp",
-        "wckey",
-    }
-)
-# Long names that stand alone: what follows them is another option or the script.
-ALONE = frozenset(
-    {*FLAGS.values(), "contiguous", "exclusive", "no-requeue", "parsable", "pty", "requeue", "spread-job"}
-)
+_DEPENDENCIES = ("afterok", "afterany", "afternotok", "aftercorr", "after")
+Handled = Literal["done", "mapped", "told"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What becomes of an option of Slurm.
+
+    Attributes:
+        handled: ``done`` as Slurm does it, ``mapped`` to what comes near, or ``told``: left out, and the user is told.
+        how: in words.
+
+    """
+
+    handled: Handled
+    how: str
 
 
 class BadScript(UnisonoError):
@@ -123,21 +44,33 @@ class Batch:
 
     Attributes:
         name: of the job; None for the script's file name.
-        nodes: number of nodes, of which each takes ``tasks / nodes`` tasks; None where it is not said.
-        tasks: number of processes.
-        cpus: per process.
-        gpus: per process.
-        memory_mib: per process; None where it is not said.
+        nodes: number of nodes, a pod each; None where it is not said.
+        tasks: number of tasks.
+        per_node: at most so many tasks on a node; None where it is not said.
+        apart: each of the nodes is another one; else tasks may share them.
+        cpus: per task; None where it is not said.
+        node_cpus: per node, where it is said so.
+        gpus: per node.
+        gpus_per_task: cards that each task sees; 0 for all of its node.
+        memory_mib: per node; None where it is not said.
         seconds: time limit.
         array: indices of the array's elements, empty where it is none.
         at_once: elements that may run at once; 0 for all.
-        after: names of jobs that must have ended, each with how: ``afterok``.
-        output: where the log is to be copied; empty for the log alone.
+        after: names of jobs that must have ended, each with how: ``afterok``; ``singleton`` has no name.
+        any_of: one of these is enough.
+        output, error: files of the script's output and errors; empty for the log alone.
+        append: whether the files are continued.
         queue: the partition.
         folder: where the processes start; empty for the caller's.
         wrapped: the command that stands in place of a script; empty for none.
         exported: variables of the processes; None is the caller's own value.
         parsable: the names of the jobs alone are printed.
+        signal: number, seconds before the time limit, and whether the shell alone gets it.
+        exclusive: nodes are shared with no other job.
+        requeue: the job starts again after an eviction.
+        nodelist, exclude: nodes by name.
+        image: of the containers; empty where none is named.
+        mounts: folders of the nodes, each with its path in the containers and whether it is read-only.
         notes: what was said and is not done here, a sentence each.
 
     """
@@ -145,20 +78,39 @@ class Batch:
     name: str | None = None
     nodes: int | None = None
     tasks: int = 1
+    per_node: int | None = None
+    apart: bool = True
     cpus: int | None = None
+    node_cpus: int | None = None
     gpus: int | None = None
+    gpus_per_task: int = 0
     memory_mib: int | None = None
     seconds: int | None = None
     array: tuple[int, ...] = ()
     at_once: int = 0
     after: tuple[tuple[str, str], ...] = ()
+    any_of: bool = False
     output: str = ""
+    error: str = ""
+    append: bool = False
     queue: str = "default"
     folder: str = ""
     wrapped: str = ""
     exported: tuple[tuple[str, str | None], ...] = ()
     parsable: bool = False
+    signal: tuple[int, int, bool] | None = None
+    exclusive: bool = False
+    requeue: bool = True
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    image: str = ""
+    mounts: tuple[tuple[str, str, bool], ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def counts(self) -> list[int]:
+        """Tasks of each node."""
+        return per_node(self.tasks, self.nodes or 1)
 
 
 def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
@@ -179,7 +131,10 @@ def read_script(text: str, where: str = "script") -> list[tuple[str, str]]:
             break
         if line.startswith("#SBATCH"):
             try:
-                words = shlex.split(line[len("#SBATCH") :], comments=True)
+                lexer = shlex.shlex(line[len("#SBATCH") :], posix=True)
+                # A comment begins a word; within one, as in nvcr.io#nvidia/pytorch, the mark is a letter.
+                lexer.whitespace_split, lexer.commenters = True, ""
+                words = list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
             except ValueError as error:
                 raise BadScript(f"{where}:{number}: {error}: {line}") from None
             found += read_options(words, f"{where}:{number}")
@@ -193,32 +148,20 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
         BadScript: a word is no option.
 
     """
-    found = []
+    found: list[tuple[str, str]] = []
     rest = list(words)
     while rest:
-        word = rest.pop(0)
-        if word.startswith("--"):
-            name, assigned, value = word[2:].partition("=")
-            valued = name in _READ or name in VALUED or (bool(rest) and not rest[0].startswith("-"))
-            if not assigned and rest and valued and name not in ALONE:
-                value = rest.pop(0)
-        elif word[:2] in SHORT:
-            name, value = SHORT[word[:2]], word[2:].removeprefix("=")
-            if not value and rest:
-                value = rest.pop(0)
-        elif word in FLAGS:
-            name, value = FLAGS[word], ""
-        else:
-            raise BadScript(f"{where}: {word} is no option of sbatch.")
-        found.append((name, value))
+        try:
+            some, rest = split_options(rest)
+        except BadOption as error:
+            raise BadScript(f"{where}: {error}.") from None
+        found += some
+        if rest and found and found[-1][0] not in OPTIONS and not found[-1][1]:
+            # No command follows here: the word belongs to an option that nobody knows.
+            found[-1] = (found[-1][0], rest.pop(0))
+        elif rest:
+            raise BadScript(f"{where}: {rest[0]} is no option of sbatch.")
     return found
-
-
-def takes_value(word: str) -> bool:
-    """Whether the next word of a command line is this option's value."""
-    if word.startswith("--"):
-        return "=" not in word and (word[2:] in _READ or word[2:] in VALUED) and word[2:] not in ALONE
-    return word in SHORT
 
 
 def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch:
@@ -229,55 +172,65 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
 
     """
     values = {name: value for name, value in options if name in _READ}
-    notes = [
-        f"--{name} is not supported: {SAID_ELSEWHERE.get(name, 'it is left out')}"
-        for name, _ in dict(options).items()
-        if name not in _READ
-    ]
+    notes = []
+    for name in dict(options):
+        known = OPTIONS.get(name)
+        if known is None or known.handled == "told":
+            notes.append(f"--{name} is not supported: {known.how if known else 'it is left out'}")
     batch = Batch()
     for name, value in values.items():
         try:
             batch = replace(batch, **_READ[name](value))
-        except ValueError as error:
+        except (ValueError, BadOption) as error:
             raise BadScript(f"{where}: --{name}={value}: {error}.") from None
     if any(word in ("ALL", "NONE", "NIL") for word in values.get("export", "").split(",")):
         notes.append("of --export only variables with a name are passed on: --export=NAME,NAME=VALUE")
+    if batch.signal and not batch.seconds:
+        notes.append("--signal comes before the time limit, and there is none: give --time, too")
     return replace(_sized(batch, values, where), notes=tuple(notes))
 
 
+_OF_NODES = ("gres", "gpus-per-node", "mem", "tres-per-node", "mincpus")
+
+
 def _sized(batch: Batch, values: Mapping[str, str], where: str) -> Batch:
-    """Numbers per node and of the whole job, as numbers per process."""
-    nodes = batch.nodes or 1
-    tasks = batch.tasks
-    if "ntasks-per-node" in values:
-        per_node = _positive(values["ntasks-per-node"])
-        if "ntasks" in values and batch.tasks != per_node * nodes:
-            raise BadScript(
-                f"{where}: --ntasks={batch.tasks} is not --nodes={nodes} times --ntasks-per-node={per_node}."
-            )
-        tasks = per_node * nodes
-    elif "ntasks" not in values:
-        tasks = nodes
-    if tasks % nodes:
-        raise BadScript(f"{where}: {tasks} tasks cannot be spread evenly over {nodes} nodes.")
-    batch = replace(batch, tasks=tasks)
-    for name, whole in (("gpus", tasks), ("gpus-per-node", tasks // nodes), ("gres", tasks // nodes)):
-        if name not in values:
-            continue
-        count = _devices(values[name])
-        if count % whole:
-            raise BadScript(f"{where}: --{name}={values[name]} cannot be shared evenly by {whole} tasks.")
-        batch = replace(batch, gpus=count // whole)
-    if "gpus-per-task" in values:
-        batch = replace(batch, gpus=_devices(values["gpus-per-task"]))
+    """The numbers of nodes and tasks, and what each node has of what is said of tasks, cards or the job."""
+    tasks, nodes, each = batch.tasks if "ntasks" in values else None, batch.nodes, batch.per_node
+    if tasks is None and "ntasks-per-gpu" in values and "gpus" in values:
+        tasks = _positive(values["ntasks-per-gpu"]) * _devices(values["gpus"])
+    if nodes is None:
+        if each:
+            nodes = -(-(tasks or each) // each)
+        elif tasks is None or any(name in values for name in _OF_NODES):
+            nodes = 1
+        else:
+            # Where nothing is said of nodes, each task may go where there is room.
+            nodes = tasks
+            batch = replace(batch, apart=False)
+    tasks = tasks or (each or 1) * nodes
+    if each and tasks > each * nodes:
+        raise BadScript(f"{where}: --ntasks={tasks} is more than --nodes={nodes} times --ntasks-per-node={each}.")
+    nodes = min(nodes, tasks)
+    batch = replace(batch, nodes=nodes, tasks=tasks)
+    most = max(batch.counts)
+    if "gpus" in values:
+        batch = replace(batch, gpus=-(-_devices(values["gpus"]) // nodes))
+    for name in ("gpus-per-node", "gres"):
+        if name in values:
+            batch = replace(batch, gpus=_devices(values[name]))
+    if batch.gpus_per_task:
+        batch = replace(batch, gpus=batch.gpus_per_task * most)
     if "cpus-per-gpu" in values and batch.gpus:
-        batch = replace(batch, cpus=_positive(values["cpus-per-gpu"]) * batch.gpus)
+        batch = replace(batch, node_cpus=_positive(values["cpus-per-gpu"]) * batch.gpus)
+    if "mincpus" in values:
+        batch = replace(batch, node_cpus=max(_positive(values["mincpus"]), (batch.cpus or 1) * most))
+    if "mem" in values:
+        batch = replace(batch, memory_mib=_mebibytes(values["mem"]) or None)
     if "mem-per-gpu" in values and batch.gpus:
         batch = replace(batch, memory_mib=_mebibytes(values["mem-per-gpu"]) * batch.gpus)
-    if "mem" in values:
-        batch = replace(batch, memory_mib=max(1, _mebibytes(values["mem"]) // (tasks // nodes)))
     if "mem-per-cpu" in values:
-        batch = replace(batch, memory_mib=_mebibytes(values["mem-per-cpu"]) * (batch.cpus or 1))
+        cpus = batch.node_cpus or (batch.cpus or 1) * most
+        batch = replace(batch, memory_mib=_mebibytes(values["mem-per-cpu"]) * cpus)
     return batch
 
 
@@ -288,25 +241,35 @@ def _positive(text: str) -> int:
 
 
 def _nodes(text: str) -> dict[str, Any]:
+    """``2``; of ``2-4`` the first, as a gang has one size."""
     low, _, high = text.partition("-")
-    if high and high != low:
-        raise ValueError("a range of nodes is not supported, give one number")
+    if high and _positive(high) < _positive(low):
+        raise ValueError("the second number of nodes is the smaller one")
     return {"nodes": _positive(low)}
 
 
 def _devices(text: str) -> int:
-    """Cards of ``4``, ``gpu:4``, ``a100:4`` or ``gpu:a100:4``."""
-    kind, _, count = text.rpartition(":")
-    if kind and not re.fullmatch(r"[\w:.-]+", kind):
-        raise ValueError("a number of GPUs is expected")
-    return int(count) if count.isdecimal() and len(count) < 5 else _positive(count)
+    """Cards of ``4``, ``gpu:4``, ``a100:4``, ``gpu:a100:4``, ``gpu:4,nvme:1``; 0 of what has none."""
+    found = 0
+    for part in text.split(","):
+        plain = re.sub(r"\(.*\)$", "", part)
+        kind, _, count = plain.rpartition(":")
+        if kind and not re.fullmatch(r"[\w:.-]+", kind):
+            raise ValueError("a number of GPUs is expected")
+        if plain == "none" or (kind and kind.partition(":")[0] not in ("gpu", "gres/gpu") and "," in text):
+            continue
+        if plain in ("gpu", "gres/gpu"):
+            found += 1
+            continue
+        found += int(count) if count.isdecimal() and len(count) < 5 else _positive(count)
+    return found
 
 
 def _mebibytes(text: str) -> int:
     match = re.fullmatch(r"(\d{1,9})([KMGT]?)B?", text.upper())
     if not match:
         raise ValueError("an amount of memory is expected, such as 4G or 500M")
-    return max(1, int(int(match[1]) * _SIZES[match[2]]))
+    return max(1, int(int(match[1]) * _SIZES[match[2]])) if int(match[1]) else 0
 
 
 def _time(text: str) -> dict[str, Any]:
@@ -347,13 +310,51 @@ def _array(text: str) -> dict[str, Any]:
 
 
 def _dependency(text: str) -> dict[str, Any]:
+    found: list[tuple[str, str]] = []
+    for part in re.split("[,?]", text):
+        how, *names = part.split(":")
+        if part == "singleton":
+            found.append((part, ""))
+            continue
+        if how not in _DEPENDENCIES or not names or not all(names):
+            raise ValueError(f"{', '.join(f'{each}:NAME' for each in _DEPENDENCIES)} or singleton is expected")
+        # after:NAME+10 is ten minutes after its start; the start is what counts here.
+        found += [(how, name.partition("+")[0]) for name in names]
+    return {"after": tuple(found), "any_of": "?" in text}
+
+
+def _signal(text: str) -> dict[str, Any]:
+    """``[R][B]:USR1@120``: the signal, so many seconds before the time limit; ``B`` for the shell alone."""
+    who, colon, rest = text.rpartition(":")
+    name, at, seconds = rest.partition("@")
+    if colon and not set(who) <= set("RB"):
+        raise ValueError("a signal is expected, such as USR1@60 or B:TERM@120")
+    return {"signal": (number_of(name), _positive(seconds) if at else 60, "B" in who)}
+
+
+def _mounts(text: str) -> dict[str, Any]:
     found = []
     for part in text.split(","):
-        how, *names = part.split(":")
-        if how not in _ACCEPTED_DEPENDENCIES or not names or not all(names):
-            raise ValueError("afterok:NAME, afterany:NAME or after:NAME is expected")
-        found += [(how, name) for name in names]
-    return {"after": tuple(found)}
+        source, _, rest = part.partition(":")
+        target, _, flags = rest.partition(":")
+        if not source.startswith("/") and not source.startswith("."):
+            raise ValueError("folders are expected: /data:/data or /data:/data:ro")
+        found.append((source, target or source, "ro" in flags.split("+")))
+    return {"mounts": tuple(found)}
+
+
+def _image(text: str) -> dict[str, Any]:
+    """``nvcr.io#nvidia/pytorch:24.01`` as a reference; a file such as ``x.sqsh`` is none."""
+    is_file = text.startswith((".", "/", "~")) or text.endswith((".sqsh", ".sif"))
+    return {} if is_file else {"image": text.partition("://")[2].replace("#", "/") or text.replace("#", "/")}
+
+
+def _names(name: str) -> Callable[[str], dict[str, Any]]:
+    return lambda text: {name: tuple(hosts_of(text))}
+
+
+def _flag(name: str, value: bool = True) -> Callable[[str], dict[str, Any]]:
+    return lambda text: {name: value}
 
 
 def _text(name: str) -> Callable[[str], dict[str, Any]]:
@@ -385,25 +386,118 @@ _READ: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "nodes": _nodes,
     "ntasks": lambda text: {"tasks": _positive(text)},
     "cpus-per-task": lambda text: {"cpus": _positive(text)},
-    "ntasks-per-node": lambda text: _checked(_positive(text)),
+    "ntasks-per-node": lambda text: {"per_node": _positive(text)},
+    "ntasks-per-gpu": lambda text: _checked(_positive(text)),
     "gpus": lambda text: _checked(_devices(text)),
     "gpus-per-node": lambda text: _checked(_devices(text)),
-    "gpus-per-task": lambda text: _checked(_devices(text)),
+    "gpus-per-task": lambda text: {"gpus_per_task": _devices(text)},
     "gres": lambda text: _checked(_devices(text)),
     "mem": lambda text: _checked(_mebibytes(text)),
     "mem-per-cpu": lambda text: _checked(_mebibytes(text)),
     "mem-per-gpu": lambda text: _checked(_mebibytes(text)),
     "cpus-per-gpu": lambda text: _checked(_positive(text)),
+    "mincpus": lambda text: _checked(_positive(text)),
     "export": _export,
     "wrap": _text("wrapped"),
-    "parsable": lambda text: {"parsable": True},
+    "parsable": _flag("parsable"),
     "time": _time,
     "job-name": _text("name"),
     "array": _array,
     "dependency": _dependency,
     "output": _text("output"),
-    "partition": _text("queue"),
+    "error": _text("error"),
+    "open-mode": lambda text: {"append": text.startswith("a")},
+    "partition": lambda text: {"queue": text.partition(",")[0]} if text else _text("queue")(text),
     "chdir": _text("folder"),
+    "signal": _signal,
+    "exclusive": _flag("exclusive"),
+    "requeue": _flag("requeue"),
+    "no-requeue": _flag("requeue", False),
+    "nodelist": _names("nodelist"),
+    "exclude": _names("exclude"),
+    "container-image": _image,
+    "container-mounts": _mounts,
+    "container-workdir": _text("folder"),
 }
-READ = frozenset(_READ) - {"parsable"}
-"""Options that are read and have a value."""
+
+
+def _all(handled: Handled, how: str, names: str) -> dict[str, Option]:
+    return {name: Option(handled, how) for name in names.split()}
+
+
+OPTIONS: Mapping[str, Option] = {
+    **_all("done", "a pod for each node, which start together", "nodes"),
+    **_all("done", "tasks are spread over the nodes", "ntasks ntasks-per-node ntasks-per-gpu"),
+    **_all("done", "CPUs that a node's pod requests", "cpus-per-task cpus-per-gpu mincpus"),
+    **_all(
+        "done",
+        "`nvidia.com/gpu` of a node's pod; the kind of card is left out",
+        "gpus gpus-per-node gpus-per-task gres",
+    ),
+    **_all("done", "request and limit of memory of a node's pod", "mem mem-per-cpu mem-per-gpu"),
+    **_all("done", "`activeDeadlineSeconds`", "time"),
+    **_all("done", "name of the job", "job-name"),
+    **_all("mapped", "queue; of several the first", "partition"),
+    **_all("mapped", "a job for each element, `NAME-INDEX`; `%4` is told and left out", "array"),
+    **_all("mapped", "`sbatch` waits as it says, and then submits", "dependency"),
+    **_all("done", "files of the script's output, with their patterns, beside the log", "output error open-mode"),
+    **_all("done", "folder in which the script starts", "chdir container-workdir"),
+    **_all("mapped", "variables with a name; others of yours are not passed on", "export"),
+    **_all("done", "a script of one line", "wrap"),
+    **_all("done", "prints the names of the jobs alone", "parsable"),
+    **_all("done", "signal before the time limit", "signal"),
+    **_all("mapped", "on a cluster the nodes take no other job", "exclusive"),
+    **_all("done", "whether the job starts again after an eviction", "requeue no-requeue"),
+    **_all("told", "the job may start at once; 'unisono scontrol hold NAME' holds one", "hold"),
+    **_all("told", "follow the job with 'unisono logs -f job/NAME'", "wait"),
+    **_all("mapped", "nodes of a cluster by name, as node affinity", "nodelist exclude"),
+    **_all("mapped", "image of the containers, where it is none of a file", "container-image"),
+    **_all("mapped", "`hostPath` volumes of the pods of a cluster", "container-mounts"),
+    **_all(
+        "done",
+        "as it is here in any case",
+        "no-kill wait-all-nodes kill-on-invalid-dep oversubscribe overcommit quiet verbose unbuffered label "
+        "container-mount-home no-container-mount-home container-writable container-remap-root no-container-remap-root "
+        "no-container-entrypoint container-readonly propagate use-min-nodes comment overlap exact get-user-env",
+    ),
+    **_all("told", "no mail is sent", "mail-type mail-user"),
+    **_all("told", "queues stand for accounts: use --partition", "account wckey"),
+    **_all("told", "queues stand for it: use --partition", "qos"),
+    **_all(
+        "told",
+        "the job may run on any node",
+        "constraint prefer cluster-constraint nodefile contiguous switches spread-job",
+    ),
+    **_all("told", "the job may start at once; jobs by the clock are CronJobs", "begin deadline delay-boot"),
+    **_all("told", "a priority is that of a PriorityClass", "priority nice"),
+    **_all("told", "what waits is placed again in each cycle", "immediate time-min test-only"),
+    **_all("told", "reservations are those of queues", "reservation"),
+    **_all(
+        "told", "the node's kubelet places CPUs, memory and cards", "cpu-bind mem-bind gpu-bind gpu-freq cpu-freq hint"
+    ),
+    **_all(
+        "told",
+        "the node's kubelet counts CPUs",
+        "ntasks-per-core ntasks-per-socket threads-per-core core-spec thread-spec "
+        "sockets-per-node cores-per-socket extra-node-info gpus-per-socket gres-flags accel-bind",
+    ),
+    **_all("told", "tasks follow each other over the nodes", "distribution"),
+    **_all("told", "there is no licence to count: a resource of the nodes can stand for it", "licenses bb bbf"),
+    **_all("told", "there is one cluster here; see 'unisono fleet'", "clusters"),
+    **_all("told", "the pods' own limits hold", "tmp network power reboot"),
+    **_all("told", "the history measures all jobs", "profile acctg-freq"),
+    **_all("told", "the pod's user is that of its namespace or image", "uid gid mcs-label"),
+    **_all("told", "the script has no input", "input"),
+    **_all(
+        "told",
+        "the container is the pod's",
+        "container container-id container-name container-save container-env "
+        "container-entrypoint container-entrypoint-log",
+    ),
+    **_all("told", "say the amounts one by one", "tres-per-task tres-per-job tres-bind mem-per-node"),
+    **_all("told", "tasks are programs, not steps of a file", "multi-prog mpi"),
+}
+"""Every option of which something is known; of others the user hears that they are left out."""
+
+READ = frozenset(_READ)
+"""Options that change the job."""

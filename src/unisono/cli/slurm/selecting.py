@@ -14,6 +14,7 @@ from unisono.cli.times import clock_text
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
+    from unisono.api.groups.batch import Job
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
     from unisono.sdk.overview.node_capacity import NodeLine
@@ -75,6 +76,29 @@ class Selection:
 def is_called(job: str, name: str) -> bool:
     """Whether a job has the name, or is an element of the array of this name; a later array has ``-2`` behind."""
     return job == name or (job.startswith(name) and re.fullmatch(r"(?:-\d+){1,2}", job[len(name) :]) is not None)
+
+
+async def jobs_called(client: HttpClient, namespace: str, name: str) -> list[Job]:
+    """The job of a name or of a number of Slurm; else the elements of the array of this name.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    from unisono.api.kinds import JOBS
+    from unisono.cli.slurm.batches import JOB_ID
+    from unisono.errors import NotFound
+
+    name = name.removeprefix("job/")
+    try:
+        return [await client.get(JOBS, name, namespace)]
+    except NotFound:
+        jobs = (await client.list(JOBS, namespace)).items
+        numbered = [job for job in jobs if (job.metadata.labels or {}).get(JOB_ID) == name]
+        found = numbered or [job for job in jobs if is_called(job.metadata.name, name)]
+        if not found:
+            raise
+        return found
 
 
 def states_of(text: str) -> frozenset[str]:
@@ -157,22 +181,76 @@ async def _own_name(client: HttpClient) -> str:
 # Tables with the columns of ``squeue`` and ``sinfo`` (pure).
 
 
-def squeue_lines(jobs: Iterable[tuple[str, JobLine]], *, owner: str = "", width: int = 0) -> list[str]:
+_TITLES = {
+    "i": "JOBID",
+    "A": "JOBID",
+    "j": "NAME",
+    "P": "PARTITION",
+    "u": "USER",
+    "a": "ACCOUNT",
+    "t": "ST",
+    "T": "STATE",
+    "M": "TIME",
+    "D": "NODES",
+    "C": "TASKS",
+    "N": "NODELIST",
+    "R": "NODELIST(REASON)",
+    "r": "REASON",
+}
+_FIELD = re.compile(r"%\.?\d*([A-Za-z])")
+
+
+def _formatted(jobs: Iterable[tuple[str, JobLine]], owner: str, pattern: str, *, title: bool) -> list[str]:
+    if unknown := [letter for letter in _FIELD.findall(pattern) if letter not in _TITLES]:
+        raise click.UsageError(
+            f"%{unknown[0]} is not known here: there are {', '.join(f'%{each}' for each in _TITLES)}."
+        )
+    lines = [_FIELD.sub(lambda match: _TITLES[match[1]], pattern)] if title else []
+    for state, job in jobs:
+        nodes = ",".join(job.nodes)
+        values = {
+            **dict.fromkeys("iAj", job.name),
+            **dict.fromkeys("Pa", job.queue),
+            "u": job.user or owner,
+            "t": state,
+            "T": {"R": "RUNNING", "PD": "PENDING"}[state],
+            "M": clock_text(job.seconds),
+            "D": str(len(job.nodes)),
+            "C": str(job.gang),
+            "N": nodes,
+            "R": f"({job.waiting})" if state == "PD" and job.waiting else nodes,
+            "r": job.waiting or "None",
+        }
+        lines.append(_FIELD.sub(lambda match, values=values: values[match[1]], pattern))  # type: ignore[misc]
+    return lines
+
+
+def squeue_lines(
+    jobs: Iterable[tuple[str, JobLine]], *, owner: str = "", width: int = 0, pattern: str = "", title: bool = True
+) -> list[str]:
     """Jobs with where they run, or why they wait.
 
     Args:
         jobs: the state of each, ``R`` or ``PD``, and what is known of it.
         owner: user of jobs of which none is known.
         width: columns; longer lines end with an ellipsis; 0 for no bound.
+        pattern: a line of Slurm's, such as ``%i %T %R``; empty for the usual columns.
+        title: begin with the names of the columns.
+
+    Raises:
+        UsageError: the pattern has a letter that is not known.
 
     """
+    if pattern:
+        return _formatted(jobs, owner, pattern, title=title)
     rows = []
     for state, job in jobs:
         place = f"({job.waiting})" if state == "PD" and job.waiting else ",".join(job.nodes)
         user = job.user or owner
         rows.append([job.name, job.queue, user, state, clock_text(job.seconds), job.gang, place])
     lines = columns(["jobid", "partition", "user", "st", "time", "tasks", "nodelist(reason)"], rows, empty="")
-    return [line if not width or len(line) <= width else line[: width - 3] + "..." for line in lines]
+    shown = lines if title else lines[1:]
+    return [line if not width or len(line) <= width else line[: width - 3] + "..." for line in shown]
 
 
 def sinfo_lines(nodes: Iterable[NodeLine]) -> list[str]:

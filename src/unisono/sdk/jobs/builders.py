@@ -148,6 +148,7 @@ class Job:
         event: str | None = None,
         exit_code: int | None = None,
         timeout: str | None = None,
+        first: bool = False,
     ) -> Job:
         """Do ``action`` when ``event`` happens, or when a pod ends with ``exit_code``: ``("RestartJob", "PodFailed")``.
 
@@ -156,10 +157,17 @@ class Job:
             event: such as ``PodFailed``, ``PodEvicted`` or ``TaskCompleted``.
             exit_code: instead of an event.
             timeout: wait so long before, such as ``"5m"``.
+            first: it comes before the policies that the job has; else after them.
 
         """
         rule = _given({"action": action, "event": event, "exitCode": exit_code, "timeout": timeout})
-        self._spec.setdefault("policies", []).append(rule)
+        rules = self._spec.setdefault("policies", [])
+        rules.insert(0 if first else len(rules), rule)
+        return self
+
+    def label(self, labels: Mapping[str, str]) -> Job:
+        """Add labels to the job itself."""
+        self._metadata.setdefault("labels", {}).update(labels)
         return self
 
     def containers(self, task: str) -> list[dict[str, Any]]:
@@ -169,9 +177,19 @@ class Job:
             BadWork: the job has no such task.
 
         """
+        found: list[dict[str, Any]] = self.pod(task)["containers"]
+        return found
+
+    def pod(self, task: str) -> dict[str, Any]:
+        """The pod's spec of a task, to change what `task` has no argument for.
+
+        Raises:
+            BadWork: the job has no such task.
+
+        """
         for known in self._tasks:
             if known["name"] == task:
-                found: list[dict[str, Any]] = known["template"]["spec"]["containers"]
+                found: dict[str, Any] = known["template"]["spec"]
                 return found
         raise BadWork(f"the job has no task {task!r}.")
 

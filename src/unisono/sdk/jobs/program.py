@@ -134,6 +134,7 @@ class Program:
         max_retry: how often the gang starts again after an eviction.
         time_limit: seconds after which a running process is ended; None for no limit.
         rank_names: further variables that hold a process's number.
+        complete: adds to the job what no field here says; None for nothing.
 
     """
 
@@ -151,6 +152,7 @@ class Program:
     max_retry: int = 3
     time_limit: int | None = None
     rank_names: Sequence[str] = ()
+    complete: Callable[[Job], None] | None = None
 
     @property
     def job_name(self) -> str:
@@ -195,6 +197,8 @@ def program_job(program: Program, surroundings: Surroundings | None = None) -> J
     # Ranks wait for each other: when one has failed, the others must not wait for ever.
     job.policy("TerminateJob", event="PodFailed").policy("RestartJob", event="PodEvicted")
     _LAUNCH[program.launcher](job, program, surroundings)
+    if program.complete is not None:
+        program.complete(job)
     return job
 
 

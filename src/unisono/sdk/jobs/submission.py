@@ -15,6 +15,7 @@ from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.yaml import expand_lists, load_all
+from unisono.errors import Invalid
 from unisono.jobkinds.registry import JOB_KINDS
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
@@ -185,6 +186,7 @@ async def create_object(http: HttpClient, kind: Kind[T], value: dict[str, Any], 
         namespace: where it goes if it names none.
 
     Raises:
+        Invalid: it has a field that does not exist, or breaks a rule.
         ApiError: the server refuses it.
 
     """
@@ -196,7 +198,9 @@ async def create_object(http: HttpClient, kind: Kind[T], value: dict[str, Any], 
         params={"fieldManager": "unisono", "fieldValidation": "Strict"},
     )
     if status >= 300:
-        raise error_of(status, headers, body)
+        error = error_of(status, headers, body)
+        # Servers answer a field that does not exist as a bad request; for the caller the object is wrong either way.
+        raise Invalid(error.message) if "strict decoding error" in error.message else error
     return decode(kind, msgspec.json.decode(body)).obj
 
 

@@ -19,7 +19,16 @@ from unisono.jobkinds.kind import ONLY
 from unisono.jobkinds.registry import PART_LABELS, between, job_kind_of, state_of
 from unisono.kube.client import Client
 from unisono.sdk.state.dependents import ByOwner, Dependents, collect, dependents, listed, owners_of
-from unisono.sdk.state.views import JobView, Steps, TaskView, job_view, pod_view, slowest, steps_of_annotations
+from unisono.sdk.state.views import (
+    JobView,
+    Steps,
+    TaskView,
+    job_view,
+    pod_view,
+    slowest,
+    steps_of_annotations,
+    was_admitted,
+)
 
 # Views of jobs that tell their state by conditions: training jobs, batch Jobs, flows; from objects alone (pure).
 
@@ -65,7 +74,7 @@ def workload_view(
         job.kind or "Job",
         phase,
         (group.spec.queue if group else None) or "default",
-        admitted=bool(placed) or (group is not None and group.status.phase not in (None, "", "Pending")),
+        admitted=was_admitted(phase, group.status.phase if group else None, placed),
         gang=sum(each.spec.min_member or 0 for each in groups) or 1,
         placed=len(placed),
         tasks=tasks,

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from unisono.api.annotations import PROGRESS
@@ -45,6 +46,11 @@ def steps_of_line(text: str) -> Steps | None:
     """The last ``progress: 30/100`` of a log line; None where there is none."""
     found = _LINE.findall(text)
     return _steps(*found[-1]) if found else None
+
+
+def says_steps_alone(text: str) -> bool:
+    """Whether a log line says how far the job is and nothing else."""
+    return _LINE.fullmatch(text.strip()) is not None
 
 
 def steps_of_annotations(annotations: Mapping[str, str] | None) -> Steps | None:
@@ -124,6 +130,17 @@ class JobView:
         """``job/hello``."""
         return f"{self.kind.lower()}/{self.name}"
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what the job is, and a row for each task."""
+        state = f"{self.phase}: {self.waiting or self.message}" if self.waiting or self.message else self.phase
+        head = f"<caption>{escape(self.title)} in queue {escape(self.queue)}, {escape(state)}</caption>"
+        rows = "".join(
+            f"<tr><td>{escape(task.name)}</td><td>{task.wanted}</td>"
+            f"<td>{escape(', '.join(f'{count} {phase}' for phase, count in sorted(task.phases.items())))}</td></tr>"
+            for task in self.tasks
+        )
+        return f"<table>{head}<tr><th>task</th><th>pods</th><th>now</th></tr>{rows}</table>"
+
     @property
     def ended(self) -> bool:
         """The job will not change any more by itself."""
@@ -138,6 +155,11 @@ class JobView:
     def succeeded(self) -> bool:
         """The job has ended well."""
         return self.phase == SUCCEEDED
+
+
+def was_admitted(phase: str, group_phase: str | None, placed: Sequence[Pod]) -> bool:
+    """Whether the queue has let a job in, also where its PodGroup has gone since it ran."""
+    return phase in ("Running", SUCCEEDED) or bool(placed) or group_phase not in (None, "", "Pending")
 
 
 def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str = "") -> JobView:
@@ -159,7 +181,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         "Job",
         phase,
         job.spec.queue or DEFAULT_QUEUE,
-        admitted=group_phase not in (None, "", "Pending"),
+        admitted=was_admitted(phase, group_phase, placed),
         gang=job.spec.min_available or sum(task.wanted for task in tasks),
         placed=len(placed),
         tasks=tasks,

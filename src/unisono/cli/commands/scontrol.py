@@ -1,0 +1,129 @@
+"""``unisono scontrol``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unisono.cli.options import Where, where_options
+
+if TYPE_CHECKING:
+    from unisono.api.groups.batch import Job
+    from unisono.sdk.jobs.control import JobAction
+
+_ACTIONS: dict[str, tuple[JobAction, str]] = {
+    "hold": ("AbortJob", "is held"),
+    "suspend": ("AbortJob", "is held"),
+    "release": ("ResumeJob", "is released"),
+    "resume": ("ResumeJob", "is released"),
+    "requeue": ("RestartJob", "is started again"),
+}
+_SHOWN = ("job", "jobs", "node", "nodes", "hostname", "hostnames", "hostlist")
+
+
+@click.command("scontrol")
+@click.argument("verb", type=click.Choice([*_ACTIONS, "show", "update"]))
+@click.argument("words", nargs=-1)
+@where_options
+def command(where: Where, verb: str, words: tuple[str, ...]) -> None:
+    """Show jobs and nodes, hold, release, requeue and update jobs, as Slurm's scontrol does.
+
+    Jobs are named by their name or by the number that SLURM_JOB_ID has: hold NAME, show job NAME, show node NODE, show
+    hostnames LIST, update JobId=NAME Partition=QUEUE.
+    """
+    from unisono.cli.connection import run_async
+
+    if not words:
+        raise click.UsageError(
+            f"scontrol {verb} what? Name a job, or 'show job', 'show node' or 'show hostnames LIST'."
+        )
+    if verb != "show":
+        run_async(_update(where, words) if verb == "update" else _act(where, verb, words))
+        return
+    if words[0] not in _SHOWN:
+        raise click.UsageError(f"scontrol show {words[0]}: there are {', '.join(_SHOWN)}.")
+    if words[0].startswith("host"):
+        from unisono.cli.slurm.steps.words import hosts_of
+
+        hosts = hosts_of(",".join(words[1:]))
+        click.echo(",".join(hosts) if words[0] == "hostlist" else "\n".join(hosts))
+        return
+    run_async(_show(where, words[0].removesuffix("s"), words[1:]))
+
+
+async def _act(where: Where, verb: str, words: tuple[str, ...]) -> None:
+    from unisono.api.kinds import JOBS
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.slurm.selecting import jobs_called, names_of
+    from unisono.sdk.jobs.control import send_action
+
+    action, told = _ACTIONS[verb]
+    async with connect(where) as client:
+        for name in sorted(names_of(words)):
+            for job in await jobs_called(client, namespace_of(where), name):
+                await send_action(client, JOBS, job.metadata.namespace or "default", job.metadata.name, action)
+                click.echo(f"job/{job.metadata.name} {told}")
+
+
+async def _update(where: Where, words: tuple[str, ...]) -> None:
+    from unisono.api.kinds import JOBS
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.slurm.selecting import jobs_called
+
+    given = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
+    queue, name = given.get("partition", ""), given.get("jobid") or given.get("job") or given.get("jobname", "")
+    others = sorted(given.keys() - {"partition", "jobid", "job", "jobname"})
+    if others or not queue or not name:
+        wrong = f"{others[0]} of a job that exists is not changed here; " if others else ""
+        raise click.UsageError(f"{wrong}scontrol update JobId=NAME Partition=QUEUE moves a job to another queue.")
+    async with connect(where) as client:
+        for job in await jobs_called(client, namespace_of(where), name):
+            await client.patch(JOBS, job.metadata.name, {"spec": {"queue": queue}}, namespace=job.metadata.namespace)
+            click.echo(f"job/{job.metadata.name} is in queue {queue}")
+
+
+async def _show(where: Where, what: str, names: tuple[str, ...]) -> None:
+    from unisono.api.kinds import JOBS
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.slurm.selecting import jobs_called
+    from unisono.sdk.overview.overview import read_overview
+
+    async with connect(where) as client:
+        namespace = namespace_of(where)
+        seen = await read_overview(client, namespace)
+        if what == "node":
+            for node in seen.nodes:
+                if not names or node.name in names:
+                    amounts = {"State": node.state, "CPUs": node.cpus, "Memory": node.memory, "Gres": node.devices}
+                    _print({"NodeName": node.name, **amounts})
+            return
+        jobs = [job for name in names for job in await jobs_called(client, namespace, name)]
+        nodes = {job.name: job.nodes for job in seen.running if job.namespace == namespace}
+        reasons = {job.name: job.waiting for job in seen.waiting if job.namespace == namespace}
+        for job in jobs or (() if names else (await client.list(JOBS, namespace)).items):
+            _print(_fields(job, nodes.get(job.metadata.name, ()), reasons.get(job.metadata.name, "")))
+
+
+def _fields(job: Job, nodes: Any, reason: str) -> dict[str, object]:
+    from unisono.cli.slurm.batches import BASE_NAME, JOB_ID
+
+    labels, state = job.metadata.labels or {}, job.status.state
+    phase = (state.phase if state else None) or "Pending"
+    states = {"Completed": "COMPLETED", "Running": "RUNNING", "Failed": "FAILED", "Pending": "PENDING"}
+    return {
+        "JobId": labels.get(JOB_ID, job.metadata.name),
+        "JobName": labels.get(BASE_NAME, job.metadata.name),
+        "Name": job.metadata.name,
+        "JobState": states.get(phase, "CANCELLED" if phase in ("Terminated", "Aborted") else phase.upper()),
+        "Reason": reason or "None",
+        "Partition": job.spec.queue or "default",
+        "NumNodes": sum(task.replicas or 0 for task in job.spec.tasks or ()),
+        "Restarts": job.status.retry_count or 0,
+        "SubmitTime": job.metadata.creation_timestamp or "Unknown",
+        "NodeList": ",".join(nodes),
+    }
+
+
+def _print(fields: dict[str, object]) -> None:
+    click.echo(" ".join(f"{name}={value}" for name, value in fields.items()))

@@ -1,0 +1,95 @@
+"""The pods of a batch as processes of this machine, without a control plane: each has an address of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unisono.cli.slurm.batches import program_of
+from unisono.cli.slurm.script import Batch, batch_of, read_options, read_script
+
+_batches = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the pods of a batch ended: exit code, output and errors of each, the first node's first."""
+
+    codes: list[int]
+    out: list[str]
+    err: list[str]
+    folder: Path
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines of output, in order."""
+        return sorted(line for text in self.out for line in text.splitlines())
+
+    @property
+    def told(self) -> str:
+        """All errors, for messages."""
+        return "\n".join(self.err)
+
+
+def batch_text(text: str, options: str = "", name: str = "fit") -> Batch:
+    """What a script asks for."""
+    return batch_of([("job-name", name), *read_script(text), *read_options(options.split())])
+
+
+def start_batch(
+    text: str, folder: Path, options: str = "", arguments: Sequence[str] = (), path: str = "", index: int | None = None
+) -> list[subprocess.Popen[str]]:
+    """Start the pods of a script; who starts them waits for them."""
+    batch = batch_text(text, options)
+    number = next(_batches)
+    program = program_of(batch, "/home/me/fit.sh", text, arguments, index, number=number * 1000)
+    key = folder / f"key-{number}"
+    key.write_text(os.urandom(16).hex())
+    # Addresses of this batch alone: it may listen on any port of them.
+    where = f"127.{os.getpid() % 200 + 20}.{number % 250}"
+    hosts = ",".join(f"{where}.{node + 1}" for node in range(program.processes))
+    pods = []
+    for node in range(program.processes):
+        own = {
+            "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
+            **program.env,
+            "MASTER_ADDR": hosts.split(",")[0],
+            "SLURM_NODEID": str(node),
+            "VC_RANK_HOSTS": hosts,
+            "UNISONO_POD_IP": hosts.split(",")[node],
+            "UNISONO_BATCH_KEY": str(key),
+            "UNISONO_BATCH_FOLDER": str(folder),
+            "HOME": str(folder),
+        }
+        pods.append(
+            subprocess.Popen(
+                list(program.command),
+                cwd=folder,
+                env=own,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return pods
+
+
+def wait_for(pods: Sequence[subprocess.Popen[str]], folder: Path) -> Ended:
+    """The pods at their end."""
+    said = []
+    try:
+        said = [pod.communicate(timeout=60) for pod in pods]
+    finally:
+        for pod in pods:
+            pod.kill()
+    return Ended([pod.returncode for pod in pods], [out for out, _ in said], [err for _, err in said], folder)
+
+
+def run_batch(text: str, folder: Path, options: str = "", arguments: Sequence[str] = (), path: str = "") -> Ended:
+    """Run a script to its end."""
+    return wait_for(start_batch(text, folder, options, arguments, path), folder)
