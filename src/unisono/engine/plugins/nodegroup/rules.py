@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unisono.api.groups.scheduling import NodeGroupAffinity, NodeGroupAntiAffinity
+from unisono.api.keys import NODE_GROUP_LIMITS
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.cluster.records import Queue
 from unisono.cluster.resources import scheduled
 from unisono.engine.plugins.common.json_text import decoded
-
-LIMITS = "volcano.sh/nodegroup-resource-limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def _lists(part: NodeGroupAffinity | NodeGroupAntiAffinity | None) -> tuple[tupl
 
 def limits_of(annotations: Mapping[str, str]) -> dict[str, dict[str, int]] | None:
     """Most amounts of the queue by node group (engine units); None when the annotation cannot be read."""
-    text = annotations.get(LIMITS)
+    text = annotations.get(NODE_GROUP_LIMITS)
     if not text:
         return {}
     try:
