@@ -143,6 +143,7 @@ class Admission:
         if written:
             told += idle_fields(request.kind, request.object)
             told += cluster.unusable(request)
+            told += cluster.without_members(request, view)
         if request.kind.resource == _QUEUES:
             told += queues.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:
