@@ -90,6 +90,8 @@ def test_queues_accepted(value: dict[str, Any]) -> None:
             "volcano.sh/hierarchy must have the same length with volcano.sh/hierarchy-weights",
         ),
         (queue(annotations=tree("root/a", "1/-1")), "-1 in the 1/-1 must be larger than 0"),
+        (queue(annotations=tree("root/a", "1/")), "an empty part in the 1/ is invalid number"),
+        (queue(annotations={"volcano.sh/hierarchy": "root/a"}), "needs volcano.sh/hierarchy-weights beside it"),
         (queue(annotations=tree("root/a", "1/b")), "b in the 1/b is invalid number"),
         (
             queue() | {"status": {"state": "Closing"}},

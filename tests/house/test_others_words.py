@@ -11,7 +11,8 @@ from unisono.api import keys
 from unisono.api.decode import decode
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS
-from unisono.jobkinds.others_words import WORDS, Word, without_effect
+from unisono.jobkinds.others_words import SOURCES as VERSIONS
+from unisono.jobkinds.others_words import WORDS, Word, row_of, without_effect
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "words-of-others.md"
@@ -20,14 +21,18 @@ SOURCES = {
     for path in (ROOT / "src" / "unisono").rglob("*.py")
     if path.name != "others_words.py"
 }
+DOMAINS = {word.key for word in WORDS if word.key.endswith("/*")}
 HONOURED = [word for word in WORDS if word.becomes == "honoured"]
-WARNED = [word for word in WORDS if word.becomes == "warned"]
+WARNED = [word for word in WORDS if word.becomes == "warned" and word.at == "key"]
 TEMPLATE = "spec.tasks[*].template"
 
 
-def job(key: str, *, label: bool = False, template: bool = False) -> Job:
+def job(key: str, *, label: bool = False, template: bool = False, scheduler: str = "", resource: str = "") -> Job:
     notes = {"labels" if label else "annotations": {key: "x"}}
-    pod = {"metadata": notes if template else {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    container = {"name": "c", "image": "i", "resources": {"limits": {resource: "1"} if resource else {}}}
+    pod = {"metadata": notes if template else {}, "spec": {"containers": [container]}}
+    if scheduler:
+        pod["spec"]["schedulerName"] = scheduler
     meta = {"name": "j", "namespace": "default", **({} if template else notes)}
     spec = {"tasks": [{"name": "a", "replicas": 1, "template": pod}]}
     return decode(JOBS, {"apiVersion": JOBS.api_version, "kind": "Job", "metadata": meta, "spec": spec}).obj
@@ -40,9 +45,9 @@ def test_no_word_is_there_twice() -> None:
 
 @pytest.mark.parametrize("word", HONOURED, ids=lambda word: word.key)
 def test_what_is_honoured_is_read_somewhere(word: Word) -> None:
-    names = [name for name, value in vars(keys).items() if value == word.key]
+    names = [rf"\b{name}\b" for name, value in vars(keys).items() if value == word.key]
     readers = [text for path, text in SOURCES.items() if path.name != "keys.py"]
-    assert any(re.search(rf"\b{name}\b", text) for name in names for text in readers)
+    assert any(re.search(name, text) for name in (*names, f'"{re.escape(word.key)}"') for text in readers)
     assert not without_effect(job(word.key), (TEMPLATE,))
 
 
@@ -51,7 +56,8 @@ def test_what_is_honoured_is_read_somewhere(word: Word) -> None:
 @pytest.mark.parametrize("template", [True, False], ids=["template", "job"])
 def test_what_has_no_effect_is_told_with_the_way_out(word: Word, label: bool, template: bool) -> None:
     key = word.key.replace("*", "something")
-    (told,) = without_effect(job(key, label=label, template=template), (TEMPLATE,))
+    obj = job(key, label=label, template=template, scheduler=word.scheduler)
+    told = without_effect(obj, (TEMPLATE,))[-1]
     where = "spec.tasks[0].template.metadata" if template else "metadata"
     assert told.startswith(f"{where}.{'labels' if label else 'annotations'}[{key}] is {word.project}'s")
     assert told.endswith(word.instead)
@@ -61,13 +67,62 @@ def test_what_has_no_effect_is_told_with_the_way_out(word: Word, label: bool, te
 @pytest.mark.parametrize("word", WARNED, ids=lambda word: word.key)
 def test_what_has_no_effect_is_read_nowhere(word: Word) -> None:
     """Whoever makes one of them count must say so here; words without a domain stand for other things, too."""
-    if "/" not in word.key:
+    if "/" not in word.key or word.key in ("volcano.sh/*", "ray.io/*"):
         return
     assert not [str(path) for path, text in SOURCES.items() if f'"{word.key.rstrip("*")}"' in text]
 
 
+@pytest.mark.parametrize("word", [word for word in WORDS if word.at != "key"], ids=lambda word: word.key)
+def test_names_of_schedulers_and_resources_of_others_are_told(word: Word) -> None:
+    obj = job("plain", template=True, **{word.at: word.key})
+    (told,) = without_effect(obj, (TEMPLATE,))
+    assert told.startswith("spec.tasks[0].template.spec.")
+    assert word.project in told
+    assert told.endswith(word.instead)
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if word.scheduler], ids=lambda word: word.key)
+def test_words_that_stand_for_other_things_are_told_only_beside_their_scheduler(word: Word) -> None:
+    assert not without_effect(job(word.key, template=True), (TEMPLATE,))
+
+
+@pytest.mark.parametrize("domain", sorted(DOMAINS), ids=str)
+@pytest.mark.parametrize("above", ["", "deeper."], ids=["domain", "below"])
+def test_a_key_without_a_row_has_that_of_its_domain(domain: str, above: str) -> None:
+    word = row_of(f"{above}{domain.removesuffix('*')}nobody-knows")
+    assert word is not None
+    assert word.key == domain
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("volcano.sh/preemptible", "volcano.sh/preemptable"),
+        ("volcano.sh/revocable-zones", "volcano.sh/revocable-zone"),
+        ("unisono.io/min-runtime", "unisono.io/min-run-time"),
+    ],
+)
+def test_a_misspelt_key_of_ours_or_of_volcano_is_told_with_the_right_one(key: str, near: str) -> None:
+    (told,) = without_effect(job(key), (TEMPLATE,))
+    assert f"(did you mean {near}?)" in told
+
+
+def test_every_key_of_our_own_is_known() -> None:
+    found = {key for text in SOURCES.values() for key in re.findall(r'"(unisono\.io/[A-Za-z-]+)"', text)}
+    assert not [key for key in sorted(found) if row_of(key) is not None]
+
+
+def test_every_project_has_the_version_that_was_read() -> None:
+    read = {word.project for word in WORDS if word.at == "key"}
+    others = {"Kubernetes", "NVIDIA", "Armada", "descheduler"}  # no scheduler's words, or known from their pages alone
+    assert read - others <= VERSIONS.keys()
+
+
 def test_the_page_has_the_same_rows() -> None:
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and "`" in line]
+    text = PAGE.read_text(encoding="utf-8")
+    for project, version in VERSIONS.items():
+        assert f"| {project} | {version} |" in text
+    rows = [line for line in text.split("\n## ")[0].splitlines() if line.startswith("| ") and "`" in line]
     assert rows == [
         f"| {word.project} | `{word.key}` | {word.meaning} | {word.becomes} | {word.instead or '-'} |" for word in WORDS
     ]

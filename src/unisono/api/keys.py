@@ -36,6 +36,7 @@ JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
 NUMA_TOPOLOGY_DECISION: Final = "volcano.sh/topology-decision"
+TASK_PRIORITY: Final = "volcano.sh/task-priority"
 SLA_WAITING_TIME: Final = "volcano.sh/sla-waiting-time"
 
 # Online and offline pods on one node: annotations of pods, labels and annotations of nodes, a taint, and resources.
@@ -72,6 +73,7 @@ NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: Final = "volcano.sh/network-topology-high
 HIERARCHY: Final = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"
 CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
+NODE_GROUP_LIMITS: Final = "volcano.sh/nodegroup-resource-limits"
 
 # On nodes (labels).
 NODE_GROUP: Final = "volcano.sh/nodegroup-name"

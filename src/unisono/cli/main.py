@@ -55,6 +55,7 @@ COMMANDS: dict[str, str] = {
     "fleet": "Join clusters to a hub, list them, and move work between them.",
     "scheduler": "Run the scheduler beside an API server.",
     "controllers": "Run the controllers beside an API server.",
+    "migrate": "Rewrite what Kueue, KAI, YuniKorn or Volcano was told as queues, rules and access.",
     "config": "Check the scheduler's configuration.",
     "agent": "Simulate nodes on an API server.",
     "webhook": "Answer an API server's questions about our kinds.",

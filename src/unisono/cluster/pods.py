@@ -11,7 +11,7 @@ from unisono.api.annotations import RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
-from unisono.api.keys import PREEMPTABLE, TASK_SPEC
+from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
@@ -21,8 +21,6 @@ from unisono.cluster.podclass import PodClass, PodRelations, check_volumes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.selectors import NO_TERMS, has_terms, terms_of
 from unisono.cluster.status import TaskStatus
-
-TASK_PRIORITY = "volcano.sh/task-priority"
 
 _HIGHEST = 2**31 - 1
 """Priorities are int32 on the wire; annotations must not go beyond."""

@@ -1,6 +1,7 @@
-"""Labels and annotations by which other schedulers and queues are told what to do, and what becomes of them here.
+"""Words by which schedulers, queues and operators are told what to do, and what becomes of them here.
 
-Facts are those of the projects' API types and documentation as of November 2026.
+They are keys of labels and annotations, names of schedulers and of resources. The facts are those of the projects'
+sources; `SOURCES` has their versions.
 """
 
 from __future__ import annotations
@@ -9,34 +10,58 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from unisono.api import annotations as own_keys
 from unisono.api import keys
+from unisono.api.near_names import did_you_mean
 from unisono.jobkinds.paths import walk
+
+Place = Literal["key", "scheduler", "resource"]
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One key, or all that begin alike.
+    """One word, or all keys of a domain.
 
     Attributes:
         project: whose it is.
-        key: of a label or an annotation; a trailing ``*`` stands for any further text.
+        key: of a label or an annotation, or a name; ``domain/*`` stands for all keys of the domain, and of those below
+            it, that have no row of their own.
         meaning: what it says there.
-        becomes: ``honoured``: it means the same here; ``needless``: what it asks for is always so; ``warned``: it has
-            no effect, and its author is told.
+        becomes: ``honoured``: it means the same here; ``needless``: what it asks for is always so; ``theirs``: its own
+            project's controller acts on it, beside Unisono; ``mark``: components write it for themselves, and it asks
+            for nothing; ``warned``: it has no effect, and its author is told.
         instead: what to write here, or why it is needless; empty where it is honoured.
+        at: ``key``: of a label or an annotation; ``scheduler``: a ``schedulerName``; ``resource``: of containers.
+        scheduler: the word stands for other things, too, and is meant only beside this ``schedulerName``.
 
     """
 
     project: str
     key: str
     meaning: str
-    becomes: Literal["honoured", "needless", "warned"] = "warned"
+    becomes: Literal["honoured", "needless", "theirs", "mark", "warned"] = "warned"
     instead: str = ""
+    at: Place = "key"
+    scheduler: str = ""
 
-    def fits(self, key: str) -> bool:
-        """Whether a key is meant."""
-        return key.startswith(self.key[:-1]) if self.key.endswith("*") else key == self.key
 
+SOURCES: Final[Mapping[str, str]] = {
+    "Argo Workflows": "4.1.2, 2026-08-21",
+    "HAMi": "2.10.0, 2026-08-21",
+    "JobSet": "0.12.0, 2026-08-18",
+    "KAI": "0.13.0-rc1, 2026-03-07",
+    "Koordinator": "1.8.0, 2026-07-24",
+    "KubeRay": "1.7.0, 2026-08-19",
+    "Kubeflow": "Trainer 2.3.0-rc.3, 2026-08-21; training operator 1.9.0-rc.0, 2025-02-24; MPI 0.8.0, 2026-07-02",
+    "Kueue": "0.19.2, 2026-08-22",
+    "LeaderWorkerSet": "0.10.0, 2026-08-21",
+    "Slinky": "slurm-bridge 1.2.1, 2026-08-06",
+    "Spark": "operator 2.5.2, 2026-08-21",
+    "Volcano": "1.16.0-alpha.1, 2026-08-20",
+    "YuniKorn": "1.9.0, 2026-08-20",
+    "scheduler-plugins": "0.35.4, 2026-08-16",
+}
+"""Version and date of the sources in which each project's words were looked up."""
 
 _QUEUE = "name a Queue in the annotation scheduling.volcano.sh/queue-name"
 _PRIORITY = "give the pods a priorityClassName"
@@ -44,6 +69,9 @@ _GANG = "write a PodGroup with minMember, and name it in the pods' annotation sc
 _TOPOLOGY = "write spec.networkTopology, or the label volcano.sh/network-topology-mode"
 _GPUS = "ask for volcano.sh/vgpu-memory and volcano.sh/vgpu-cores (docs/devices.md)"
 _KEEP = 'write the annotation volcano.sh/preemptable: "false"'
+_ROOM = "give the namespace a ResourceQuota, or its Queue a capability"
+_MINIMUM = "write minMember and minResources of the PodGroup"
+_AGENT = "see docs/colocation.md"
 _KINDS = "write a node selector, or node affinity, for the label of the nodes' GPU product"
 
 
@@ -51,8 +79,28 @@ def _honoured(project: str, meanings: Mapping[str, str]) -> Iterator[Word]:
     return (Word(project, key, meaning, "honoured") for key, meaning in meanings.items())
 
 
-def _warned(project: str, meanings: Mapping[str, tuple[str, str]]) -> Iterator[Word]:
-    return (Word(project, key, meaning, "warned", instead) for key, (meaning, instead) in meanings.items())
+def _theirs(project: str, *domains: str) -> Iterator[Word]:
+    return (Word(project, f"{each}/*", "what its own controller does", "theirs") for each in domains)
+
+
+def _marks(project: str, domain: str, names: str) -> Iterator[Word]:
+    return (Word(project, f"{domain}/{each}", "a component's note", "mark") for each in names.split())
+
+
+def _warned(
+    project: str, meanings: Mapping[str, tuple[str, str]], at: Place = "key", scheduler: str = ""
+) -> Iterator[Word]:
+    return (
+        Word(project, key, meaning, "warned", instead, at, scheduler) for key, (meaning, instead) in meanings.items()
+    )
+
+
+def _schedulers(names: Mapping[str, str]) -> Iterator[Word]:
+    instead = "leave schedulerName out of jobs, and write volcano on pods"
+    return (
+        Word(project, name, "its scheduler places the pods", "warned", instead, "scheduler")
+        for name, project in names.items()
+    )
 
 
 WORDS: Final[tuple[Word, ...]] = (
@@ -77,6 +125,25 @@ WORDS: Final[tuple[Word, ...]] = (
             keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: "highest tier of the network",
             keys.QOS_LEVEL: "level of service of a pod on its node",
             keys.HIERARCHY: "path of a queue for drf",
+            keys.HIERARCHY_WEIGHTS: "weights along that path",
+            keys.NETWORK_TOPOLOGY_HIGHEST_TIER: "highest tier of the network, of Ray's clusters",
+            keys.GROUP_NAME_OF_VOLCANO: "PodGroup of a pod",
+            keys.QUOTA_BURST: "whether a pod may use more CPU than its limit for a while",
+            keys.SCORING_TYPE: "how nodes are scored for a pod",
+            keys.SCORING_WEIGHT: "weights of that score",
+            keys.VGPU_MODE: "how cards are shared",
+            keys.VGPU_USE_UUID: "cards by their number",
+            keys.VGPU_NO_USE_UUID: "cards that it does not use, by their number",
+            keys.VGPU_GROUP_POLICY: "cards of a gang",
+            keys.NODE_GROUP: "group of a node",
+            keys.COLOCATION: "a node's offline pods",
+            keys.OVERSUBSCRIPTION: "a node's idle room is lent",
+            keys.EVICTING_CPU_HIGH: "CPU use of a node at which offline pods go",
+            keys.EVICTING_CPU_LOW: "CPU use of a node at which they come again",
+            keys.EVICTING_MEMORY_HIGH: "memory use of a node at which offline pods go",
+            keys.EVICTING_MEMORY_LOW: "memory use of a node at which they come again",
+            keys.TASK_PRIORITY: "order of a PodGroup's pods",
+            keys.NODE_GROUP_LIMITS: "limits of a queue in a group of nodes",
         },
     ),
     *_honoured("JobSet", {keys.EXCLUSIVE_TOPOLOGY: "a domain for each Job alone"}),
@@ -97,7 +164,43 @@ WORDS: Final[tuple[Word, ...]] = (
                 "weight of a namespace, until Volcano 1.5",
                 "give teams queues of their own",
             ),
+            "scheduling.volcano.sh/group-min-resources": ("least resources of a gang", _MINIMUM),
+            "scheduling.volcano.sh/queue-allocation-gate": (
+                "pods are hidden from autoscalers until the queue has room",
+                "submit a Job: its pods are made when its queue has admitted it",
+            ),
+            "volcano.sh/task-topology": ("affinity of tasks", "write arguments of the plug-in task-topology"),
+            "volcano.sh/resource-group": ("group of nodes", "write a node selector"),
+            "volcano.sh/quota-burst-time": ("how long a burst may last", _AGENT),
+            "volcano.sh/network-bandwidth-rate": ("share of a node's network", _AGENT),
+            "volcano.sh/colocation-config": ("colocation of a node", _AGENT),
+            "volcano.sh/colocation-config-name": ("colocation of nodes", _AGENT),
+            "volcano.sh/oversubscription-types": ("what a node lends", _AGENT),
+            "volcano.sh/oversubscription-evicting-cpu-high-watermark": ("CPU use", f"write {keys.EVICTING_CPU_HIGH}"),
+            "volcano.sh/oversubscription-evicting-cpu-low-watermark": ("CPU use", f"write {keys.EVICTING_CPU_LOW}"),
+            "volcano.sh/oversubscription-evicting-memory-high-watermark": (
+                "memory use",
+                f"write {keys.EVICTING_MEMORY_HIGH}",
+            ),
+            "volcano.sh/oversubscription-evicting-memory-low-watermark": (
+                "memory use",
+                f"write {keys.EVICTING_MEMORY_LOW}",
+            ),
+            "volcano.sh/silo-resource": ("cluster to burst to", "see docs/fleet.md"),
+            "volcano.sh/forward-cluster": ("cluster to go to", "see docs/fleet.md"),
+            "volcano.sh/*": ("not one that is known here", "see docs/words-of-others.md for those that are read"),
         },
+    ),
+    *_marks(
+        "Volcano",
+        "volcano.sh",
+        "task-spec task-index job-name job-namespace partition-id job-version job-retry-count template-uid job-type"
+        " job-forwarding network-topology-source controller-out-of-sync closed-by-parent topology-decision"
+        " createdByJobFlow createdByJobTemplate"
+        " cronjob-scheduled-timestamp bind-phase bind-time predicate-time gpu-index gpu-unhealthy-ids vgpu-ids-new"
+        " vgpu-node vgpu-time devices-to-allocate node-vgpu-register replicatedjob-name vcjob-template-spec-hash"
+        " hyperjob-name offline-job-evicting oversubscription-cpu oversubscription-memory scheduling-priority"
+        " scheduling-priority-reason scheduling-priority-timestamp job-allocated-hypernode benchmark burst-name",
     ),
     *_warned(
         "Kueue",
@@ -120,6 +223,25 @@ WORDS: Final[tuple[Word, ...]] = (
                 "use a Job of Volcano",
             ),
             "kueue.x-k8s.io/job-completions-equal-parallelism": ("size of a batch/v1 Job", "use a Job of Volcano"),
+            "kueue.x-k8s.io/podset-slice-required-topology-constraints": (
+                "topologies of parts",
+                "write spec.subGroupPolicy",
+            ),
+            "kueue.x-k8s.io/pod-group-fast-admission": ("whether a group starts before it is whole", _GANG),
+            "kueue.x-k8s.io/pod-group-serving": ("whether a group's pods come again", "let a workload make the pods"),
+            "kueue.x-k8s.io/pod-group-pod-index": ("rank of a pod", "let a Job make the pods"),
+            "kueue.x-k8s.io/pod-group-pod-index-label": ("where the rank of a pod stands", "let a Job make the pods"),
+            "kueue.x-k8s.io/priority-boost": ("more priority", _PRIORITY),
+            "kueue.x-k8s.io/prebuilt-workload-name": ("Workload that somebody made", _GANG),
+            "kueue.x-k8s.io/workload-allowed-resource-flavors": ("flavors that it may use", _KINDS),
+            "kueue.x-k8s.io/concurrent-admission": ("tries several flavors at once", "leave it out"),
+            "kueue.x-k8s.io/safe-to-forcefully-delete": (
+                "whether pods of lost nodes are deleted",
+                "see docs/workloads.md",
+            ),
+            "kueue.x-k8s.io/managed": ("whether Kueue sees it", _QUEUE),
+            "provreq.kueue.x-k8s.io/*": ("arguments of a ProvisioningRequest", "see docs/autoscaling.md"),
+            "kueue.x-k8s.io/*": ("Kueue's own", "see docs/words-of-others.md"),
         },
     ),
     *_warned(
@@ -136,7 +258,25 @@ WORDS: Final[tuple[Word, ...]] = (
             "gpu-memory": ("memory of a GPU", _GPUS),
             "gpu-fraction-num-devices": ("number of shared GPUs", "ask for volcano.sh/vgpu-number (docs/devices.md)"),
             "pod-group-name": ("PodGroup of a pod", _GANG),
+            "gpu-fraction-container-name": ("container that shares a GPU", _GPUS),
+            "mps": ("shares a GPU by MPS", _GPUS),
+            "runai/*": ("Run:ai's own", _QUEUE),
+            "kai.scheduler/task-priority": ("order of a gang's pods", "write the annotation volcano.sh/task-priority"),
+            "kai.scheduler/node-pool": ("pool of nodes", "write a node selector"),
+            "kai.scheduler/segment-size": ("size of parts", "write spec.subGroupPolicy"),
+            "kai.scheduler/segment-topology-required-placement": ("topology of parts", "write spec.subGroupPolicy"),
+            "kai.scheduler/segment-topology-preferred-placement": ("topology of parts", "write spec.subGroupPolicy"),
+            "kai.scheduler/*": ("KAI's own", "see docs/words-of-others.md"),
         },
+    ),
+    *_warned(
+        "KAI",
+        {
+            "priorityClassName": ("priority of a job", _PRIORITY),
+            "project": ("queue", _QUEUE),
+            "user": ("user of a job", "submit as that user"),
+        },
+        scheduler="kai-scheduler",
     ),
     *_warned(
         "YuniKorn",
@@ -150,7 +290,21 @@ WORDS: Final[tuple[Word, ...]] = (
             "yunikorn.apache.org/parentqueue": ("queue above", "write spec.parent of the Queue"),
             "yunikorn.apache.org/allow-preemption": ("whether it may be evicted", _KEEP),
             "yunikorn.apache.org/user.info": ("user of an application", "submit as that user"),
+            "yunikorn.apache.org/namespace.quota": ("limit of a namespace", _ROOM),
+            "yunikorn.apache.org/namespace.max.cpu": ("limit of a namespace", _ROOM),
+            "yunikorn.apache.org/namespace.max.memory": ("limit of a namespace", _ROOM),
+            "yunikorn.apache.org/namespace.guaranteed": (
+                "guarantee of a namespace",
+                "write spec.guarantee of the namespace's Queue",
+            ),
+            "yunikorn.apache.org/namespace.maxApps": ("most jobs of a namespace", "give the namespace a ResourceQuota"),
+            "yunikorn.apache.org/*": ("YuniKorn's own", "see docs/words-of-others.md"),
         },
+    ),
+    *_warned(
+        "YuniKorn",
+        {"queue": ("queue", _QUEUE), "spark-app-selector": ("application of a pod", _GANG)},
+        scheduler="yunikorn",
     ),
     *_warned(
         "Koordinator",
@@ -163,6 +317,16 @@ WORDS: Final[tuple[Word, ...]] = (
             "scheduling.koordinator.sh/device-allocate-hint": ("choice of devices", "see docs/devices.md"),
             "scheduling.koordinator.sh/gpu-partition-spec": ("partitions of GPUs", "see docs/devices.md"),
             "scheduling.koordinator.sh/reservation-affinity": ("reserved room", "see docs/reservation.md"),
+            "scheduling.koordinator.sh/exact-match-reservation": ("reserved room", "see docs/reservation.md"),
+            "scheduling.koordinator.sh/device-joint-allocate": ("devices that lie together", "see docs/devices.md"),
+            "scheduling.koordinator.sh/resource-spec": ("how CPUs are bound", "write volcano.sh/numa-topology-policy"),
+            "scheduling.koordinator.sh/numa-topology-spec": (
+                "policy of NUMA nodes",
+                "write volcano.sh/numa-topology-policy",
+            ),
+            "scheduling.koordinator.sh/disable-preemptible": ("whether it may be evicted", _KEEP),
+            "scheduling.koordinator.sh/eviction-cost": ("who is evicted first", _PRIORITY),
+            "koordinator.sh/*": ("Koordinator's own", "see docs/words-of-others.md"),
         },
     ),
     *_warned(
@@ -172,6 +336,38 @@ WORDS: Final[tuple[Word, ...]] = (
             "pod-group.scheduling.sigs.k8s.io": ("PodGroup of a pod", _GANG),
             "pod-group.scheduling.sigs.k8s.io/*": ("gang", _GANG),
         },
+    ),
+    *_warned(
+        "scheduler-plugins",
+        {
+            "preemption-toleration.scheduling.x-k8s.io/*": (
+                "how long it may not be evicted",
+                "write unisono.io/min-run-time",
+            ),
+            "scheduling.x-k8s.io/*": ("the plug-ins' own", _GANG),
+        },
+    ),
+    *_warned(
+        "KubeRay",
+        {
+            "ray.io/ft-enabled": ("the head's state outlives it", "see docs/training.md: a lost head starts anew"),
+            "ray.io/external-storage-namespace": ("where that state is", "leave it out"),
+            "ray.io/gcs-ft-deletion-timeout": ("how long that state is waited for", "leave it out"),
+            "ray.io/overwrite-container-cmd": ("the container's own command runs", "leave it out"),
+            "ray.io/initializing-timeout": ("how long a RayService may take to start", "see docs/training.md"),
+            "ray.io/disable-provisioned-head-restart": ("a lost head ends the cluster", "set backoffLimit of a RayJob"),
+            "ray.io/enable-serve-service": ("whether a pod serves", "leave it out"),
+            "ray.io/*": ("not one that is known here", "see docs/words-of-others.md for those that are read"),
+        },
+    ),
+    *_marks(
+        "KubeRay",
+        "ray.io",
+        "cluster group node-type is-ray-node identifier serve originated-from-crd originated-from-cr-name version user"
+        " kuberay-version num-worker-groups hash-without-replicas-and-workers-to-delete cluster-dashboard"
+        " upgrade-strategy-recreate-hash job-submission-mode headless-worker-svc cluster-name health-state"
+        " worker-group-replica-name worker-group-replica-index replica-host-index cronjob-name environment"
+        " cronjob-scheduled-timestamp creation-timestamp update-timestamp compute-template compute-image config-type",
     ),
     Word("KubeRay", "ray.io/scheduler-name", "batch scheduler", "needless", "Ray's jobs are always gangs here"),
     Word("KubeRay", "ray.io/gang-scheduling-enabled", "gang", "needless", "Ray's jobs are always gangs here"),
@@ -183,8 +379,13 @@ WORDS: Final[tuple[Word, ...]] = (
         "JobSet",
         {
             "alpha.jobset.sigs.k8s.io/node-selector": ("nodes labelled by hand", "use exclusive-topology alone"),
+            "alpha.jobset.sigs.k8s.io/no-schedule": ("nodes labelled by hand", "use exclusive-topology alone"),
+            "jobset.sigs.k8s.io/disable-in-place-restart": ("how it restarts", "leave it out: Jobs are made anew"),
         },
     ),
+    *_theirs("LeaderWorkerSet", "leaderworkerset.sigs.k8s.io", "disaggregatedset.x-k8s.io"),
+    *_theirs("Spark", "sparkoperator.k8s.io"),
+    *_theirs("Argo Workflows", "workflows.argoproj.io"),
     *_warned(
         "HAMi",
         {
@@ -195,12 +396,61 @@ WORDS: Final[tuple[Word, ...]] = (
             "nvidia.com/use-gpuuuid": ("cards by their number", _KINDS),
             "nvidia.com/nouse-gpuuuid": ("cards by their number", _KINDS),
             "nvidia.com/vgpu-mode": ("how cards are shared", "write the annotation volcano.sh/vgpu-mode"),
+            "nvidia.com/numa-bind": ("cards of one NUMA node", "write volcano.sh/numa-topology-policy"),
+            "nvidia.com/priority": ("priority on a card", _PRIORITY),
+            **{
+                f"{vendor}/{no}use-{what}": ("cards by their number or model", _KINDS)
+                for vendor, what in (
+                    ("amd.com", "gputype"),
+                    ("amd.com", "gpu-uuid"),
+                    ("aws.amazon.com", "neuron-uuid"),
+                    ("birentech.com", "gpuuuid"),
+                    ("cambricon.com", "mlutype"),
+                    ("cambricon.com", "gpuuuid"),
+                    ("enflame.com", "gpuuuid"),
+                    ("hygon.com", "dcutype"),
+                    ("hygon.com", "gpuuuid"),
+                    ("metax-tech.com", "gpuuuid"),
+                    ("mthreads.ai", "gpuuuid"),
+                    ("vastaitech.com", "gpuuuid"),
+                )
+                for no in ("", "no")
+            },
         },
+    ),
+    *_warned(
+        "HAMi",
+        {
+            "nvidia.com/gpumem": ("memory of a GPU", _GPUS),
+            "nvidia.com/gpumem-percentage": ("memory of a GPU", _GPUS),
+            "nvidia.com/gpucores": ("share of a GPU", _GPUS),
+        },
+        at="resource",
+    ),
+    *_warned(
+        "Koordinator",
+        {
+            f"koordinator.sh/{what}": ("share of a GPU", _GPUS)
+            for what in ("gpu-core", "gpu-memory", "gpu-memory-ratio")
+        },
+        at="resource",
+    ),
+    *_schedulers(
+        {
+            "kai-scheduler": "KAI",
+            "yunikorn": "YuniKorn",
+            "koord-scheduler": "Koordinator",
+            "hami-scheduler": "HAMi",
+            "slurm-bridge-scheduler": "Slinky",
+            "scheduler-plugins-scheduler": "scheduler-plugins",
+            "kube-batch": "kube-batch",
+        }
     ),
     *_warned(
         "Slinky",
         {
             "slurmjob.slinky.slurm.net/*": ("options of sbatch", "use 'unisono sbatch', or a Job's own fields"),
+            "slinky.slurm.net/*": ("Slinky's own", "use 'unisono sbatch', or a Job's own fields"),
         },
     ),
     *_warned(
@@ -218,9 +468,40 @@ WORDS: Final[tuple[Word, ...]] = (
 )
 """The register."""
 
-_EXACT: Final = {word.key: word for word in WORDS if word.becomes == "warned" and not word.key.endswith("*")}
-_BEGINNINGS: Final = tuple(word for word in WORDS if word.becomes == "warned" and word.key.endswith("*"))
-_PLACES: Final = ("metadata.labels", "metadata.annotations")
+_KEYS: Final = {word.key: word for word in WORDS if word.at == "key" and not word.key.endswith("/*")}
+_DOMAINS: Final = {word.key.removesuffix("/*"): word for word in WORDS if word.key.endswith("/*")}
+_SCHEDULERS: Final = {word.key: word for word in WORDS if word.at == "scheduler"}
+_RESOURCES: Final = {word.key: word for word in WORDS if word.at == "resource"}
+_HONOURED: Final = tuple(word.key for word in WORDS if word.becomes == "honoured")
+_METADATA: Final = ("metadata.labels", "metadata.annotations")
+_CONTAINERS: Final = ("containers", "initContainers")
+
+
+_PREFIX: Final = "unisono.io/"
+_NAMES_OF_ONE_MODULE: Final = (
+    "attempt folder given-by-limit nested-too-deep pod-restarts policy provisioning-class restart-round restarted-pods"
+    " restarts unused-since volume-node worker-groups"
+)
+_OWN: Final = frozenset(
+    (
+        *(name for name in vars(own_keys).values() if isinstance(name, str) and name.startswith(_PREFIX)),
+        *(_PREFIX + name for name in _NAMES_OF_ONE_MODULE.split()),
+    )
+)
+"""Every key of Unisono's own that something reads or writes."""
+_UNKNOWN: Final = Word("Unisono", f"{_PREFIX}*", "not one that is known", "warned", "see docs/ for those that are read")
+
+
+def row_of(key: str) -> Word | None:
+    """The row of a label's or an annotation's key; None where nobody is known to read it."""
+    if key.startswith(_PREFIX):
+        return None if key in _OWN else _UNKNOWN
+    word = _KEYS.get(key)
+    domain, slash, _ = key.partition("/")
+    while word is None and slash and domain:
+        word = _DOMAINS.get(domain)
+        domain = domain.partition(".")[2]
+    return word
 
 
 def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
@@ -232,11 +513,29 @@ def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
 
     """
     told: dict[str, str] = {}
-    for at in (*_PLACES, *(f"{template}.{place}" for template in templates for place in _PLACES)):
-        for path, found in walk(obj, at):
-            for key in found if isinstance(found, Mapping) else ():
-                word = _EXACT.get(key) or next((one for one in _BEGINNINGS if one.fits(key)), None)
-                if word is not None and key not in told:
-                    whose = f"is {word.project}'s ({word.meaning})"
-                    told[key] = f"{path}[{key}] {whose}, and has no effect on Unisono: {word.instead}"
+
+    def tell(word: Word, at: str, name: str) -> None:
+        if word.becomes != "warned" or name in told:
+            return
+        near = did_you_mean(name, (*_HONOURED, *_OWN)) if word.key.endswith("*") else ""
+        whose = f"is {word.project}'s ({word.meaning})"
+        told[name] = f"{at} {whose}, and has no effect on Unisono{near}: {word.instead}"
+
+    above = ("", *(f"{each}." for each in templates))
+    schedulers = [found for each in above for found in walk(obj, f"{each}spec.schedulerName")]
+    for at, name in schedulers:
+        if name in _SCHEDULERS:
+            tell(_SCHEDULERS[name], f"{at}: {name}", name)
+    theirs = {name for _, name in schedulers}
+    for at, found in (found for each in above for place in _METADATA for found in walk(obj, f"{each}{place}")):
+        for key in found if isinstance(found, Mapping) else ():
+            word = row_of(key)
+            if word is not None and (not word.scheduler or word.scheduler in theirs):
+                tell(word, f"{at}[{key}]", key)
+    for each in above:
+        for part in _CONTAINERS:
+            for at, found in walk(obj, f"{each}spec.{part}[*].resources.limits"):
+                for name in found if isinstance(found, Mapping) else ():
+                    if name in _RESOURCES:
+                        tell(_RESOURCES[name], f"{at}[{name}]", name)
     return list(told.values())

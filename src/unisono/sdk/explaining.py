@@ -14,6 +14,7 @@ from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name
 from unisono.api.queues import warnings_of
 from unisono.api.verdict import Cause, verdict_in
+from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.sdk.conditions import complaints, has_conditions
@@ -96,6 +97,7 @@ async def _completed(
             told.outdated, told.verdicts = told.verdicts, []
     kind = job_kind_of(item) if item is not None else None
     if kind is not None:
+        told.warnings += idle_fields(kind.kind, item)
         told.warnings += without_effect(item, (*kind.inner, *kind.templates))
     told.verdicts = [await with_template(client, await with_quota_holders(client, each)) for each in told.verdicts]
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)

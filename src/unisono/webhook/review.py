@@ -30,6 +30,7 @@ from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.admission.tenants import MayUse, note_queues, unheeded
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
+from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.registry import ALL, foreign_kind, job_kind
 from unisono.jobkinds.tables import ForeignObject
 
@@ -255,6 +256,7 @@ def check(
             rule(request, view)
         if question.operation != "DELETE":
             warnings = [*object_warnings(kind, new.obj), *unheeded(request)]
+            warnings += [] if is_foreign(kind) else idle_fields(kind, new.obj)
             warnings += advise(new.obj) if isinstance(new.obj, ConfigMap) else ()
     except ApiError as error:
         return _answer(question, error)

@@ -111,6 +111,11 @@ def _hierarchy(annotations: dict[str, str]) -> Iterator[FieldError]:
     if not path and not weights:
         return
     where = "metadata.annotations"
+    if not path or not weights:
+        have, lacks = (HIERARCHY, HIERARCHY_WEIGHTS) if path else (HIERARCHY_WEIGHTS, HIERARCHY)
+        detail = f"{HIERARCHY} must have the same length with {HIERARCHY_WEIGHTS}: {have} needs {lacks} beside it"
+        yield invalid(where, path or weights, detail)
+        return
     shares = weights.split("/")
     if len(path.split("/")) != len(shares):
         yield invalid(where, path, f"{HIERARCHY} must have the same length with {HIERARCHY_WEIGHTS}")
@@ -120,7 +125,9 @@ def _hierarchy(annotations: dict[str, str]) -> Iterator[FieldError]:
         except ValueError:
             value = math.nan
         if math.isnan(value):
-            yield invalid(where, weights, f"{share} in the {weights} is invalid number: write a number above 0")
+            yield invalid(
+                where, weights, f"{share or 'an empty part'} in the {weights} is invalid number: write a number above 0"
+            )
         elif value <= 0:
             yield invalid(where, weights, f"{share} in the {weights} must be larger than 0")
 

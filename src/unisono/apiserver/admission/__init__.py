@@ -18,6 +18,7 @@ from unisono.api.validation.training import object_warnings
 from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 from unisono.apiserver.custom.kinds import CustomKind, as_job
+from unisono.jobkinds.idle_fields import idle_fields
 
 __all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "View"]
 
@@ -139,7 +140,10 @@ class Admission:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
         told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
-        told += cluster.unusable(request) if written else []
+        if written:
+            told += idle_fields(request.kind, request.object)
+            told += cluster.unusable(request)
+            told += cluster.without_members(request, view)
         if request.kind.resource == _QUEUES:
             told += queues.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:

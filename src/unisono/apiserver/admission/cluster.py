@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from unisono.api.annotations import JOB_KIND
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
 from unisono.api.groups.admission_registration import does_our_work, hindrance
 from unisono.api.keys import NODE_NOT_READY
+from unisono.api.kind_families import (
+    APPLICATIONS,
+    ATTACHED_CLUSTERS,
+    CLUSTER_PROPAGATION_POLICIES,
+    FLEETS,
+    PROPAGATION_POLICIES,
+)
 from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, SERVICES
 from unisono.apiserver.admission.request import Clocked, Request, View
 from unisono.apiserver.custom.definitions import (
@@ -116,6 +125,18 @@ def unusable(request: Request) -> list[str]:
         return []
     _, wrong = described([request.object], alone=True)
     return [f"metadata.annotations[{JOB_KIND}]: {why}; objects of the kind count as no jobs" for why in wrong.values()]
+
+
+_ACTED_ON_BY_HUBS: Final = frozenset(
+    kind.resource for kind in (FLEETS, APPLICATIONS, PROPAGATION_POLICIES, CLUSTER_PROPAGATION_POLICIES)
+)
+
+
+def without_members(request: Request, view: View) -> list[str]:
+    """What to tell the writer of an object of a fleet where no cluster is attached, as on any that is no hub."""
+    if request.kind.resource not in _ACTED_ON_BY_HUBS or any(True for _ in view.all(ATTACHED_CLUSTERS)):
+        return []
+    return [f"no cluster is attached: nothing comes of this {request.kind.kind} until one is (unisono fleet join)"]
 
 
 def check_not_terminating(request: Request) -> None:

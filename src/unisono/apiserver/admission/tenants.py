@@ -8,7 +8,7 @@ from unisono.api import field_error
 from unisono.api.annotations import ADMITTED_QUEUES, USER, USER_LIMITS
 from unisono.api.groups.batch import Job
 from unisono.api.keys import MASTERS, POD_QUEUE
-from unisono.api.kinds import NAMESPACES, PODS, QUEUES
+from unisono.api.kinds import NAMESPACES, NODES, PODS, QUEUES
 from unisono.api.membership import controller_of
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
 from unisono.apiserver.admission.request import Request, View
@@ -110,11 +110,13 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
 
 
 def unheeded(request: Request) -> list[str]:
-    """What to tell the writer of an object that names a queue where none is looked for, or in words of others."""
-    kind = as_job(request.kind)
-    if kind is None or controller_of(request.object) is not None:
+    """What to tell the writer of any object that names a queue where none is looked for, or in words of others."""
+    # What agents write on their nodes is not for people.
+    if request.kind is NODES or controller_of(request.object) is not None:
         return []
-    shown = as_json(request.object)
+    kind, shown = as_job(request.kind), as_json(request.object)
+    if kind is None:
+        return without_effect(shown)
     return [*kind.unheeded(shown), *without_effect(shown, (*kind.inner, *kind.templates))]
 
 

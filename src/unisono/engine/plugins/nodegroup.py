@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.groups.scheduling import NodeGroupAffinity, NodeGroupAntiAffinity
-from unisono.api.keys import NODE_GROUP
+from unisono.api.keys import NODE_GROUP, NODE_GROUP_LIMITS
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 # nodegroup: queues run on groups of nodes (label ``volcano.sh/nodegroup-name``), by rules on the Queue.
 
 # Which groups of nodes a queue may use: rules and limits, as its Queue object states them.
-
-LIMITS = "volcano.sh/nodegroup-resource-limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def _lists(part: NodeGroupAffinity | NodeGroupAntiAffinity | None) -> tuple[tupl
 
 def limits_of(annotations: Mapping[str, str]) -> dict[str, dict[str, int]] | None:
     """Most amounts of the queue by node group (engine units); None when the annotation cannot be read."""
-    text = annotations.get(LIMITS)
+    text = annotations.get(NODE_GROUP_LIMITS)
     if not text:
         return {}
     try:

@@ -1,0 +1,111 @@
+"""Fields that objects may have and nothing reads, and what their author is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from unisono.api import keda
+from unisono.api.groups import batch, fleet, kubeflow, propagation, ray, scheduling, trainer
+from unisono.api.kind import Kind
+from unisono.api.shape import Shape, shape_of
+from unisono.jobkinds.paths import walk
+
+_AUTOSCALER = "Ray's autoscaler is not run: see docs/jobs.md on elastic jobs"
+_LOST_HEAD = "a lost head starts anew without its state"
+_SOURCE = "name a repository that can be read without it"
+_DIVISION = "see docs/fleet.md for the fields of a placement that are read"
+
+WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
+    scheduling.QueueSpec: {"extendClusters": "attach the clusters to a hub (docs/fleet.md)"},
+    batch.HyperJobSpec: {"plugins": "write plugins of each templateSpec"},
+    kubeflow.PaddleElasticPolicy: {
+        "maxRestarts": "write backoffLimit of the run policy",
+        "metrics": "write a HorizontalPodAutoscaler for the job",
+    },
+    trainer.MLPolicy: {"flux": "the pods run without Flux: use mpi"},
+    trainer.TorchElasticPolicy: {"metrics": "write a HorizontalPodAutoscaler for the job"},
+    ray.RayClusterSpec: {
+        "autoscalerOptions": _AUTOSCALER,
+        "gcsFaultToleranceOptions": _LOST_HEAD,
+        "authOptions": "whoever reaches the pods may use the cluster",
+    },
+    ray.RayHeadGroupSpec: {"enableIngress": "write an Ingress for the head's Service"},
+    ray.RayWorkerGroupSpec: {"idleTimeoutSeconds": _AUTOSCALER},
+    ray.RayJobSpec: {"deletionStrategy": "write shutdownAfterJobFinishes and ttlSecondsAfterFinished"},
+    ray.RayServiceSpec: {
+        "serviceUnhealthySecondThreshold": "it has none in KubeRay either",
+        "deploymentUnhealthySecondThreshold": "it has none in KubeRay either",
+    },
+    ray.RayServiceUpgradeStrategy: {"clusterUpgradeOptions": "the new cluster takes over at once"},
+    keda.ScaleTarget: {"envSourceContainerName": "write the values into the triggers"},
+    keda.AdvancedConfig: {"restoreToOriginalReplicaCount": "the last number of replicas stays"},
+    keda.ScaleTrigger: {
+        "useCachedMetrics": "metrics are read each time",
+        "authenticationRef": "name a source that can be read without it",
+    },
+    fleet.HelmRepository: {"accessFrom": _SOURCE},
+    fleet.GitRepository: {"accessFrom": _SOURCE, "gitImplementation": "git itself is used"},
+    fleet.OciRepository: {"layerSelector": "the first layer is used", "certSecretRef": _SOURCE},
+    fleet.ChartSpec: {"reconcileStrategy": "a chart counts by its version"},
+    fleet.HelmPolicy: {
+        "storageNamespace": "releases are not stored",
+        "maxHistory": "releases are not stored",
+        "persistentClient": "leave it out",
+    },
+    fleet.KustomizationPolicy: {"retryInterval": "write interval"},
+    propagation.ClusterAffinityTerm: {"overflowAffinities": _DIVISION},
+    propagation.Placement: {"clusterTolerations": _DIVISION, "workloadAffinity": _DIVISION},
+    propagation.SpreadConstraint: {"spreadByLabel": _DIVISION},
+    propagation.PropagationSpec: {
+        "propagateDeps": "name the further objects in resourceSelectors",
+        "association": "name the further objects in resourceSelectors",
+        "dependentOverrides": "the policy counts at once",
+        "conflictResolution": "an object of the same name in a member is left alone",
+        "activationPreference": "a changed policy counts at once",
+        "preserveResourcesOnDeletion": "objects in members go with the policy",
+        "schedulePriority": "give the job a priorityClassName",
+    },
+}
+"""By struct and wire name: what to do instead, or what happens."""
+
+ASK_FOR_NOTHING: Final[Mapping[type[msgspec.Struct], frozenset[str]]] = {
+    kubeflow.SchedulingPolicy: frozenset(("scheduleTimeoutSeconds",)),  # a gang that waits holds nothing
+    trainer.PodGroupPolicy: frozenset(("coscheduling",)),  # every job is a gang
+    trainer.CoschedulingPolicy: frozenset(("scheduleTimeoutSeconds",)),
+    ray.RayClusterSpec: frozenset(("rayVersion",)),  # which the image has anyway
+    scheduling.SubGroupKey: frozenset(("labelKey",)),  # read by SubGroupPolicySpec.splitting_keys
+}
+"""Fields that no module reads, and that are right without it."""
+
+_DEEPEST = 16
+
+
+def idle_fields(kind: Kind[Any], obj: Any) -> list[str]:
+    """A sentence for each field of an object that is set and that nothing reads."""
+    told: list[str] = []
+    for path, instead in _paths(kind):
+        told += [f"{at} has no effect on Unisono: {instead}" for at, value in walk(obj, path) if value]
+    return told
+
+
+@cache
+def _paths(kind: Kind[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(_idle(shape_of(kind.struct), "", _DEEPEST))
+
+
+def _idle(shape: Shape, path: str, deep: int) -> Iterator[tuple[str, str]]:
+    if not deep:
+        return
+    if shape.item is not None:
+        yield from _idle(shape.item, f"{path}{'[*]' if shape.kind == 'array' else '.*'}", deep - 1)
+    idle = WITHOUT_EFFECT.get(shape.struct, {}) if shape.struct is not None else {}
+    for field in shape.fields.values():
+        below = f"{path}.{field.name}" if path else field.name
+        if field.name in idle:
+            yield below, idle[field.name]
+        elif path or field.name == "spec":
+            yield from _idle(field.shape, below, deep - 1)
