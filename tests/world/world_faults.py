@@ -244,6 +244,7 @@ FAULTS = (
         "unisono.kube.informer",
         "            self._remove(obj.key, obj)\n        else:",
         "            pass\n        else:",
+        seed=0,
     ),
     Fault(
         "skip-a-fence",
@@ -280,6 +281,7 @@ FAULTS = (
         "unisono.agent.simulated.nodes",
         "            await self._finish(pod)\n",
         "            pass\n",
+        seed=0,
     ),
 )
 
