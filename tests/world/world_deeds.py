@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from world_disk import Pump
 from world_loop import WorldClock
 from world_network import Wire
 from world_nevers import plural
@@ -49,13 +50,15 @@ class Deeds(Server):
     async def _do(self, deed: Deed) -> None:
         self.note(f"deed {deed}")
         what, given = deed.what, deed.given
-        if what in ("kill", "storm", "cut", "part", "power", "full", "clock", "slow", "abdicate"):
+        breaks = what not in ("create", "patch", "delete", "delete-pod", "order", "bind-again")
+        if breaks:
             self._broke()
         try:
             await getattr(self, f"_do_{what.replace('-', '_')}")(*given)
         except (ApiError, OSError) as error:
             self.note(f"in vain: {error}")
-        self._broke() if what not in ("create", "patch", "delete", "delete-pod") else None
+        if breaks:
+            self._broke()
 
     async def _do_create(self, user: str, body: dict[str, Any]) -> None:
         kind = _KINDS[body["apiVersion"], body["kind"]]
@@ -73,6 +76,7 @@ class Deeds(Server):
         options = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
         namespace = "default" if kind.namespaced else None
         service = await self._service()
+        self.truth.hands[f"{kind.plural} {namespace}/{name}" if namespace else f"{kind.plural} {name}"] += 1
         await self._asked(service.patch(kind, namespace, name, patch, "merge", options, ""))
 
     async def _do_delete(self, version: str, word: str, name: str, namespace: str = "default") -> None:
@@ -139,10 +143,35 @@ class Deeds(Server):
         await asyncio.sleep(lasts)
         self.weather.trouble, self.weather.cutting = 0.0, 0.0
 
-    async def _do_slow(self, lasts: float, slowest: float) -> None:
-        self.weather.slowest = slowest
+    async def _do_slow(self, lasts: float, slowest: float, often: bool = False) -> None:
+        self.weather.slowest, self.weather.often = slowest, often
         await asyncio.sleep(lasts)
-        self.weather.slowest = 0.02
+        self.weather.slowest, self.weather.often = 0.02, False
+
+    async def _do_lag(self, lasts: float, seconds: float, whom: str) -> None:
+        """Watches tell of changes late."""
+        self.weather.lag, self.weather.slowed = seconds, whom
+        await asyncio.sleep(lasts)
+        self.weather.lag = 0.0
+
+    async def _do_refuse(self, verb: str, lasts: float, share: float, how: str) -> None:
+        """A webhook, or a part of the server, fails requests of one verb."""
+        self.weather.refusals[verb] = (share, how)
+        await asyncio.sleep(lasts)
+        self.weather.refusals.pop(verb, None)
+
+    async def _do_bind_again(self, number: int, node: str) -> None:
+        """Somebody binds a pod that is bound."""
+        client = self.local("somebody")
+        pods = [
+            key
+            for one, found in self.truth.objects.items()
+            if plural(one) == "pods"
+            for key, body in sorted(found.items())
+            if body["spec"].get("nodeName")
+        ]
+        if pods and client is not None:
+            await self._asked(client.bind(*pods[number % len(pods)].split("/"), node))
 
     async def _do_cut(self, name: str) -> None:
         process = self._processes.get(name)
@@ -161,9 +190,12 @@ class Deeds(Server):
         await self._lose_power(how, down)
 
     async def _do_full(self, lasts: float, share: float) -> None:
+        """The disk has room for some writes only, and is slow, so that others are prepared while one fails."""
         if self._disk is not None:
             self._disk.fullness = share
+        self._pump.slowest = 0.3
         await asyncio.sleep(lasts)
+        self._pump.slowest = Pump.slowest
         if self._disk is not None:
             self._disk.fullness = 0.0
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
 from unisono.apiserver.local import LocalClient
-from unisono.errors import ApiError, Unavailable
+from unisono.errors import ApiError, Conflict, Unavailable
 from unisono.kube.client import Listing, WatchEvent
 from unisono.kube.pace import WritePace
 
@@ -30,14 +30,23 @@ class Weather:
         trouble: share of the requests with which something goes wrong.
         cutting: share of the events of watches after which the stream ends.
         slowest: longest way of a request or an answer in seconds.
+        often: whether most ways are about that long, and not a few.
+        lag: longest way of an event of a watch in seconds; events stay in order.
+        slowed: beginning of the names of processes of which requests are ``often`` slow and events late.
         parted: names of processes that reach nobody.
+        refusals: by verb, the share of the requests that fail, and how: ``busy`` and ``conflict`` are not carried out,
+            ``lost`` is.
 
     """
 
     trouble: float = 0.0
     cutting: float = 0.0
     slowest: float = 0.02
+    often: bool = False
+    lag: float = 0.0
+    slowed: str = ""
     parted: frozenset[str] = frozenset()
+    refusals: dict[str, tuple[float, str]] = field(default_factory=dict)
 
 
 class Server(Protocol):
@@ -68,16 +77,16 @@ class Wire:
 
     def __init__(self, server: Server, process: str, manager: str, clock: Any) -> None:
         self._server, self.process, self._manager = server, process, manager
-        self._streams: set[asyncio.Queue[Any]] = set()
         self._order = 0
         self._open: dict[int, asyncio.Queue[Any]] = {}
         self.dead = False
+        self._time = clock.monotonic
         self.pace = WritePace(clock)
 
     def cut(self) -> None:
         """Break every watch."""
         for stream in list(self._open.values()):
-            stream.put_nowait(ConnectionResetError("connection reset"))
+            stream.put_nowait((0.0, ConnectionResetError("connection reset")))
 
     # ---- requests
 
@@ -179,6 +188,11 @@ class Wire:
         trouble = draw.random() < weather.trouble
         await self._way()
         kind = draw.choice(("refused", "busy", "lost", "lost", "twice", "late")) if trouble else ""
+        share, how = weather.refusals.get(verb, (0.0, ""))
+        if share and draw.random() < share:
+            kind = how
+        if kind == "conflict":
+            raise Conflict("the object was changed meanwhile")
         if kind == "refused":
             raise ConnectionResetError("connection reset before the request was sent")
         if kind == "busy":
@@ -216,7 +230,9 @@ class Wire:
         if self.dead or self.process in weather.parted:
             await asyncio.sleep(0 if self.dead else draw.random())
             raise ConnectionRefusedError(_UNREACHABLE)
-        seconds = draw.random() ** 6 * min(weather.slowest, LONGEST / 4)
+        seconds = draw.random() ** (1 if weather.often and self.process.startswith(weather.slowed) else 6) * min(
+            weather.slowest, LONGEST / 4
+        )
         if seconds > weather.slowest / 50:
             await asyncio.sleep(seconds)
 
@@ -233,15 +249,19 @@ class Wire:
         self._order += 1
         number = self._order
         self._open[number] = came
+        due = 0.0
         pump = self._server.serve(self._fill(came, client.watch(kind, namespace, **options)))
         try:
             while True:
-                event = await came.get()
+                at, event = await came.get()
                 if event is None:
                     return
                 if isinstance(event, Exception):
                     raise event
                 weather = self._server.weather
+                if weather.lag and self.process.startswith(weather.slowed):
+                    due = max(due, at + draw.random() ** 2 * weather.lag)
+                    await asyncio.sleep(max(0.0, due - self._time()))
                 if self.process in weather.parted or self.dead:
                     raise ConnectionResetError("the network is gone")
                 seconds = draw.random() ** 8 * weather.slowest
@@ -257,10 +277,10 @@ class Wire:
     async def _fill(self, came: asyncio.Queue[Any], stream: AsyncIterator[Any]) -> None:
         try:
             async for event in stream:
-                came.put_nowait(event)
-            came.put_nowait(None)
+                came.put_nowait((self._time(), event))
+            came.put_nowait((0.0, None))
         except asyncio.CancelledError:
-            came.put_nowait(ConnectionResetError("the server went away"))
+            came.put_nowait((0.0, ConnectionResetError("the server went away")))
             raise
         except Exception as error:
-            came.put_nowait(error)
+            came.put_nowait((0.0, error))

@@ -22,6 +22,23 @@ PODS, NODES, GROUPS, LEASES = "pods", "nodes", "podgroups", "leases"
 _STALE = 75.0
 # How long a gang may stand in part where nothing breaks: what the scheduler's patience is, and a retry.
 _PARTIAL = 150.0
+# What each process may write, by verb; others write nothing. Leases and events are everybody's.
+_MAY = {
+    "scheduler": {
+        "bind": {"pods"},
+        "evict": {"pods"},
+        "delete": {"pods"},
+        "patch": {"pods", "podgroups", "queues"},
+    },
+    "nodes": {
+        "create": {"nodes"},
+        "patch": {"nodes", "pods"},
+        "delete": {"pods"},
+    },
+    "observer": {},
+}
+# Kinds of which only people change what is wanted.
+_WANTED = {"queues", "jobs", "deployments", "resourcequotas", "priorityclasses"}
 _KINDS = {
     "pods": "Pod",
     "nodes": "Node",
@@ -56,6 +73,7 @@ class Truth:
         calm_since: when the last thing broke.
         objects: decoded, by resource and key.
         revisions: by resource, of all changes.
+        hands: how often people have changed what is wanted of an object, and nobody noticed yet.
 
     """
 
@@ -68,6 +86,7 @@ class Truth:
     versions: dict[tuple[str, str, str], int] = field(default_factory=dict)
     revision: int = 0
     writes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    hands: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _gone: set[str] = field(default_factory=set)
     _uids: dict[str, str] = field(default_factory=dict)
     _node_of: dict[str, str] = field(default_factory=dict)
@@ -128,6 +147,11 @@ class Truth:
             self.say(f"{kind} {key} was being deleted and is not any more")
         if old.get("creationTimestamp") != new.get("creationTimestamp"):
             self.say(f"{kind} {key} changes when it was created")
+        if kind in _WANTED and before.get("spec") != body.get("spec"):
+            one = f"{kind} {key}"
+            self.hands[one] -= 1
+            if self.hands[one] < 0:
+                self.say(f"the spec of {one} changes, and nobody has asked for it")
 
     def _pod(self, key: str, uid: str, body: dict[str, Any], *, gone: bool) -> None:
         node = body["spec"].get("nodeName") or ""
@@ -245,8 +269,14 @@ class Truth:
         if name == "world-scheduler" and holder and (not self._holders or self._holders[-1][1] != holder):
             self._holders.append((self.now(), holder))
 
-    def sent(self, process: str, verb: str) -> None:
-        """A write of a scheduler has arrived."""
+    def sent(self, process: str, verb: str, kind: str) -> None:
+        """A request has arrived."""
+        rights = _MAY.get(process.partition("-")[0])
+        writes = verb not in ("get", "list") and kind not in ("leases", "events")
+        if rights is not None and writes and kind not in rights.get(verb, ()):
+            self.say(f"{process} may not {verb} {kind}")
+        if not process.startswith("scheduler") or kind == "leases":
+            return
         if not self._holders or verb not in ("bind", "evict", "create", "patch", "delete"):
             return
         since, holder = self._holders[-1]
@@ -306,11 +336,17 @@ class Truth:
 
 
 def unrest(truth: Truth, earlier: Mapping[str, int], most: int) -> list[str]:
-    """Objects that were written more often than ``most`` times since ``earlier`` although nothing happened."""
+    """Objects that were written more often than ``most`` times since ``earlier`` although nothing happened.
+
+    Those that count pods may be written with each change of a pod.
+    """
+    since = {key: count - earlier.get(key, 0) for key, count in sorted(truth.writes.items())}
+    pods = sum(count for key, count in since.items() if key.startswith("pods "))
+    allowed = {"resourcequotas": most + pods, "queues": most + pods, "leases": 10**9, "events": 10**9}
     return [
-        f"{key} was written {count - earlier.get(key, 0)} times at rest"
-        for key, count in sorted(truth.writes.items())
-        if count - earlier.get(key, 0) > most and plural(key.partition(" ")[0]) not in ("leases", "events")
+        f"{key} was written {count} times at rest"
+        for key, count in since.items()
+        if count > allowed.get(plural(key.partition(" ")[0]), most)
     ]
 
 
@@ -336,10 +372,10 @@ def stuck(truth: Truth, now: float) -> list[str]:
                 found.append(
                     f"{plural(resource)} {key} is being deleted for long: {body['metadata'].get('finalizers')}"
                 )
-    return found + _unfinished(truth, facts)
+    return found + _unfinished(truth, facts, now)
 
 
-def _unfinished(truth: Truth, facts: Facts) -> list[str]:
+def _unfinished(truth: Truth, facts: Facts, now: float) -> list[str]:
     found = []
     owned: dict[str, list[Pod]] = defaultdict(list)
     for pod in facts.pods.values():
@@ -355,22 +391,78 @@ def _unfinished(truth: Truth, facts: Facts) -> list[str]:
             continue
         phase = (status.get("state") or {}).get("phase") or ""
         wanted = sum(task["replicas"] for task in body["spec"]["tasks"])
-        if phase in ("Running", "Inqueue") and len(pods) < wanted:
+        # A quota may be full of pods that run for ever.
+        if phase in ("Running", "Inqueue") and len(pods) < wanted and not facts.all("ResourceQuota"):
             found.append(f"job {key} is {phase} with {len(pods)} of {wanted} pods")
+        if phase == "Running" and sum(not pod.ended for pod in pods) > wanted:
+            found.append(f"job {key} has more pods than the {wanted} that it wants")
         if phase in ("Running", "Pending", "Inqueue") and pods and all(pod.ended for pod in pods):
             found.append(f"job {key} is {phase} though all its pods have ended")
         if phase in ("Restarting", "Aborting", "Terminating", "Completing"):
             found.append(f"job {key} is {phase} for ever")
+        ttl, since = body["spec"].get("ttlSecondsAfterFinished"), (status.get("state") or {}).get("lastTransitionTime")
+        ended = phase in ("Completed", "Failed", "Terminated") and since
+        if ended and ttl is not None and seconds(since) + ttl + 150 < now:
+            found.append(f"job {key} has finished and is not deleted after {ttl} s")
+    uids = {body["metadata"].get("uid") for objects in truth.objects.values() for body in objects.values()}
     for resource, objects in truth.objects.items():
-        for key, body in objects.items() if plural(resource) == "pods" else ():
+        for key, body in objects.items():
             for owner in body["metadata"].get("ownerReferences") or ():
-                if not _exists(truth, owner["uid"]):
-                    found.append(f"pod {key} outlives its owner {owner['kind']} {owner['name']}")
+                if owner["uid"] not in uids:
+                    found.append(f"{plural(resource)} {key} outlives its owner {owner['kind']} {owner['name']}")
     return found
 
 
-def _exists(truth: Truth, uid: str) -> bool:
-    return any(body["metadata"].get("uid") == uid for objects in truth.objects.values() for body in objects.values())
+def held_back(truth: Truth) -> set[str]:
+    """Pods that are promised a place of which nobody is about to leave."""
+    facts = truth.facts()
+    leaving = {pod.node for pod in facts.pods.values() if pod.leaving and not pod.ended}
+    return {
+        f"pod {key} is promised a place on {node} for long"
+        for key, pod in facts.pods.items()
+        if pod.waits and (node := pod.raw["status"].get("nominatedNodeName")) and node not in leaving
+    }
+
+
+def unanswered(truth: Truth) -> set[str]:
+    """PodGroups that wait and do not say why."""
+    facts, found = truth.facts(), set()
+    for key, group in facts.all("PodGroup").items():
+        members = [pod for pod in facts.members(key) if pod.ours]
+        have = sum(1 for pod in members if pod.counts)
+        told = any(one.get("message") for one in group["status"].get("conditions") or ())
+        if not told and any(pod.waits for pod in members) and have < (group["spec"].get("minMember") or 0):
+            found.add(f"PodGroup {key} waits, and nothing says why")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """That a pod should make room for a PodGroup was decided ``at`` virtual seconds."""
+
+    at: float
+    uid: str
+    pod: str
+    action: str
+    beneficiary: str
+
+
+def unkept(truth: Truth, evictions: Iterable[Eviction]) -> set[str]:
+    """Evictions within a queue that were decided and did not happen, while those who need the room wait."""
+    facts, latest = truth.facts(), dict[str, Eviction]()
+    for one in evictions:
+        latest[one.beneficiary] = one
+    found = set()
+    for key, one in latest.items():
+        group, victim = facts.all("PodGroup").get(key), facts.pods.get(one.pod)
+        members = facts.members(key)
+        if group is None or victim is None or victim.raw["metadata"]["uid"] != one.uid or one.action != "preempt":
+            continue
+        have = sum(1 for pod in members if pod.counts)
+        waits = have < (group["spec"].get("minMember") or 0) and any(pod.waits for pod in members)
+        if waits and victim.occupies and not victim.leaving:
+            found.add(f"pod {one.pod} should have made room for {key} and is still there")
+    return found
 
 
 def waiting(truth: Truth, config: Mapping[str, Any]) -> set[str]:

@@ -8,8 +8,10 @@ import hashlib
 import os
 import random as chance
 import shutil
+import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from world_deeds import Deeds, Process
 from world_loop import RunsInCircles, SeededLoop, WorldClock
 from world_network import Weather, Wire
-from world_nevers import helpless, limits, stuck, unrest, waiting
+from world_nevers import Eviction, held_back, helpless, limits, stuck, unanswered, unkept, unrest, waiting
 from world_server import NOW
 from world_story import Deed, Story
 
@@ -73,14 +75,21 @@ class Outcome:
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
 
 
+class _Enough(Exception):
+    """Something was found."""
+
+
 class World(Deeds):
     """Made for one story; ``live`` runs it."""
 
-    def __init__(self, story: Story, folder: Path, loop: SeededLoop) -> None:
+    def __init__(
+        self, story: Story, folder: Path, loop: SeededLoop, until: Callable[[str], bool] | None = None
+    ) -> None:
         super().__init__(story, folder, loop)
+        self._until = until
         self._config = load_config(story.config_text, "world")
         self._processes: dict[str, Process] = {}
-        self._beneficiaries: dict[str, float] = {}
+        self._evictions: list[Eviction] = []
         self._observers: dict[str, Informer[Any]] = {}
 
     # ---- processes
@@ -140,8 +149,8 @@ class World(Deeds):
         def decide(*given: Any, **more: Any) -> Any:
             decisions = run(*given, **more, monotonic=clock.monotonic, advice=self.story.advice)
             for one in decisions.evictions:
-                if one.beneficiary:
-                    self._beneficiaries[one.beneficiary] = self._loop.time()
+                now, pod = self._loop.time(), f"{one.namespace}/{one.pod}"
+                self._evictions.append(Eviction(now, one.uid, pod, one.reason, one.beneficiary))
             for one in decisions.violations:
                 self.truth.say(f"the engine breaks an invariant: {one.subject}: {one.message}")
             return decisions
@@ -194,14 +203,23 @@ class World(Deeds):
         doing = [asyncio.create_task(self._later(deed)) for deed in self.story.deeds]
         try:
             while self._loop.time() < self.story.ends:
-                await asyncio.sleep(1.0)
-                self.truth.look_at_gangs()
+                await self._pass(1.0)
             await asyncio.gather(*doing)
             await self._rest()
+        except _Enough:
+            pass
         finally:
             for task in doing:
                 task.cancel()
             await self._end()
+
+    async def _pass(self, seconds: float) -> None:
+        """Let time go by."""
+        for _ in range(max(1, int(seconds / 5))):
+            await asyncio.sleep(min(seconds, 5.0))
+            self.truth.look_at_gangs()
+            if self._until is not None and any(map(self._until, self.truth.found)):
+                raise _Enough
 
     async def _later(self, deed: Deed) -> None:
         await asyncio.sleep(deed.at)
@@ -223,22 +241,28 @@ class World(Deeds):
             self._revive(name)
         self.note("rest")
         self._broke()
-        for _ in range(int(_REST / 5)):
-            await asyncio.sleep(5.0)
-            truth.look_at_gangs()
+        await self._pass(_REST)
         quiet = dict(truth.writes)
-        looks = []
+        looks, tasks = [], []
         for _ in range(3):
-            looks.append((waiting(truth, self.story.config), set(stuck(truth, self._clock.time()))))
-            await asyncio.sleep(_APART)
-        for key in sorted(looks[0][0] & looks[1][0] & looks[2][0]):
-            truth.say(f"PodGroup {key} waits though it fits")
-        for text in sorted(looks[0][1] & looks[1][1] & looks[2][1]):
+            texts = {f"PodGroup {key} waits though it fits" for key in waiting(truth, self.story.config)}
+            texts |= {
+                *stuck(truth, self._clock.time()),
+                *held_back(truth),
+                *unkept(truth, self._evictions),
+                *unanswered(truth),
+            }
+            looks.append(texts)
+            tasks.append(len(asyncio.all_tasks()))
+            await self._pass(_APART)
+        for text in sorted(set.intersection(*looks)):
             truth.say(text)
+        if tasks[2] > tasks[1] + 20 > tasks[0] + 40:
+            truth.say(f"tasks become more and more at rest: {tasks}")
         for text in [*unrest(truth, quiet, _MOST_WRITES), *limits(truth)]:
             truth.say(text)
         old = self._loop.time() - _REST
-        for text in helpless(truth, (key for key, at in self._beneficiaries.items() if at > old)):
+        for text in helpless(truth, {one.beneficiary for one in self._evictions if one.at > old and one.beneficiary}):
             truth.say(text)
         self._compare_observers()
 
@@ -318,8 +342,6 @@ class _Log:
 
     def __call__(self, _: Any, method: str, event: dict[str, Any]) -> Any:
         """Take one record."""
-        import sys
-
         if event.get("exc_info") or method == "exception":
             error = sys.exc_info()[1]
             if error is not None and not isinstance(error, ApiError | OSError | LeadershipLost):
@@ -336,11 +358,22 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="world-", dir=parent))
 
 
-def lived(story: Story) -> Outcome:
-    """Run a story to its end."""
+def sweep() -> None:
+    """Collect what earlier worlds left; coroutines of one that was broken off cannot end without their loop."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
+def lived(story: Story, *, until: Callable[[str], bool] | None = None) -> Outcome:
+    """Run a story to its end, or until something is found of which ``until`` is true."""
     structlog.configure(processors=[LOG], cache_logger_on_first_use=False)
     folder, collecting = _folder(), gc.isenabled()
-    gc.collect()
+    sweep()
     gc.disable()
     pace.JITTER.seed(story.seed)
     state = chance.getstate()
@@ -350,7 +383,7 @@ def lived(story: Story) -> Outcome:
     asyncio.set_event_loop(loop)
     world = None
     try:
-        world = World(story, folder, loop)
+        world = World(story, folder, loop, until)
         LOG.say = world.truth.say
         loop.run_until_complete(world.live())
     except (RunsInCircles, UnisonoError) as error:

@@ -30,15 +30,19 @@ def kind_of(finding: str) -> str:
 def shortest(failing: Story, finding: str, most: int = 60) -> tuple[Story, Outcome]:
     """Leave out deeds, many at first, for as long as a finding of the same kind is made."""
     wanted, tries = kind_of(finding), 0
-    best, outcome = failing, lived(failing)
+
+    def is_wanted(one: str) -> bool:
+        return kind_of(one) == wanted
+
+    best, outcome = failing, lived(failing, until=is_wanted)
     size = max(len(best.deeds) // 2, 1)
     while size and tries < most:
         at, shrunk = 0, False
         while at < len(best.deeds) and tries < most:
             deeds: tuple[Deed, ...] = best.deeds[:at] + best.deeds[at + size :]
             tries += 1
-            tried = lived(best.with_deeds(deeds))
-            if any(kind_of(one) == wanted for one in tried.found):
+            tried = lived(best.with_deeds(deeds), until=is_wanted)
+            if any(map(is_wanted, tried.found)):
                 best, outcome, shrunk = best.with_deeds(deeds), tried, True
             else:
                 at += size

@@ -24,8 +24,6 @@ from unisono.apiserver.storage.objects import Retention
 from unisono.errors import UnisonoError
 
 NOW = 1_700_000_000.0
-
-NOW = 1_700_000_000.0
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -74,8 +72,7 @@ class Server:
         """A request reaches the server."""
         if verb not in ("get", "list"):
             self.note(f"{process} {verb} {what}")
-        if process.startswith("scheduler") and "leases" not in what:
-            self.truth.sent(process, verb)
+        self.truth.sent(process, verb, what.partition(" ")[0])
 
     def acknowledged(self, process: str, verb: str, answer: Any) -> None:
         """A process was told that its write is done."""
