@@ -65,11 +65,13 @@ dashboard: $(VENV)/.run-ready
 	@command -v npm >/dev/null || $(BIN)/python scripts/set_up.py --only-packages requirements/dashboard.lock
 	@$(BIN)/python scripts/build_dashboard.py
 
+IMAGES ?= --images
+
 # Everything but the upload. The image has Debian's packages: this needs apt, but neither root nor a container engine.
 release: tools
 	@command -v npm >/dev/null || $(BIN)/python scripts/set_up.py --only-packages requirements/dashboard.lock
 	@$(if $(filter identity,$(SIGN)),$(BIN)/python scripts/set_up.py --only-packages requirements/release.lock,:)
-	@$(BIN)/python scripts/release.py --tagged --images --sign $(or $(SIGN),dry-run) $(RELEASE_ARGS)
+	@$(BIN)/python scripts/release.py --tagged $(IMAGES) --sign $(or $(SIGN),dry-run) $(RELEASE_ARGS)
 
 docs: tools
 	@$(BIN)/python scripts/set_up.py --only-packages requirements/docs.lock
