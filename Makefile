@@ -9,7 +9,7 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-more test-nightly world audit lint unit tools frameworks files dashboard bench lock clean help
+.PHONY: run test test-more test-nightly world audit lint unit tools frameworks files dashboard docs release bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
@@ -22,6 +22,8 @@ help:
 	@echo "make bench  measure decision speed, print one table"
 	@echo "make dashboard    build the page of 'unisono dashboard', with the machine's Node.js or one from the package index"
 	@echo "make files  write what each module is for to build/files.md"
+	@echo "make docs   build the site of docs/ to build/site; a broken link fails it"
+	@echo "make release      build everything a release publishes into dist/, from a clean tree at its tag; SIGN=identity signs"
 	@echo "make frameworks   add Ray, MPI, JAX and XGBoost to the environment, so that their tests run too"
 
 run: $(VENV)/.run-ready
@@ -62,6 +64,18 @@ files: $(VENV)/.run-ready
 dashboard: $(VENV)/.run-ready
 	@command -v npm >/dev/null || $(BIN)/python scripts/set_up.py --only-packages requirements/dashboard.lock
 	@$(BIN)/python scripts/build_dashboard.py
+
+IMAGES ?= --images
+
+# Everything but the upload. The image has Debian's packages: this needs apt, but neither root nor a container engine.
+release: tools
+	@command -v npm >/dev/null || $(BIN)/python scripts/set_up.py --only-packages requirements/dashboard.lock
+	@$(if $(filter identity,$(SIGN)),$(BIN)/python scripts/set_up.py --only-packages requirements/release.lock,:)
+	@$(BIN)/python scripts/release.py --tagged $(IMAGES) --sign $(or $(SIGN),dry-run) $(RELEASE_ARGS)
+
+docs: tools
+	@$(BIN)/python scripts/set_up.py --only-packages requirements/docs.lock
+	@$(BIN)/python scripts/docs_site.py
 
 bench: $(VENV)/.dev-ready
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -115,6 +129,8 @@ lock:
 	$(COMPILE) --group dev -o requirements/dev.lock
 	$(COMPILE) --group frameworks --group browser --group dev -o requirements/frameworks.lock
 	$(subst pyproject.toml --extra fast --extra postgres,,$(COMPILE)) --group page -o requirements/dashboard.lock
+	$(COMPILE) --group docs -o requirements/docs.lock
+	$(COMPILE) --group release -o requirements/release.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -5,15 +5,15 @@ Run it on Debian or Ubuntu, with the wheel of a release::
     .venv/bin/python scripts/release.py
     .venv/bin/python scripts/image.py dist/unisono-X.Y.Z-py3-none-any.whl --to dist/unisono-image-X.Y.Z.tar
     podman load --input dist/unisono-image-X.Y.Z.tar
+
+It needs neither root nor an engine. With ``--architecture amd64 --architecture arm64`` the archive has an index of
+both: packages and wheels of the other processor are unpacked, and its modules are compiled by this one's Python.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import hashlib
 import io
-import json
 import os
 import platform
 import re
@@ -22,14 +22,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
-from release import BUILD, HOME
+import oci
+from release import BUILD, HOME, labels
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# What Debian and OCI call them, and what Python and the linker do.
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+NATIVE = next((name for name, machine in MACHINES.items() if machine == platform.machine()), "amd64")
 # Time zones come with the package tzdata.
 _ROOTS = ("ca-certificates", "netbase")
 # What services do not need; the libraries of Python's modules nis and dbm among it.
@@ -61,37 +63,64 @@ _ENVIRONMENT = {
 }
 
 
-def interpreter() -> str:
-    """Debian's Python of the machine's release, such as ``python3.11``."""
-    said = subprocess.run(["apt-cache", "depends", "python3-minimal"], capture_output=True, text=True, check=True)
-    found = re.search(r"Depends: (python3\.\d+)-minimal", said.stdout)
-    if found is None:
-        raise SystemExit("apt-cache names no Python: run apt-get update, on Debian or Ubuntu")
-    return found[1]
+class Archive:
+    """Debian's packages of one architecture, with lists of its own: the machine's are neither read nor changed."""
+
+    def __init__(self, architecture: str, folder: Path) -> None:
+        self.architecture = architecture
+        for place in ("lists/partial", "cache/archives/partial", "debs"):
+            (folder / place).mkdir(parents=True)
+        (folder / "status").touch()
+        settings = {
+            "APT::Architecture": architecture,
+            "APT::Architectures": architecture,
+            "APT::Sandbox::User": "",
+            "Dir::State::lists": f"{folder}/lists",
+            "Dir::State::status": f"{folder}/status",
+            "Dir::Cache": f"{folder}/cache",
+        }
+        (folder / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
+        self._environment = {**os.environ, "APT_CONFIG": f"{folder}/apt.conf"}
+        self._debs = folder / "debs"
+        self._ask("apt-get", "update", "-qq")
+
+    def _ask(self, *words: str) -> str:
+        done = subprocess.run(
+            words, cwd=self._debs, env=self._environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return done.stdout
+
+    def interpreter(self) -> str:
+        """Debian's Python of the machine's release, such as ``python3.11``."""
+        found = re.search(r"Depends: (python3\.\d+)-minimal", self._ask("apt-cache", "depends", "python3-minimal"))
+        if found is None:
+            raise SystemExit(f"no Python for {self.architecture}: this needs Debian, or Ubuntu with its archive")
+        return found[1]
+
+    def closure(self, roots: Iterable[str]) -> list[str]:
+        """The packages and all that they depend on, first alternatives only."""
+        left, found = list(roots), set[str]()
+        words = ["apt-cache", "depends", "--recurse", "--important", "--no-recommends", "--no-suggests", *left]
+        # One block for each package; "|Depends" has an alternative on the next line.
+        blocks = dict(re.findall(r"^(\S+)\n((?: .*\n)*)", self._ask(*words), re.MULTILINE))
+        while left:
+            name = left.pop()
+            if name not in found and not _UNWANTED.match(name):
+                found.add(name)
+                left += re.findall(r"^  (?:Pre)?Depends: ([^<\s]+)$", blocks.get(name, ""), re.MULTILINE)
+        return sorted(found)
+
+    def fetch(self, names: Iterable[str]) -> list[Path]:
+        """Download packages; apt compares them with the signed lists."""
+        self._ask("apt-get", "download", "-qq", *names)
+        return sorted(self._debs.glob("*.deb"))
 
 
-def closure(roots: Iterable[str]) -> list[str]:
-    """The packages and all that they depend on, first alternatives only."""
-    left, found = list(roots), set[str]()
-    words = ["apt-cache", "depends", "--recurse", "--important", "--no-recommends", "--no-suggests", *left]
-    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    # One block for each package; "|Depends" has an alternative on the next line.
-    blocks = dict(re.findall(r"^(\S+)\n((?: .*\n)*)", said, re.MULTILINE))
-    while left:
-        name = left.pop()
-        if name not in found and not _UNWANTED.match(name):
-            found.add(name)
-            left += re.findall(r"^  (?:Pre)?Depends: ([^<\s]+)$", blocks.get(name, ""), re.MULTILINE)
-    return sorted(found)
-
-
-def system(python: str, root: Path, work: Path) -> list[str]:
+def system(archive: Archive, python: str, root: Path) -> list[str]:
     """Unpack Debian's packages into ``root``, without what a service does not need; answers names and versions."""
-    names = closure((f"{python}-minimal", python, *_ROOTS))
-    subprocess.run(["apt-get", "download", "-qq", *names], cwd=work, check=True)
-    archives = sorted(work.glob("*.deb"))
-    for archive in archives:
-        subprocess.run(["dpkg-deb", "--extract", str(archive), str(root)], check=True)
+    packages = archive.fetch(archive.closure((f"{python}-minimal", python, *_ROOTS)))
+    for package in packages:
+        subprocess.run(["dpkg-deb", "--extract", str(package), str(root)], check=True)
     authorities = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
     bundle = root / "etc/ssl/certs/ca-certificates.crt"
     bundle.parent.mkdir(parents=True, exist_ok=True)
@@ -103,10 +132,10 @@ def system(python: str, root: Path, work: Path) -> list[str]:
     for place, mode in (("tmp", 0o1777), ("proc", 0o755), ("dev", 0o755), ("sys", 0o755)):
         (root / place).mkdir(exist_ok=True)
         (root / place).chmod(mode)
-    return [re.sub(r"_[^_]*$", "", archive.name).replace("%3a", ":") for archive in archives]
+    return [re.sub(r"_[^_]*$", "", package.name).replace("%3a", ":") for package in packages]
 
 
-def packages(python: str, wheel: Path, lock: Path, root: Path) -> None:
+def packages(python: str, wheel: Path, lock: Path, root: Path, architecture: str) -> None:
     """Install what the lock names, by its hashes, and the wheel, for the interpreter of the image."""
     site = root / SITE
     common = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", str(site)]
@@ -124,8 +153,8 @@ def packages(python: str, wheel: Path, lock: Path, root: Path) -> None:
         "abi3",
     ]
     foreign += ["--abi", "none"]
-    foreign += [f"--platform=manylinux_2_{minor}_{platform.machine()}" for minor in (28, 27, 26, 24, 17)]
-    foreign += [f"--platform=manylinux2014_{platform.machine()}", "--platform=any"]
+    foreign += [f"--platform=manylinux_2_{minor}_{MACHINES[architecture]}" for minor in (28, 27, 26, 24, 17)]
+    foreign += [f"--platform=manylinux2014_{MACHINES[architecture]}", "--platform=any"]
     subprocess.run([*common, *foreign, "--require-hashes", "-r", str(lock)], check=True)
     for info in site.glob("*.dist-info"):
         if info.name.partition("-")[0].replace("_", "-") in BUILD:
@@ -141,7 +170,7 @@ def packages(python: str, wheel: Path, lock: Path, root: Path) -> None:
         tool.chmod(0o755)
 
 
-def slim(root: Path) -> None:
+def slim(root: Path, architecture: str) -> None:
     """Take away what only those need who build or test packages."""
     for folder in sorted(root.rglob("*"), reverse=True):
         if folder.is_dir() and not folder.is_symlink() and _PARTS.search(f"/{folder.relative_to(root)}"):
@@ -157,15 +186,30 @@ def slim(root: Path) -> None:
         shutil.rmtree(cache)
     # Symbols of compiled modules help only a debugger; libraries that a wheel brings are as their makers patched them.
     modules = [str(path) for path in (root / SITE).rglob("*.so") if ".libs" not in str(path)]
-    subprocess.run(["strip", "--strip-unneeded", *modules], check=True)
+    tool = f"{MACHINES[architecture]}-linux-gnu-strip"
+    if strip := shutil.which(tool) or (shutil.which("strip") if architecture == NATIVE else None):
+        subprocess.run([strip, "--strip-unneeded", *modules], check=True)
+    else:
+        print(f"{tool} is not installed (binutils): the image for {architecture} keeps symbols")
 
 
-def compiled(python: str, root: Path) -> None:
-    """Compile all modules, for the file system of a container is read-only; times of files do not count."""
-    words = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    run = ["chroot", str(root), f"/usr/bin/{python}", *words, f"/usr/lib/{python}", f"/{SITE}"]
+def compiled(python: str, root: Path, interpreter: Path) -> None:
+    """Compile all modules, for the file system of a container is read-only; times of files do not count.
+
+    Args:
+        python: such as ``python3.11``.
+        root: what to compile; of any architecture, as compiled modules are the same for all.
+        interpreter: a root whose Python runs here. It is started by its own linker, without being root.
+
+    """
+    (loader,) = (path for path in interpreter.glob("lib/*/ld-linux-*") if not path.is_symlink())
+    libraries = f"{loader.parent}:{interpreter}/usr/lib/{loader.parent.name}"
+    run = [str(loader), "--library-path", libraries, f"{interpreter}/usr/bin/{python}"]
+    run += ["-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
+    environment = {"PYTHONHOME": f"{interpreter}/usr", "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}
     # Some files of packages are there for other versions of Python.
-    subprocess.run(run, check=False, stdout=subprocess.DEVNULL)
+    folders = [str(root / "usr" / "lib" / python), str(root / SITE)]
+    subprocess.run([*run, *folders], check=False, stdout=subprocess.DEVNULL, env=environment)
     if not (root / SITE / "unisono" / "__pycache__").is_dir():
         raise SystemExit("the modules were not compiled")
 
@@ -199,47 +243,51 @@ def layer(root: Path) -> bytes:
     return packed.getvalue()
 
 
-def image(tree: bytes, tag: str) -> bytes:
-    """An OCI image layout of one layer, as an archive that container engines load."""
-    blobs: dict[str, bytes] = {}
-
-    def blob(kind: str, content: bytes) -> dict[str, Any]:
-        digest = hashlib.sha256(content).hexdigest()
-        blobs[digest] = content
-        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
-
-    packed = blob("application/vnd.oci.image.layer.v1.tar+gzip", gzip.compress(tree, compresslevel=6, mtime=0))
-    config = {
-        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "config": {
-            "User": USER,
-            "Env": [f"{name}={value}" for name, value in _ENVIRONMENT.items()],
-            "Entrypoint": ["unisono"],
-            "Cmd": ["--help"],
-            "WorkingDir": "/tmp",  # noqa: S108 - a folder of the container
-        },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(tree).hexdigest()}"]},
-        "history": [{"created_by": "scripts/image.py"}],
+def image(trees: Mapping[str, bytes], number: str) -> bytes:
+    """The archive that container engines load, of file systems by architecture."""
+    run = {
+        "User": USER,
+        "Env": [f"{name}={value}" for name, value in _ENVIRONMENT.items()],
+        "Entrypoint": ["unisono"],
+        "Cmd": ["--help"],
+        "WorkingDir": "/tmp",  # noqa: S108 - a folder of the container
     }
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": blob("application/vnd.oci.image.config.v1+json", json.dumps(config).encode()),
-        "layers": [packed],
-    }
-    described = blob("application/vnd.oci.image.manifest.v1+json", json.dumps(manifest).encode())
-    described["annotations"] = {"org.opencontainers.image.ref.name": tag}
-    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]}
-    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
-    files |= {f"blobs/sha256/{digest}": content for digest, content in sorted(blobs.items())}
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o644
-            archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return oci.image(trees, number, run, labels(number))
+
+
+def file_system(wheel: Path, architecture: str, work: Path, interpreter: Path | None) -> tuple[Path, list[str]]:
+    """Everything of one image: its root below ``work``, and Debian's packages in it."""
+    root = work / architecture / "root"
+    root.mkdir(parents=True)
+    archive = Archive(architecture, work / architecture / "apt")
+    python = archive.interpreter()
+    unpacked = system(archive, python, root)
+    packages(python, wheel, HOME / "requirements" / "run.lock", root, architecture)
+    slim(root, architecture)
+    compiled(python, root, interpreter or root)
+    # Tracebacks quote the lines of Unisono; the sources of others would be a tenth of the image.
+    others = [each for each in (root / SITE).iterdir() if each.is_dir() and each.name != "unisono"]
+    for place in (root / "usr/lib" / python, *others):
+        sourceless(place)
+    return root, unpacked
+
+
+def build(wheel: Path, architectures: Iterable[str]) -> bytes:
+    """The archive for these processors."""
+    trees: dict[str, bytes] = {}
+    wanted = set(architectures)
+    with tempfile.TemporaryDirectory(prefix="unisono-image-") as folder:
+        work = Path(folder)
+        native, unpacked = file_system(wheel, NATIVE, work, None)
+        if NATIVE in wanted:
+            trees[NATIVE] = layer(native)
+        for architecture in sorted(wanted - {NATIVE}):
+            trees[architecture] = layer(file_system(wheel, architecture, work, native)[0])
+    print(f"{len(unpacked)} Debian packages: {' '.join(unpacked)}")
+    made = image(trees, wheel.name.split("-")[1])
+    sizes = ", ".join(f"{len(tree) / 1e6:.1f} MB for {name}" for name, tree in sorted(trees.items()))
+    print(f"image {oci.digest(made)}: {len(made) / 1e6:.1f} MB to download; unpacked {sizes}")
+    return made
 
 
 def main() -> int:
@@ -247,30 +295,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("wheel", type=Path, help="of this release, in dist/")
     parser.add_argument("--to", type=Path, required=True, metavar="FILE", help="the archive")
-    parser.add_argument("--root", type=Path, help="keep the file system in this folder, to look into it")
+    parser.add_argument("--architecture", action="append", choices=sorted(MACHINES), help="by default this one")
     options = parser.parse_args()
-    number = options.wheel.name.split("-")[1]
-    if os.geteuid() != 0:
-        raise SystemExit("only root may run the image's Python in its own root folder, to compile the modules")
-    with tempfile.TemporaryDirectory(prefix="unisono-image-") as folder:
-        root = options.root or Path(folder) / "root"
-        root.mkdir(parents=True)
-        work = Path(folder) / "packages"
-        work.mkdir()
-        python = interpreter()
-        unpacked = system(python, root, work)
-        packages(python, options.wheel, HOME / "requirements" / "run.lock", root)
-        slim(root)
-        compiled(python, root)
-        # Tracebacks quote the lines of Unisono; the sources of others would be a tenth of the image.
-        others = [each for each in (root / SITE).iterdir() if each.is_dir() and each.name != "unisono"]
-        for place in (root / "usr/lib" / python, *others):
-            sourceless(place)
-        tree = layer(root)
-        made = image(tree, number)
-    options.to.write_bytes(made)
-    print(f"{len(unpacked)} Debian packages: {' '.join(unpacked)}")
-    print(f"{options.to}: {len(made) / 1e6:.1f} MB to download, {len(tree) / 1e6:.1f} MB unpacked")
+    options.to.write_bytes(build(options.wheel, options.architecture or [NATIVE]))
     return 0
 
 

@@ -1,9 +1,12 @@
-"""Build what a release publishes into dist/: wheel, source archive, chart, bill of materials (CycloneDX), checksums.
+"""Build what a release publishes into dist/: packages, chart, images, bill of materials, checksums and provenance.
 
-Run it with the environment of ``make lint``, in a clean clone::
+``make release`` runs it on a clean tree at the tag of the version, with all of that. Alone it builds what needs no tag
+and no packages of Debian::
 
     .venv/bin/python scripts/release.py
     cd dist && sha256sum --check SHA256SUMS
+
+The same commit gives the same bytes: times in archives are those of the commit.
 """
 
 from __future__ import annotations
@@ -13,14 +16,22 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import yaml
+
+sys.path.append(str(Path(__file__).resolve().parent))
+import oci
+import provenance
 
 HOME = Path(__file__).resolve().parents[1]
 CHART = HOME / "deploy" / "chart" / "unisono"
@@ -28,6 +39,10 @@ CHART = HOME / "deploy" / "chart" / "unisono"
 _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)\s*(?:;\s*(.*?))?\s*\\?$", re.MULTILINE)
 BUILD = frozenset({"editables", "hatchling", "pathspec", "pluggy", "trove-classifiers"})
 _SUMS = "SHA256SUMS"
+_PROVENANCE = "provenance.intoto.json"
+# Made from the other files.
+_ABOUT_OTHERS = frozenset({_SUMS, _PROVENANCE})
+ARCHITECTURES = ("amd64", "arm64")
 
 
 def version() -> str:
@@ -36,6 +51,33 @@ def version() -> str:
     if found is None:
         raise SystemExit("src/unisono/__init__.py has no __version__")
     return found[1]
+
+
+def home_page() -> str:
+    """Address of the repository, which only pyproject.toml states."""
+    return str(tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["urls"]["Repository"])
+
+
+def labels(number: str) -> dict[str, str]:
+    """Annotations of images and of the chart, by names that OCI defines."""
+    told = {"version": number, "licenses": "Apache-2.0", "source": home_page()}
+    told |= {"revision": revision} if (revision := git("rev-parse", "HEAD")) else {}
+    return {f"org.opencontainers.image.{name}": text for name, text in told.items()}
+
+
+def git(*words: str) -> str:
+    """What git says of this repository; empty without one, as in a source archive."""
+    done = subprocess.run(["git", *words], cwd=HOME, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def refusal(number: str) -> str:
+    """Why this tree is not what the tag of version ``number`` names; empty if it is."""
+    if changed := git("status", "--porcelain"):
+        return "a release is built from a clean tree; git status names:\n" + changed
+    if f"v{number}" not in git("tag", "--points-at", "HEAD").split():
+        return f"HEAD has no tag v{number}, and src/unisono/__init__.py says that this is {number}"
+    return ""
 
 
 def components(lock: str) -> Iterator[dict[str, Any]]:
@@ -79,26 +121,62 @@ def chart(number: str) -> bytes:
 
 def checksums(folder: Path) -> str:
     """One line for each file, as ``sha256sum`` writes and checks them."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != _SUMS)
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name not in _ABOUT_OTHERS)
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+
+
+def images(wheel: Path) -> bytes:
+    """The container image for every architecture, with the wheel in it."""
+    import image  # it imports this module
+
+    return bytes(image.build(wheel, ARCHITECTURES))
+
+
+def build(folder: Path, *, with_images: bool) -> None:
+    """Fill the empty ``folder``."""
+    number = version()
+    made_at = git("log", "-1", "--format=%ct") or "1577836800"
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": made_at}
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=HOME, check=True, env=environment
+    )
+    lock = (HOME / "requirements" / "run.lock").read_text()
+    (folder / f"unisono-{number}.cdx.json").write_text(json.dumps(materials(lock, number), indent=2) + "\n")
+    # Not unisono-VERSION.tgz, which one would take for the source archive.
+    packed = chart(number)
+    (folder / f"unisono-chart-{number}.tgz").write_bytes(packed)
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    (folder / f"unisono-chart-{number}.oci.tar").write_bytes(oci.chart(packed, about, labels(number)))
+    if with_images:
+        (wheel,) = folder.glob("*.whl")
+        (folder / f"unisono-image-{number}.oci.tar").write_bytes(images(wheel))
+    sums = checksums(folder)
+    (folder / _SUMS).write_text(sums)
+    revision = git("rev-parse", "HEAD")
+    statement = provenance.statement(sums, home_page(), f"v{number}", revision, int(made_at))
+    (folder / _PROVENANCE).write_text(json.dumps(statement, indent=2) + "\n")
 
 
 def main() -> int:
     """Build everything."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--folder", type=Path, default=HOME / "dist", help="where to, by default dist/")
-    folder: Path = parser.parse_args().folder.resolve()
+    parser.add_argument("--tagged", action="store_true", help="refuse all but a clean tree at the tag of the version")
+    parser.add_argument("--images", action="store_true", help="the container image for amd64 and arm64, too")
+    parser.add_argument("--sign", choices=("dry-run", "identity"), help="sign, or only say how")
+    options = parser.parse_args()
+    folder: Path = options.folder.resolve()
+    if options.tagged and (why := refusal(version())):
+        raise SystemExit(why)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise SystemExit(f"{folder} has files of an earlier build: empty it first")
-    number = version()
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=HOME, check=True)
-    lock = (HOME / "requirements" / "run.lock").read_text()
-    (folder / f"unisono-{number}.cdx.json").write_text(json.dumps(materials(lock, number), indent=2) + "\n")
-    # Not unisono-VERSION.tgz, which one would take for the source archive.
-    (folder / f"unisono-chart-{number}.tgz").write_bytes(chart(number))
-    (folder / _SUMS).write_text(checksums(folder))
+    build(folder, with_images=options.images)
     print((folder / _SUMS).read_text(), end="")
+    for path in sorted(folder.glob("*.oci.tar")):
+        print(f"{path.name} names {oci.digest(path.read_bytes())}")
+    if options.sign:
+        provenance.sign(folder, (_SUMS, _PROVENANCE), dry=options.sign == "dry-run")
     return 0
 
 

@@ -42,7 +42,7 @@ def test_a_layer_tells_nothing_of_who_made_it_and_when(tmp_path: Path) -> None:
 
 def test_every_part_of_the_layout_is_found_by_its_digest(tmp_path: Path) -> None:
     layer = builder.layer(tree(tmp_path, 1))
-    with tarfile.open(fileobj=io.BytesIO(builder.image(layer, "1.2.3"))) as archive:
+    with tarfile.open(fileobj=io.BytesIO(builder.image({"amd64": layer}, "1.2.3"))) as archive:
         files = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
 
     def blob(described: dict[str, Any]) -> bytes:

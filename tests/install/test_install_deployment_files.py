@@ -355,6 +355,13 @@ def test_dashboards_come_as_config_maps() -> None:
         ({"schedulerNames": []}, "schedulerNames"),
         ({"numaExporter": {"kubeletDir": "../etc"}}, "kubeletDir"),
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"scheduler": {"affinity": {"nodeAfinity": {}}}}, "nodeAfinity"),
+        ({"webhook": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, "topologyKey"),
+        ({"podAnnotations": {"a": 1}}, "podAnnotations"),
+        ({"serviceAccount": {"name": "other"}}, "name"),
+        ({"networkPolicy": {"metricsFrom": [{"cidr": "10.0.0.0/8"}]}}, "cidr"),
+        ({"nameOverride": "a b"}, "nameOverride"),
+        ({"dashboard": {"enabled": True, "ingress": {"enabled": True}}}, "needs dashboard.names"),
     ],
 )
 def test_wrong_values_are_refused_by_name(values: dict[str, Any], told: str) -> None:
@@ -371,7 +378,8 @@ def test_the_schema_of_the_values_knows_each_value_and_no_other() -> None:
         types = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
         assert "enum" in schema or isinstance(value, types[schema["type"]]), path
         if "properties" in schema:
-            optional = {"global"} if not path else {"claims", "limits"}
+            affinity = {"nodeAffinity", "podAffinity", "podAntiAffinity"}
+            optional = {"global"} if not path else {"claims", "limits"} | affinity
             assert set(schema["properties"]) - optional == set(value) - optional, path
             assert schema["additionalProperties"] is False, path
             for key, each in value.items():
@@ -390,6 +398,89 @@ def test_values_are_used() -> None:
     assert not any("ebhook" in name or "Policy" in kind for kind, name in made)
     args = made["Deployment", "unisono-scheduler"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args[-2:] == ["--scheduler-name=one", "--bind-concurrency=8"]
+
+
+PODS = [("Deployment", f"unisono-{name}") for name in ("scheduler", "controllers", "webhook", "agent", "dashboard")]
+ALL: dict[str, Any] = {"agent": {"simulate": 3}, "dashboard": {"enabled": True}, "numaExporter": {"enabled": True}}
+
+
+def test_pods_can_be_annotated_and_named() -> None:
+    made = rendered(**ALL, podAnnotations={"mesh.example.com/inject": "false"}, nameOverride="batch")
+    for place in [*PODS, ("DaemonSet", "unisono-numa-exporter")]:
+        template = made[place]["spec"]["template"]
+        assert template["metadata"]["annotations"] == {"mesh.example.com/inject": "false"}
+        assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "batch"
+        selected = made[place]["spec"]["selector"]["matchLabels"]
+        assert selected.items() <= template["metadata"]["labels"].items()
+    for (kind, name), one in made.items():
+        if kind == "Service":
+            assert one["spec"]["selector"] == made["Deployment", name]["spec"]["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize("component", ["scheduler", "controllers", "webhook", "agent", "dashboard", "numaExporter"])
+def test_pods_of_each_component_can_be_placed(component: str) -> None:
+    key, place = "topology.kubernetes.io/zone", {"requiredDuringSchedulingIgnoredDuringExecution": {}}
+    spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+    own: dict[str, Any] = {"affinity": {"nodeAffinity": place}, "nodeSelector": {"a": "b"}}
+    own |= {} if component == "numaExporter" else {"topologySpreadConstraints": [spread]}
+    made = rendered(**ALL | {component: ALL.get(component, {}) | own})
+    chosen = (
+        ("DaemonSet", "unisono-numa-exporter")
+        if component == "numaExporter"
+        else ("Deployment", f"unisono-{component}")
+    )
+    for found in [*PODS, ("DaemonSet", "unisono-numa-exporter")]:
+        pod = made[found]["spec"]["template"]["spec"]
+        assert ("affinity" in pod) == (found == chosen)
+        assert (pod.get("topologySpreadConstraints") == [spread]) == (found == chosen and component != "numaExporter")
+    assert made[chosen]["spec"]["template"]["spec"]["nodeSelector"].items() >= {"a": "b"}.items()
+
+
+def test_accounts_can_be_annotated_or_those_of_others() -> None:
+    made = rendered(**ALL, serviceAccount={"annotations": {"example.com/role": "r"}})
+    accounts = [one for (kind, _), one in made.items() if kind == "ServiceAccount"]
+    assert len(accounts) == 6
+    assert {one["metadata"]["annotations"]["example.com/role"] for one in accounts} == {"r"}
+    without = rendered(**ALL, serviceAccount={"create": False})
+    assert [name for kind, name in without if kind == "ServiceAccount"] == ["unisono-numa-exporter"]
+    assert {place for place in made if place[0] != "ServiceAccount"} <= set(without)
+
+
+def test_an_ingress_serves_the_names_of_the_dashboard() -> None:
+    page = {"enabled": True, "names": ["d.example.com", "e.example.com:8443"]}
+    assert ("Ingress", "unisono-dashboard") not in rendered(dashboard=page)
+    ingress = {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tlsSecret": "cert"}
+    one = rendered(dashboard=page | {"ingress": ingress})["Ingress", "unisono-dashboard"]
+    assert one["metadata"]["annotations"] == {"a": "b"}
+    assert one["spec"]["ingressClassName"] == "nginx"
+    assert one["spec"]["tls"] == [{"secretName": "cert", "hosts": ["d.example.com", "e.example.com"]}]
+    assert [rule["host"] for rule in one["spec"]["rules"]] == ["d.example.com", "e.example.com"]
+
+
+def test_network_policies_let_in_what_components_serve() -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    made = rendered(**ALL, networkPolicy={"enabled": True, "metricsFrom": peers})
+    policies = {name: one["spec"] for (kind, name), one in made.items() if kind == "NetworkPolicy"}
+    assert set(policies) == {name for _, name in PODS}
+    for name, spec in policies.items():
+        template = made["Deployment", name]["spec"]["template"]
+        assert spec["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        # Every port of the pods is let in, and nothing else.
+        ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+        assert {port["port"] for rule in spec["ingress"] for port in rule["ports"]} == ports
+        assert spec["ingress"][0]["from"] == peers
+    assert not any(kind == "NetworkPolicy" for kind, _ in rendered(**ALL))
+
+
+def test_pod_monitors_stand_in_for_service_monitors() -> None:
+    made = rendered(**ALL, monitoring={"enabled": True, "pods": True})
+    assert not any(kind == "ServiceMonitor" for kind, _ in made)
+    monitors = {name: one["spec"] for (kind, name), one in made.items() if kind == "PodMonitor"}
+    assert set(monitors) == {f"unisono-{name}" for name in ("scheduler", "controllers", "webhook", "agent")}
+    for name, spec in monitors.items():
+        (endpoint,) = spec["podMetricsEndpoints"]
+        container = made["Deployment", name]["spec"]["template"]["spec"]["containers"][0]
+        assert endpoint["port"] in {port["name"] for port in container["ports"]}
 
 
 # ---- metrics

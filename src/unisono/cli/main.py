@@ -11,6 +11,22 @@ import os
 import sys
 from typing import Any
 
+
+def _absent(error: ImportError) -> str:
+    """One sentence on a package that is missing here, or made for another machine."""
+    from importlib.util import find_spec
+
+    name = (error.name or "").partition(".")[0]
+    what = f"the package {name}" if name else "a package"
+    if isinstance(error, ModuleNotFoundError):
+        told = f"{what}, which Unisono needs, is not installed for {sys.executable}"
+    else:
+        told = f"{what}, which Unisono needs, cannot be loaded by {sys.executable}: {error}"
+    if find_spec("pip") is None:
+        return f"{told}. That Python has no pip: use 'pipx install unisono', or add pip by '-m ensurepip'."
+    return f"{told}. To mend it: {sys.executable} -m pip install --force-reinstall unisono"
+
+
 try:
     import click
 
@@ -19,6 +35,8 @@ try:
     from unisono.errors import ApiError, UnisonoError
 except KeyboardInterrupt:  # Ctrl-C while the modules are read: nothing has begun, and a traceback would tell nothing
     raise SystemExit(130) from None
+except ImportError as error:
+    sys.exit(f"Error: {_absent(error)}")
 
 COMMANDS: dict[str, str] = {
     "run": "Submit jobs, follow them with logs and end with their verdict.",
@@ -142,6 +160,11 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
         code = 1
     except UnisonoError as error:
         _complain(str(error))
+        code = 1
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "unisono":
+            raise  # a fault of this package
+        _complain(_absent(error))
         code = 1
     except KeyboardInterrupt:
         code = 130

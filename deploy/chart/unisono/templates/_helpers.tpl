@@ -1,5 +1,5 @@
 {{- define "unisono.selector" -}}
-app.kubernetes.io/name: unisono
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default "unisono" | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
@@ -13,6 +13,31 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{- define "unisono.components" -}}
 scheduler controllers{{ if .Values.webhook.enabled }} webhook{{ end }}{{ if .Values.agent.simulate }} agent{{ end }}
+{{- end }}
+
+{{- define "unisono.accountAnnotations" -}}
+{{- with .Values.serviceAccount.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
+
+{{- define "unisono.podAnnotations" -}}
+{{- with .Values.podAnnotations }}
+      annotations: {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- end }}
+
+{{- /* Where the pods of a component may run, from its values. */}}
+{{- define "unisono.placement" -}}
+{{- with .nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .affinity }}
+      affinity: {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+{{- end }}
 {{- end }}
 
 {{- define "unisono.port" -}}
