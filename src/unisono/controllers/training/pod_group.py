@@ -14,7 +14,7 @@ from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.kind import Kind
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.pod_groups import foreign_group, is_admitted, most_requested, pod_group_of_job, spec_patch
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.jobkinds.kind import PodSet
 
 # Training jobs say nothing of these, or need not: what others set is left alone.
@@ -67,7 +67,7 @@ def part_of(pods: PodSet) -> Part:
     return Part(pods.role, least, pods.count, pods.count if pods.later else 0, pods.spec)
 
 
-def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, found: PodGroup | None) -> bool:
+def bring_gang(plan: TrainingPlan, kind: Kind[Any], job: Object, name: str, gang: Gang, found: PodGroup | None) -> bool:
     """Bring the job's PodGroup about: make it, let it follow the job, and wait until the scheduler admits it.
 
     Args:
@@ -99,7 +99,7 @@ def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, 
     return is_admitted(found)
 
 
-def drop_group(plan: Plan, job: Object, found: PodGroup | None) -> bool:
+def drop_group(plan: TrainingPlan, job: Object, found: PodGroup | None) -> bool:
     """Delete the job's pod group if it is there; answers whether it was."""
     if found is None or found.metadata.deletion_timestamp or owner_uid(found) != job.metadata.uid:
         return False

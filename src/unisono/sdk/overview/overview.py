@@ -144,7 +144,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Answers:
     """What the server answered; ``problem`` is what its readiness says, empty where it is ready.
 
     Of a hub, ``clusters`` are its members, and the pods are those of its jobs in members. ``unseen`` and ``within`` are
@@ -162,7 +162,7 @@ class Found:
     within: str = ""
 
 
-def overview(found: Found, now: float) -> Overview:
+def overview(found: Answers, now: float) -> Overview:
     """The overview of what a server answered at ``now``, seconds since the epoch."""
     ready = [node for node in found.nodes if is_ready(node)]
     open_nodes = [node for node in ready if not node.spec.unschedulable]
@@ -191,7 +191,7 @@ def overview(found: Found, now: float) -> Overview:
     )
 
 
-def _sees_all_pods(found: Found) -> bool:
+def _sees_all_pods(found: Answers) -> bool:
     return not found.within and PODS.plural not in found.unseen
 
 
@@ -300,7 +300,7 @@ async def read_overview(client: HttpClient, namespace: str = "default") -> Overv
         pods = [*pods, *await _pods_of_members(client)]
     # Who sees no member need not know that there is such a kind.
     unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
-    found = Found(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
+    found = Answers(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
     told = overview(found, client.transport.clock.time())
     hooks = await unreached_webhooks(client)
     parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]

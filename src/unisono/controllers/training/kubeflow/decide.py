@@ -42,11 +42,11 @@ from unisono.controllers.training.kubeflow.view import (
     SUSPENDED,
     Role,
     RolePod,
-    Tally,
+    RoleTally,
     TrainingView,
     with_condition,
 )
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
 from unisono.jobkinds.kubeflow import gang_size, pod_sets
 
@@ -54,7 +54,7 @@ from unisono.jobkinds.kubeflow import gang_size, pod_sets
 _FORGIVEN_SECONDS = 600.0
 
 
-def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan:
+def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> TrainingPlan:
     """The next step for the job; an empty plan when another operator manages it.
 
     Args:
@@ -63,27 +63,27 @@ def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan
         now: seconds since 1970.
 
     """
-    return _Decision(seen, framework, now).run()
+    return _KubeflowDecision(seen, framework, now).run()
 
 
-class _Decision:
+class _KubeflowDecision:
     def __init__(self, seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> None:
         self.seen, self.framework, self.now = seen, framework, now
         self.view = TrainingView(seen.job)
         self.time = rfc3339(now)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), TrainingStatus)
         places = [framework.place(self.view, pod) for pod in seen.pods]
         self.pods = [place for place in places if place is not None]
         self.strays = [pod for pod, place in zip(seen.pods, places, strict=True) if place is None]
-        self.tallies = {role.name: Tally(role.replicas) for role in self.view.roles}
+        self.tallies = {role.name: RoleTally(role.replicas) for role in self.view.roles}
         for pod in self.pods:
             self.tallies[pod.role].count(pod)
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         manager = self.view.run.managed_by
         if manager is not None and manager not in self.framework.managers:
-            return Plan()
+            return TrainingPlan()
         if self.view.finished:
             self._wind_down()
             return self.plan
@@ -142,7 +142,7 @@ class _Decision:
         if is_true(self.status.conditions, FAILED) or is_true(self.status.conditions, SUCCEEDED):
             self.status.completion_time = self.time
             # Clean-up is planned from the stored end.
-            ended = Plan(annotations=self.plan.annotations, notices=self.plan.notices)
+            ended = TrainingPlan(annotations=self.plan.annotations, notices=self.plan.notices)
             self.plan = ended
             return
         try:
@@ -306,7 +306,7 @@ class _Decision:
         self.plan.delete_services = [each for each in self.seen.services if not each.metadata.deletion_timestamp]
         drop_group(self.plan, view.job, self.seen.group)
         plan_autoscaler(self.plan, view, self.seen.autoscaler, active=False)
-        self.status.replica_statuses = {role.name: self._replica_status(role, Tally(0)) for role in view.roles}
+        self.status.replica_statuses = {role.name: self._replica_status(role, RoleTally(0)) for role in view.roles}
         if is_true(self.status.conditions, RUNNING):
             self._set(RUNNING, "Suspended", text, status="False")
         self._set(SUSPENDED, "Suspended", text)
@@ -364,7 +364,7 @@ class _Decision:
             if counts.active:
                 counts.succeeded, counts.active = (counts.succeeded or 0) + counts.active, None
 
-    def _replica_status(self, role: Role, tally: Tally) -> ReplicaStatus:
+    def _replica_status(self, role: Role, tally: RoleTally) -> ReplicaStatus:
         selector = None
         if self.framework.selector:
             wanted = {

@@ -21,7 +21,7 @@ from unisono.controllers.training.kubeflow.framework import (
     judge_restartable,
     leader,
 )
-from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, Tally, TrainingView
+from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, RoleTally, TrainingView
 
 # TFJob: TF_CONFIG, and the rules of chief, workers and parameter servers.
 
@@ -87,7 +87,7 @@ class TensorFlow(Framework):
         """The chief decides; without one, worker 0 or all workers."""
         told, full = Judgement(), f"{view.namespace}/{view.name}"
         chief = leader(view, "Chief", "Master")
-        counts = tallies[chief.name] if chief is not None else tallies.get("Worker", Tally(0))
+        counts = tallies[chief.name] if chief is not None else tallies.get("Worker", RoleTally(0))
         if counts.active:
             told.running = f"{view.kind} {full} is running."
         done = counts.replicas > 0 and counts.expected <= 0

@@ -46,7 +46,7 @@ from unisono.controllers.training.kubeflow.view import (
     REPLICA_INDEX,
     Role,
     RolePod,
-    Tally,
+    RoleTally,
     TrainingView,
 )
 from unisono.controllers.training.plan import new_keys
@@ -211,7 +211,7 @@ class Mpi(Framework):
     def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
         """The launcher decides; in ``v1`` a failed worker fails the job as well."""
         told = Judgement()
-        launcher, workers = tallies.get("Launcher", Tally(1)), tallies.get("Worker", Tally(0))
+        launcher, workers = tallies.get("Launcher", RoleTally(1)), tallies.get("Worker", RoleTally(0))
         if launcher.expected <= 0:
             told.succeeded = _sentence(view, "is successfully completed.", "successfully completed.")
             return told

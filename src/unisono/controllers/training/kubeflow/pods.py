@@ -23,7 +23,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.view import DEFAULT_SCHEDULER, EXIT_CODE, JOB_ROLE, NEVER, Role, TrainingView
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 
 # Pods and Services of a training job, built from the templates of its roles.
 
@@ -89,7 +89,7 @@ def build_service(framework: Framework, view: TrainingView, role: Role, index: i
 
 
 def plan_autoscaler(
-    plan: Plan, view: TrainingView, found: HorizontalPodAutoscaler | None, *, active: bool = True
+    plan: TrainingPlan, view: TrainingView, found: HorizontalPodAutoscaler | None, *, active: bool = True
 ) -> None:
     """Bring the autoscaler about, to what the job says, or away.
 
@@ -114,7 +114,7 @@ def plan_autoscaler(
         plan.patches.append((HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, patch))
 
 
-def _wanted(plan: Plan, view: TrainingView) -> HorizontalPodAutoscaler | None:
+def _wanted(plan: TrainingPlan, view: TrainingView) -> HorizontalPodAutoscaler | None:
     spec = view.job.spec
     policy = spec.elastic_policy if isinstance(spec, PyTorchJobSpec) else None
     worker = view.role("Worker")

@@ -29,7 +29,7 @@ from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, sta
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.plan import TrainingPlan, set_condition
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
 from unisono.controllers.training.ray.pods import build_pod, head_service
 from unisono.controllers.training.ray.view import PORTS, Place, RayClusterView, head_service_name, most
@@ -41,23 +41,23 @@ AUTOSCALER_SERVED = "AutoscalerServed"
 SUSPENDING, SUSPENDED = "RayClusterSuspending", "RayClusterSuspended"
 
 
-def decide(seen: Seen[RayCluster], now: float) -> Plan:
+def decide(seen: Seen[RayCluster], now: float) -> TrainingPlan:
     """The next step for the cluster; an empty plan when another operator manages it; ``now`` in seconds since 1970."""
-    return _Decision(seen, now).run()
+    return _ClusterDecision(seen, now).run()
 
 
-class _Decision:
+class _ClusterDecision:
     def __init__(self, seen: Seen[RayCluster], now: float) -> None:
         self.seen, self.now, self.time = seen, now, rfc3339(now)
         self.view = RayClusterView(seen.job)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayClusterStatus)
         self.places = {place.name: place for place in self.view.places(seen.pods)}
         self.pods = {pod.metadata.name: pod for pod in seen.pods}
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         if self.view.spec.managed_by not in (None, "", RAY_OPERATOR):
-            return Plan()
+            return TrainingPlan()
         if not self.status.state and not self.status.conditions:
             errors = [error.message() for error in validate_ray_cluster(self.seen.job, None)]
             if errors:

@@ -32,7 +32,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, phase_of, staying
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.pod_group import part_of
 from unisono.controllers.training.ray import view
 from unisono.errors import ConfigError
@@ -236,7 +236,7 @@ INVALID = "ValidationFailed"
 _ENDED = frozenset({COMPLETE, FAILED, INVALID})
 
 
-def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None = None) -> Plan:
+def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None = None) -> TrainingPlan:
     """The next step for the job; an empty plan when another operator manages it.
 
     Args:
@@ -246,19 +246,19 @@ def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod
         head: pod of the cluster's head, which in SidecarMode submits the job.
 
     """
-    return _Decision(seen, cluster, now, head).run()
+    return _RayJobDecision(seen, cluster, now, head).run()
 
 
-class _Decision:
+class _RayJobDecision:
     def __init__(self, seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None) -> None:
         self.seen, self.job, self.cluster, self.head = seen, seen.job, cluster, head
         self.now, self.time = now, rfc3339(now)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayJobStatus)
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         if self.job.spec.managed_by not in (None, "", RAY_OPERATOR):
-            return Plan()
+            return TrainingPlan()
         phase = self.status.job_deployment_status or ""
         if phase in _ENDED:
             self._wind_down()

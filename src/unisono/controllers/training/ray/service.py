@@ -53,7 +53,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting, is_ready
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.plan import TrainingPlan, set_condition
 from unisono.controllers.training.ray import view
 from unisono.controllers.training.ray.pods import head_service as cluster_head_service
 from unisono.controllers.training.ray.view import RayClusterView
@@ -286,7 +286,7 @@ class SeenCluster:
         return sum(is_ready(pod) and (pod.metadata.labels or {}).get(view.SERVE) == "true" for pod in self.pods)
 
 
-def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> Plan:
+def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> TrainingPlan:
     """The next step for the service; an empty plan when another operator manages it.
 
     Args:
@@ -295,7 +295,7 @@ def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: flo
         now: seconds since 1970.
 
     """
-    return _Decision(seen, clusters, now).run()
+    return _ServiceDecision(seen, clusters, now).run()
 
 
 def cluster_name(service: RayService) -> str:
@@ -308,17 +308,17 @@ def cluster_name(service: RayService) -> str:
     return f"{service.metadata.name}-{view.letters(service.metadata.uid, digest)}"
 
 
-class _Decision:
+class _ServiceDecision:
     def __init__(self, seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> None:
         self.seen, self.service, self.clusters = seen, seen.job, clusters
         self.spec, self.now, self.time = seen.job.spec, now, rfc3339(now)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayServiceStatus)
         self.kept_pods: set[str] = set()
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         if self.spec.managed_by not in (None, "", RAY_OPERATOR):
-            return Plan()
+            return TrainingPlan()
         if not self.status.conditions and (errors := [e.message() for e in validate_ray_service(self.service, None)]):
             self.plan.warn("InvalidRayServiceSpec", "; ".join(errors), once="; ".join(errors))
             return self.plan
