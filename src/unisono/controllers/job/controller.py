@@ -326,5 +326,5 @@ def _facts(pod: Pod) -> tuple[object, ...]:
 
 def command_targets(command: Command) -> Iterable[str]:
     """Index function: key of the job that a command is for."""
-    found = target_of(command)
-    return [found[1]] if found is not None and found[0] is JOBS else []
+    target = target_of(command)
+    return [target[1]] if target is not None and target[0] is JOBS else []

@@ -257,9 +257,9 @@ class _JobDecision:
 
     def _forget(self, prefix: str) -> bool:
         """Drop notes from the status; False when there were none."""
-        known = len(self.controlled)
+        count = len(self.controlled)
         self.controlled = {key: note for key, note in self.controlled.items() if not key.startswith(prefix)}
-        return len(self.controlled) < known
+        return len(self.controlled) < count
 
     def _delete(self, state: TargetState) -> None:
         self.plan.delete_pods = [pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]

@@ -37,9 +37,9 @@ def running_rule(view: JobView, counts: Tally) -> Outcome:
     total = view.total
     if total == 0:
         return phases.RUNNING, ""
-    wanted = view.spec.min_success
-    if wanted is not None and counts.succeeded >= wanted:
-        return phases.COMPLETED, f"{counts.succeeded} pods succeeded; minSuccess is {wanted}"
+    min_success = view.spec.min_success
+    if min_success is not None and counts.succeeded >= min_success:
+        return phases.COMPLETED, f"{counts.succeeded} pods succeeded; minSuccess is {min_success}"
     blocked = unreachable(view, counts)
     never = sum(task.replicas for task in blocked)
     if counts.succeeded + counts.failed >= total - never and not counts.terminating:
@@ -73,9 +73,9 @@ def _verdict(view: JobView, counts: Tally) -> Outcome:
             if done < task.min_available:
                 need = task.min_available
                 return phases.FAILED, f"{done} pods of task {task.name} succeeded; {need} are needed"
-    wanted = view.spec.min_success
-    if wanted is not None:
-        return phases.FAILED, f"{counts.succeeded} pods succeeded; minSuccess is {wanted}"
+    min_success = view.spec.min_success
+    if min_success is not None:
+        return phases.FAILED, f"{counts.succeeded} pods succeeded; minSuccess is {min_success}"
     if counts.succeeded >= view.min_available:
         return phases.COMPLETED, f"{counts.succeeded} of {view.total} pods succeeded"
     need = view.min_available

@@ -33,8 +33,8 @@ def may_start(task: TaskView, ready: Collection[str]) -> bool:
     """Whether the tasks on which ``task`` depends are among ``ready``: all of them, or any where it says so."""
     if not task.depends_on:
         return True
-    found = (name in ready for name in task.depends_on)
-    return any(found) if task.any_dependency else all(found)
+    dependencies = (name in ready for name in task.depends_on)
+    return any(dependencies) if task.any_dependency else all(dependencies)
 
 
 def present_tasks(view: JobView, pods: Iterable[TaskPod], expected: frozenset[str] = frozenset()) -> list[TaskView]:
@@ -209,8 +209,8 @@ def _plan_group(
         if not group.metadata.deletion_timestamp:
             plan.delete_group = group
         return None
-    wanted = pod_group_for(view.only(present), view.version, seen.priority)
-    spec, metadata = pod_groups.spec_patch(group, wanted), _notes(group, wanted)
+    desired = pod_group_for(view.only(present), view.version, seen.priority)
+    spec, metadata = pod_groups.spec_patch(group, desired), _notes(group, desired)
     if spec or metadata:
         patch = ({"spec": spec} if spec else {}) | ({"metadata": metadata} if metadata else {})
         plan.patch_group = view.pod_group_name, patch

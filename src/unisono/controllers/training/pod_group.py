@@ -82,9 +82,9 @@ def bring_gang(plan: TrainingPlan, kind: Kind[Any], job: Object, name: str, gang
         whether the gang has been admitted, so that its pods may be made.
 
     """
-    wanted = pod_group_of_job(kind, job, name, gang.spec(), annotations={GANG_PARTS: encode_parts(gang.parts)})
+    desired = pod_group_of_job(kind, job, name, gang.spec(), annotations={GANG_PARTS: encode_parts(gang.parts)})
     if found is None:
-        plan.create_group = wanted
+        plan.create_group = desired
         return False
     if owner_uid(found) != job.metadata.uid:
         if not found.metadata.deletion_timestamp:
@@ -93,7 +93,7 @@ def bring_gang(plan: TrainingPlan, kind: Kind[Any], job: Object, name: str, gang
         return False
     if found.metadata.deletion_timestamp:
         return False
-    patch, notes = spec_patch(found, wanted, kept=_KEPT), _parts_patch(found, wanted)
+    patch, notes = spec_patch(found, desired, kept=_KEPT), _parts_patch(found, desired)
     if patch or notes:
         plan.patch_group = found.metadata.name, ({"spec": patch} if patch else {}) | notes
     return is_admitted(found)

@@ -204,18 +204,18 @@ def _manage(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally
     spec, active = job.spec, len(tally.active)
     parallelism = spec.parallelism if spec.parallelism is not None else 1
     if spec.completions is None:
-        wanted = min(active, parallelism) if tally.succeeded else parallelism
+        desired = min(active, parallelism) if tally.succeeded else parallelism
     else:
-        wanted = min(parallelism, max(0, spec.completions - tally.succeeded - len(tally.failed_indexes)))
+        desired = min(parallelism, max(0, spec.completions - tally.succeeded - len(tally.failed_indexes)))
     surplus = _misplaced(job, tally) if is_indexed(job) else []
     left = [pod for pod in tally.active if pod not in surplus]
-    surplus += cheapest_first(left)[: max(0, len(left) - wanted)]
+    surplus += cheapest_first(left)[: max(0, len(left) - desired)]
     if surplus:
         if settled:
             plan.withdraw = surplus[:BURST]
         return
     late = spec.pod_replacement_policy == "Failed"
-    missing = min(wanted - active - (len(tally.terminating) if late else 0), BURST)
+    missing = min(desired - active - (len(tally.terminating) if late else 0), BURST)
     if missing <= 0 or not settled:
         return
     if is_indexed(job):
@@ -231,15 +231,15 @@ def _manage(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally
 def _misplaced(job: BatchJob, tally: BatchTally) -> list[Pod]:
     """Active pods whose index is none, done, failed for good, or taken by an older pod."""
     seen: set[int] = set()
-    found = []
+    misplaced = []
     for pod in sorted(tally.active, key=lambda each: (finished_at(each), each.metadata.name)):
         index = index_of(pod)
         over = tally.completed | tally.failed_indexes | seen
         if index is None or index >= (job.spec.completions or 0) or index in over:
-            found.append(pod)
+            misplaced.append(pod)
         else:
             seen.add(index)
-    return found
+    return misplaced
 
 
 def _fill_indexes(
@@ -318,7 +318,7 @@ def _true(status: BatchJobStatus, name: str) -> BatchJobCondition | None:
 
 def _set(status: BatchJobStatus, name: str, value: tuple[str, str, str], now: float) -> None:
     stamp = rfc3339(now)
-    found = BatchJobCondition(
+    condition = BatchJobCondition(
         type=name,
         status=value[0],
         reason=value[1],
@@ -326,4 +326,4 @@ def _set(status: BatchJobStatus, name: str, value: tuple[str, str, str], now: fl
         last_probe_time=stamp,
         last_transition_time=stamp,
     )
-    status.conditions = [*(each for each in status.conditions or () if each.type != name), found]
+    status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]

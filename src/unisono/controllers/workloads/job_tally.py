@@ -98,13 +98,13 @@ def count(job: BatchJob, pods: Sequence[Pod]) -> BatchTally:
     tally = BatchTally(active=[pod for pod in pods if is_active(pod)])
     tally.ready = sum(map(is_ready, tally.active))
     tally.terminating = [pod for pod in pods if is_deleting(pod) and not has_ended(pod)]
-    known = {pod.metadata.uid: pod for pod in pods}
+    pods_by_uid = {pod.metadata.uid: pod for pod in pods}
     noted = old.uncounted_terminated_pods or UncountedTerminatedPods()
     waiting: list[set[str]] = [set(), set()]
     counts = [old.succeeded or 0, old.failed or 0]
     for kind, uids in enumerate((noted.succeeded, noted.failed)):
         for uid in uids or ():
-            pod = known.get(uid)
+            pod = pods_by_uid.get(uid)
             if pod is not None and is_tracked(pod):
                 waiting[kind].add(uid)
                 tally.release.append(pod)

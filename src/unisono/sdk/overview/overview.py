@@ -300,11 +300,11 @@ async def read_overview(client: HttpClient, namespace: str = "default") -> Overv
         pods = [*pods, *await _pods_of_members(client)]
     # Who sees no member need not know that there is such a kind.
     unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
-    found = Answers(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
-    told = overview(found, client.transport.clock.time())
+    answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
+    result = overview(answers, client.transport.clock.time())
     hooks = await unreached_webhooks(client)
     parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]
-    return replace(told, components=[*told.components, *parts]) if parts else told
+    return replace(result, components=[*result.components, *parts]) if parts else result
 
 
 async def unreached_webhooks(client: HttpClient) -> dict[str, str]:
@@ -313,10 +313,10 @@ async def unreached_webhooks(client: HttpClient) -> dict[str, str]:
     try:
         for kind in WEBHOOK_KINDS:
             hooks += [hook for one in (await client.list(kind)).items for hook in one.webhooks or ()]
-        wanted = [hook for hook in hooks if hook.failure_policy != "Ignore" and hook.client_config is not None]
-        if any(does_our_work(hook) for hook in wanted) and await _is_ours(client):
-            wanted = [hook for hook in wanted if not does_our_work(hook)]
-        return {hook.name: why for hook in wanted if (why := await _hindrance(client, hook))}
+        asked_hooks = [hook for hook in hooks if hook.failure_policy != "Ignore" and hook.client_config is not None]
+        if any(does_our_work(hook) for hook in asked_hooks) and await _is_ours(client):
+            asked_hooks = [hook for hook in asked_hooks if not does_our_work(hook)]
+        return {hook.name: why for hook in asked_hooks if (why := await _hindrance(client, hook))}
     except ApiError as error:
         if error.code not in (403, 404):
             raise

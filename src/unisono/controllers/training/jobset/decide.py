@@ -89,8 +89,8 @@ class _JobSetDecision:
         policy = self.view.spec.success_policy
         targets = (policy.target_replicated_jobs if policy else None) or [j.name for j in self.view.replicated_jobs]
         aimed = [child for child in self.view.children if child.replicated.name in targets]
-        wanted = any if policy is not None and policy.operator == "Any" else all
-        if not aimed or not wanted(child.complete for child in aimed):
+        combine = any if policy is not None and policy.operator == "Any" else all
+        if not aimed or not combine(child.complete for child in aimed):
             return False
         self._finish(COMPLETED, "AllJobsCompleted", "jobset completed successfully")
         return True
@@ -267,8 +267,8 @@ class _JobSetDecision:
         )
 
     def _status_of(self, name: str) -> ReplicatedJobStatus:
-        found = next((each for each in self.status.replicated_jobs_status or () if each.name == name), None)
-        return found or ReplicatedJobStatus(name=name)
+        status = next((each for each in self.status.replicated_jobs_status or () if each.name == name), None)
+        return status or ReplicatedJobStatus(name=name)
 
     def _set(self, type: str, reason: str, message: str, status: str) -> None:
         before = list(self.status.conditions or ())

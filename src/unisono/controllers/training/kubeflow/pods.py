@@ -100,17 +100,17 @@ def plan_autoscaler(
         active: False while the job is suspended: then it has none.
 
     """
-    wanted = _wanted(plan, view) if active else None
+    desired = _wanted(plan, view) if active else None
     ours = found is not None and owner_uid(found) == view.job.metadata.uid
-    if wanted is None:
+    if desired is None:
         if found is not None and ours and not found.metadata.deletion_timestamp:
             plan.remove.append((HORIZONTAL_POD_AUTOSCALERS, found))
     elif found is None:
-        plan.ensure.append(Resource(HORIZONTAL_POD_AUTOSCALERS, wanted, warning="FailedCreateHPA", missing=True))
+        plan.ensure.append(Resource(HORIZONTAL_POD_AUTOSCALERS, desired, warning="FailedCreateHPA", missing=True))
     elif not ours:
         text = f"horizontalpodautoscaler {found.key} belongs to something else; delete or rename it."
         plan.warn("FailedCreateHPA", text, once="autoscaler/foreign")
-    elif patch := difference(to_json(found), to_json(wanted)):
+    elif patch := difference(to_json(found), to_json(desired)):
         plan.patches.append((HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, patch))
 
 

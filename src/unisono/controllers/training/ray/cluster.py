@@ -89,10 +89,10 @@ class _ClusterDecision:
             return
         self.plan.ensure.append(Resource(SERVICES, head_service(self.view), warning="FailedToCreateService"))
         for pod in self.pods.values():
-            wanted = pod.metadata.name in self.places
-            if is_deleting(pod) or (wanted and not has_ended(pod)):
+            has_place = pod.metadata.name in self.places
+            if is_deleting(pod) or (has_place and not has_ended(pod)):
                 continue
-            left = refused_for(pod, self.now) if wanted else 0.0
+            left = refused_for(pod, self.now) if has_place else 0.0
             if left > 0:
                 self.plan.again_within(left)
             else:
@@ -156,8 +156,8 @@ class _ClusterDecision:
         status, view = self.status, self.view
         workers = [pod for name, pod in self.pods.items() if (at := self.places.get(name)) and not at.is_head]
         ready = sum(_is_ready(pod) for pod in workers)
-        wanted = sum(desired(group) for group in view.workers)
-        status.desired_worker_replicas = wanted
+        desired_workers = sum(desired(group) for group in view.workers)
+        status.desired_worker_replicas = desired_workers
         status.min_worker_replicas = sum(fewest(group) for group in view.workers)
         status.max_worker_replicas = min(2**31 - 1, sum(most(group) for group in view.workers))
         status.ready_worker_replicas = ready
@@ -177,7 +177,7 @@ class _ClusterDecision:
         else:
             reason = "HeadPodNotFound" if head is None else "ContainersNotReady"
             self._set(HEAD_READY, reason, "the head is not ready", holds=False)
-        if head_ready and ready >= wanted:
+        if head_ready and ready >= desired_workers:
             if status.state != "ready":
                 status.state_transition_times = {**(status.state_transition_times or {}), "ready": self.time}
             status.state = "ready"

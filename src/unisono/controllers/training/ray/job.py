@@ -296,8 +296,8 @@ class _RayJobDecision:
             return
         spec = self.job.spec.ray_cluster_spec
         if not self._selected() and spec is not None and (self.cluster is None or not self._is_ours()):
-            wanted = self._wanted()
-            self.plan.ensure.append(Resource(RAY_CLUSTERS, wanted, permanent=True, warning="FailedToCreateRayCluster"))
+            cluster = self._wanted()
+            self.plan.ensure.append(Resource(RAY_CLUSTERS, cluster, permanent=True, warning="FailedToCreateRayCluster"))
         if self.cluster is None:
             self.plan.again_within(5.0)
             return
@@ -312,20 +312,20 @@ class _RayJobDecision:
 
     def _submit(self, sidecar: Submitter | None) -> None:
         """The submitter lives as long as the job; how it ends is how the job ended."""
-        found = sidecar if self.job.spec.submission_mode == SIDECAR_MODE else self._submitters_pod()
-        if found is None:
+        submitter = sidecar if self.job.spec.submission_mode == SIDECAR_MODE else self._submitters_pod()
+        if submitter is None:
             return
         info = self.status.ray_job_info or RayJobStatusInfo()
-        if not found.ended:
+        if not submitter.ended:
             if self.status.job_status != "RUNNING":
                 self.status.job_status, info.start_time = "RUNNING", self.time
                 self.status.ray_job_info = info
-        elif found.succeeded:
+        elif submitter.succeeded:
             self.status.job_status, self.status.succeeded = "SUCCEEDED", (self.status.succeeded or 0) + 1
             self._finish(COMPLETE, "", "Job finished successfully.")
         else:
             self.status.job_status = "FAILED"
-            self._fail("AppFailed", found.message)
+            self._fail("AppFailed", submitter.message)
 
     def _submitters_pod(self) -> Submitter | None:
         """The submitter in a pod of its own, which is made where it is missing; None until it runs."""

@@ -69,23 +69,23 @@ def _make(plan: TrainingPlan, job: TrainJob, runtime: TrainingRuntimeSpec | None
         plan.warn("TrainingRuntimeNotFound", text, once=text)
         plan.again_within(_RUNTIME_RETRY)
         return
-    wanted = build_job_set(job, runtime)
+    built = build_job_set(job, runtime)
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:
         try:
-            plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, wanted.spec))
+            plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, built.spec))
         except TooManyHosts as error:
             plan.warn(TooManyHosts.__name__, str(error), once=str(error))
             return
     if job_set is None or owner_uid(job_set) != job.metadata.uid:
-        plan.ensure.append(Resource(JOB_SETS, wanted, permanent=True, warning="FailedCreateJobSet"))
+        plan.ensure.append(Resource(JOB_SETS, built, permanent=True, warning="FailedCreateJobSet"))
         return
     patch = {}
-    if bool(job_set.spec.suspend) != bool(wanted.spec.suspend):
-        patch["suspend"] = bool(wanted.spec.suspend)
-    if job_set.spec.suspend and to_json(job_set.spec).get("replicatedJobs") != to_json(wanted.spec).get(
+    if bool(job_set.spec.suspend) != bool(built.spec.suspend):
+        patch["suspend"] = bool(built.spec.suspend)
+    if job_set.spec.suspend and to_json(job_set.spec).get("replicatedJobs") != to_json(built.spec).get(
         "replicatedJobs"
     ):
-        change = merge_diff(to_json(job_set.spec), to_json(wanted.spec))
+        change = merge_diff(to_json(job_set.spec), to_json(built.spec))
         patch |= {key: value for key, value in change.items() if key == "replicatedJobs"}
     if patch:
         plan.patches.append((JOB_SETS, job_set.metadata.name, {"spec": patch}))
