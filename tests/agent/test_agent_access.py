@@ -12,7 +12,7 @@ from agent_node import DEADLINE, Node, eventually, manifest
 
 from support.ports import free_port
 from unisono.agent.access import FilePodAccess
-from unisono.apiserver.nodes import STDERR, STDOUT, Target, Wanted
+from unisono.apiserver.nodes import STDERR, STDOUT, ContainerTarget, Wanted
 from unisono.errors import AgentError
 
 pytestmark = [pytest.mark.processes]
@@ -28,10 +28,10 @@ def access(node: Node) -> FilePodAccess:
     return FilePodAccess(node.data_dir, node.agent._spawner)
 
 
-def target(node: Node, name: str, container: str = "main") -> Target:
+def target(node: Node, name: str, container: str = "main") -> ContainerTarget:
     pod = node.pod(name)
     assert pod is not None
-    return Target("default", name, pod.metadata.uid or "", "here", container)
+    return ContainerTarget("default", name, pod.metadata.uid or "", "here", container)
 
 
 async def everything(session: Any, stream: int = STDOUT) -> bytes:
@@ -42,7 +42,9 @@ async def everything(session: Any, stream: int = STDOUT) -> bytes:
     return found
 
 
-async def ran(access: FilePodAccess, where: Target, *command: str, wanted: Wanted = OUT) -> tuple[str, str, int, str]:
+async def ran(
+    access: FilePodAccess, where: ContainerTarget, *command: str, wanted: Wanted = OUT
+) -> tuple[str, str, int, str]:
     session = await access.exec(where, list(command), wanted)
     try:
         out, err = await everything(session), await everything(session, STDERR)
@@ -167,11 +169,11 @@ async def test_a_command_ends_with_its_container(node: Node, access: FilePodAcce
 
 async def test_pods_that_have_no_processes_here_are_told_so(node: Node, access: FilePodAccess) -> None:
     with pytest.raises(AgentError, match="node gpu-7 is simulated"):
-        await access.exec(Target("default", "p", "no-such-uid", "gpu-7", "main"), ["true"], OUT)
+        await access.exec(ContainerTarget("default", "p", "no-such-uid", "gpu-7", "main"), ["true"], OUT)
     with pytest.raises(AgentError, match="node gpu-7 is simulated"):
-        await access.attach(Target("default", "p", "no-such-uid", "gpu-7", "main"), OUT)
+        await access.attach(ContainerTarget("default", "p", "no-such-uid", "gpu-7", "main"), OUT)
     with pytest.raises(AgentError, match="node gpu-7 is simulated"):
-        await access.connect(Target("default", "p", "no-such-uid", "gpu-7"), 80)
+        await access.connect(ContainerTarget("default", "p", "no-such-uid", "gpu-7"), 80)
 
 
 async def test_who_is_attached_types_and_reads_and_the_log_has_it_too(node: Node, access: FilePodAccess) -> None:

@@ -13,12 +13,12 @@ from unisono.agent.colocation.decide import (
     LEAST_CPU,
     PATIENCE,
     Candidate,
+    CpuShare,
     Lending,
     Marks,
     Offer,
     Pressure,
     Settings,
-    Share,
     Use,
     bound,
     divide,
@@ -189,22 +189,22 @@ def test_the_bound_grows_slowly_and_comes_to_rest(before: int | None, online: li
     ("total", "shares", "given_"),
     [
         (1000, [], []),
-        (1000, [Share(0), Share(0)], [500, 500]),
-        (1000, [Share(3), Share(1)], [750, 250]),
-        (1000, [Share(1, 100), Share(1)], [100, 900]),
-        (1000, [Share(1, 200), Share(1, 300), Share(2)], [200, 266, 533]),
-        (10, [Share(1)] * 3, [10, 10, 10]),
+        (1000, [CpuShare(0), CpuShare(0)], [500, 500]),
+        (1000, [CpuShare(3), CpuShare(1)], [750, 250]),
+        (1000, [CpuShare(1, 100), CpuShare(1)], [100, 900]),
+        (1000, [CpuShare(1, 200), CpuShare(1, 300), CpuShare(2)], [200, 266, 533]),
+        (10, [CpuShare(1)] * 3, [10, 10, 10]),
     ],
 )
-def test_dividing_the_bound(total: int, shares: list[Share], given_: list[int]) -> None:
+def test_dividing_the_bound(total: int, shares: list[CpuShare], given_: list[int]) -> None:
     assert divide(total, shares) == given_
 
 
 @given(
     st.integers(10, 100_000),
-    st.lists(st.builds(Share, st.integers(0, 9000), st.one_of(st.none(), st.integers(10, 9000))), max_size=9),
+    st.lists(st.builds(CpuShare, st.integers(0, 9000), st.one_of(st.none(), st.integers(10, 9000))), max_size=9),
 )
-def test_no_more_is_divided_than_there_is(total: int, shares: list[Share]) -> None:
+def test_no_more_is_divided_than_there_is(total: int, shares: list[CpuShare]) -> None:
     parts = divide(total, shares)
     assert all(part >= LEAST_CPU for part in parts)
     assert sum(parts) <= total + LEAST_CPU * len(parts)

@@ -12,7 +12,7 @@ from support.backends import opened, settle
 from support.hooks import Document, Hooks, configure, patched, refused, webhook
 from support.serving import WebClient, serving
 from unisono.api.kinds import PODS
-from unisono.apiserver.nodes import Target, Wanted
+from unisono.apiserver.nodes import ContainerTarget, Wanted
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import AgentError
 
@@ -29,15 +29,15 @@ class Access:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
-    async def exec(self, target: Target, command: list[str], wanted: Wanted) -> Any:
+    async def exec(self, target: ContainerTarget, command: list[str], wanted: Wanted) -> Any:
         self.asked.append((target.container, command, wanted))
         raise AgentError("nothing runs here")
 
-    async def attach(self, target: Target, wanted: Wanted) -> Any:
+    async def attach(self, target: ContainerTarget, wanted: Wanted) -> Any:
         self.asked.append((target.container, wanted))
         raise AgentError("nothing runs here")
 
-    async def connect(self, target: Target, port: int) -> Any:
+    async def connect(self, target: ContainerTarget, port: int) -> Any:
         raise AgentError("nothing runs here")
 
 

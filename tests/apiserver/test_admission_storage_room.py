@@ -13,7 +13,7 @@ from support.backends import DELETE, OPTIONS, namespace_body, opened, pod_body, 
 from unisono.api.keys import MASTERS, NODES_GROUP
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, QUEUES
 from unisono.apiserver.admission import Admission, Settings
-from unisono.apiserver.storage.objects import Entry, Event, NamespaceSizes
+from unisono.apiserver.storage.objects import Event, NamespaceSizes, StoredEntry
 from unisono.errors import ApiError
 
 KIB = 1024
@@ -99,7 +99,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), SIZE
 
 @given(CHANGES)
 def test_sizes_are_the_sum_of_what_is_stored(changes: list[tuple[str, str, int | None]]) -> None:
-    sizes, stored = NamespaceSizes(), dict[tuple[str, str], Entry]()
+    sizes, stored = NamespaceSizes(), dict[tuple[str, str], StoredEntry]()
     for revision, (namespace, name, size) in enumerate(changes, 1):
         previous = stored.get((namespace, name))
         if size is None:
@@ -108,7 +108,7 @@ def test_sizes_are_the_sum_of_what_is_stored(changes: list[tuple[str, str, int |
             sizes.follow(Event("DELETED", previous, previous, 0.0))
             del stored[namespace, name]
         else:
-            entry = Entry("configmaps", namespace, name, revision, b"." * size)
+            entry = StoredEntry("configmaps", namespace, name, revision, b"." * size)
             sizes.follow(Event("MODIFIED" if previous else "ADDED", entry, previous, 0.0))
             stored[namespace, name] = entry
     again = NamespaceSizes()

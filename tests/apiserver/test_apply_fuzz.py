@@ -80,7 +80,7 @@ def nothing(_):
 
 
 def step(live, entries, manager, config, force):
-    writer = managed_fields.Writer(manager, "Apply", "v1")
+    writer = managed_fields.FieldManager(manager, "Apply", "v1")
     return managed_fields.apply(live, config, SCHEMA, entries, writer, "t", nothing, force=force)
 
 

@@ -10,13 +10,13 @@ import msgspec
 from support.backends import opened, settle
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.storage.store import Change
 
 KEY = (CUSTOM_RESOURCE_DEFINITIONS.resource, "", "queues.scheduling.volcano.sh")
 
 
-def stored(backend: Backend) -> Entry:
+def stored(backend: Backend) -> StoredEntry:
     entry = backend.store.latest(KEY)
     assert entry is not None
     return entry

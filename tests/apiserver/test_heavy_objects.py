@@ -273,19 +273,19 @@ async def test_a_right_on_owners_is_looked_up_once(
 
 
 def test_entries_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    def entries() -> list[managed_fields.Entry]:
-        writers = [managed_fields.Writer(f"manager{number}", "Update", "v1") for number in range(500)]
-        return [managed_fields.Entry(writer, "", frozenset({("f:data",)})) for writer in writers]
+    def entries() -> list[managed_fields.ManagerEntry]:
+        writers = [managed_fields.FieldManager(f"manager{number}", "Update", "v1") for number in range(500)]
+        return [managed_fields.ManagerEntry(writer, "", frozenset({("f:data",)})) for writer in writers]
 
     compared: list[int] = []
-    original = managed_fields.Entry.__eq__
+    original = managed_fields.ManagerEntry.__eq__
 
     def equal(self: Any, other: Any) -> Any:
         compared.append(1)
         return original(self, other)
 
     before, after = entries(), entries()[::-1]
-    monkeypatch.setattr(managed_fields.Entry, "__eq__", equal)
+    monkeypatch.setattr(managed_fields.ManagerEntry, "__eq__", equal)
     obj = CONFIG_MAPS.struct()
     managed = [{"manager": "as it was"}]
     field_owners.set_entries(obj, managed, before, after)

@@ -16,7 +16,7 @@ from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.nodes import Target, Wanted
+from unisono.apiserver.nodes import ContainerTarget, Wanted
 from unisono.errors import AgentError
 
 PATH = "/api/v1/namespaces/default/pods/p/"
@@ -90,19 +90,19 @@ class Access:
         self.asked: list[tuple[Any, ...]] = []
         self.failure: Exception | None = None
 
-    async def exec(self, target: Target, command: list[str], wanted: Wanted) -> Session:
+    async def exec(self, target: ContainerTarget, command: list[str], wanted: Wanted) -> Session:
         self.asked.append((target, command, wanted))
         if self.failure is not None:
             raise self.failure
         return self.session
 
-    async def attach(self, target: Target, wanted: Wanted) -> Session:
+    async def attach(self, target: ContainerTarget, wanted: Wanted) -> Session:
         self.asked.append((target, wanted))
         if self.failure is not None:
             raise self.failure
         return self.session
 
-    async def connect(self, target: Target, port: int) -> Echo:
+    async def connect(self, target: ContainerTarget, port: int) -> Echo:
         if port == 81:
             raise AgentError("connection refused")
         return self.ports.setdefault(port, Echo())

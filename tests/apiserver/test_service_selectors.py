@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.apiserver.selectors import parse_field_selector, parse_label_selector, selected_name
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.errors import ApiError
 
 LABELS = {"app": "web", "tier": "front", "count": "5", "empty": "", "example.org/x": "y"}
@@ -113,7 +113,7 @@ def test_notin_is_the_opposite_of_in(key, values, labels):
 
 
 def entry(resource, value, name="n", namespace="ns"):
-    return Entry(resource, namespace, name, 1, msgspec.json.encode({"metadata": {"name": name}, **value}))
+    return StoredEntry(resource, namespace, name, 1, msgspec.json.encode({"metadata": {"name": name}, **value}))
 
 
 POD = entry(

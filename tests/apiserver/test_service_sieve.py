@@ -6,9 +6,9 @@ import asyncio
 
 from unisono.apiserver.flow_control.turns import CALLER
 from unisono.apiserver.operations.context import SLICE_SECONDS, Sieve
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 
-ENTRIES = [Entry("things", "ns", f"n{number}", number, b"{}") for number in range(100)]
+ENTRIES = [StoredEntry("things", "ns", f"n{number}", number, b"{}") for number in range(100)]
 
 
 class Slow:
@@ -22,7 +22,7 @@ class Slow:
         return self.now
 
     def matches(self, name: str) -> object:
-        def even(entry: Entry) -> bool:
+        def even(entry: StoredEntry) -> bool:
             self.now += SLICE_SECONDS / 5
             self.asked.append(name)
             return entry.revision % 2 == 0

@@ -12,7 +12,7 @@ import pytest
 from support.backends import drop, put
 from unisono.apiserver.storage.database import Database
 from unisono.apiserver.storage.files import StoreError
-from unisono.apiserver.storage.objects import Entry, Event, Retention
+from unisono.apiserver.storage.objects import Event, Retention, StoredEntry
 from unisono.apiserver.storage.schema import APPLICATION_ID
 from unisono.apiserver.storage.store import Store
 
@@ -163,7 +163,7 @@ async def test_a_torn_last_page_of_the_log_loses_only_what_was_not_complete(path
     connection.execute("PRAGMA locking_mode = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     for i in range(2):
-        entry = Entry("things", "ns", f"w{i}", 4 + i, f'{{"metadata":{{"name":"w{i}"}}}}'.encode())
+        entry = StoredEntry("things", "ns", f"w{i}", 4 + i, f'{{"metadata":{{"name":"w{i}"}}}}'.encode())
         Database._write(connection, [Event("ADDED", entry, None, 0.0)], 0)
         connection.commit()
     log = path.with_name(path.name + "-wal").read_bytes()
@@ -188,17 +188,17 @@ async def test_a_connection_that_breaks_is_opened_again_only_on_the_same_state(p
     database = Database(path)
     database.open()
     database.load()
-    entry = Entry("things", "ns", "a", 1, b"{}")
+    entry = StoredEntry("things", "ns", "a", 1, b"{}")
     database.apply([Event("ADDED", entry, None, 0.0)])
     database.close()
-    database.apply([Event("MODIFIED", Entry("things", "ns", "a", 2, b"{}"), entry, 0.0)])
+    database.apply([Event("MODIFIED", StoredEntry("things", "ns", "a", 2, b"{}"), entry, 0.0)])
     database.close()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE meta SET value = 99 WHERE key = 'revision'")
     connection.commit()
     connection.close()
     with pytest.raises(StoreError, match="has changes that this server does not know: restart it"):
-        database.apply([Event("MODIFIED", Entry("things", "ns", "a", 3, b"{}"), entry, 0.0)])
+        database.apply([Event("MODIFIED", StoredEntry("things", "ns", "a", 3, b"{}"), entry, 0.0)])
     database.close()
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.storage.objects import Entry, Event, History, Retention
+from unisono.apiserver.storage.objects import Event, History, Retention, StoredEntry
 
 
 def event(revision: int, at: float = 0.0, size: int = 10) -> Event:
-    return Event("ADDED", Entry("things", "ns", f"n{revision}", revision, b"x" * size), None, at)
+    return Event("ADDED", StoredEntry("things", "ns", f"n{revision}", revision, b"x" * size), None, at)
 
 
 def filled(retention: Retention, count: int, *, seconds: float = 1.0, size: int = 10) -> History:

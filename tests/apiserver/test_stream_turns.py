@@ -18,7 +18,7 @@ from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.port_forward import SpdyForwarder
 from unisono.apiserver.http.spdy import Encoder, Frame, SpdySession
 from unisono.apiserver.http.wires import WebSocketWire
-from unisono.apiserver.nodes import Target
+from unisono.apiserver.nodes import ContainerTarget
 
 EACH = 16
 NOTHING = struct.pack(">HHIII", 0x8003, spdy.WINDOW_UPDATE, 8, 1, 1)
@@ -113,12 +113,12 @@ async def test_others_run_between_pieces_of_output_that_a_session_sends_without_
 
 
 class NoPorts:
-    async def connect(self, target: Target, port: int) -> Any:
+    async def connect(self, target: ContainerTarget, port: int) -> Any:
         raise OSError("connection refused")
 
 
 async def test_streams_that_the_client_has_given_up_are_not_kept_without_bound() -> None:
     wire = Pieces(streams(5_000, given_up=True))
-    await SpdyForwarder(NoPorts(), Target("default", "p", "uid", "n1", "")).run(wire)
+    await SpdyForwarder(NoPorts(), ContainerTarget("default", "p", "uid", "n1", "")).run(wire)
     refused = struct.pack(">I", spdy.REFUSED_STREAM)
     assert wire.sent.count(refused) >= 4_000

@@ -10,11 +10,11 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.controllers.execution import Executor, Wording
-from unisono.controllers.job.sync import Plan
+from unisono.controllers.job.sync import VolcanoPlan
 from unisono.controllers.objects import PATIENCE_SECONDS, Deletions, Expectations
 
 
-class Plain(Executor[Job, Plan]):
+class Plain(Executor[Job, VolcanoPlan]):
     wording = Wording("", "", ("", ""), ("", ""), ("", ""), successes=True)
 
 
@@ -47,7 +47,7 @@ async def test_a_pod_group_that_an_informer_still_shows_is_deleted_once() -> Non
     asked: list[str] = []
     client.interceptor = lambda operation, resource, namespace, name: asked.append(f"{operation} {resource} {name}")
     for _ in range(3):
-        await executor.run(job, Plan(delete_group=seen))
+        await executor.run(job, VolcanoPlan(delete_group=seen))
         await clock.advance(1)
     assert asked == ["delete podgroups job-u"]
 

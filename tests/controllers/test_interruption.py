@@ -21,7 +21,13 @@ from unisono.api.core import Node
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import NODES, PODS
 from unisono.api.times import rfc3339
-from unisono.controllers.node_scaling.interruption import MARGIN, InterruptionController, Notice, ending, notice_of
+from unisono.controllers.node_scaling.interruption import (
+    MARGIN,
+    InterruptionController,
+    InterruptionNotice,
+    ending,
+    notice_of,
+)
 from unisono.kube.controller import Manager
 
 
@@ -58,7 +64,7 @@ def test_notices(what: str, node: Node, expected: tuple[float, bool] | None) -> 
 
 @given(st.floats(-1e4, 1e4), st.floats(0, 1e5), st.floats(0, 1e6))
 def test_pods_end_before_the_machine_and_are_not_ended_early(ends: float, grace: float, now: float) -> None:
-    wait, given_grace = ending(Notice("x", ends), grace, now)
+    wait, given_grace = ending(InterruptionNotice("x", ends), grace, now)
     assert wait >= 0
     assert given_grace >= 1
     assert given_grace <= max(1, grace)

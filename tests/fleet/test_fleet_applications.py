@@ -15,7 +15,7 @@ from unisono.api.decode import decode, encode
 from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
 from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.errors import ConfigError, Unavailable
-from unisono.fleet.applications.bundle import Place, bundle, destinations, interval, prunes, suspended, waits_for
+from unisono.fleet.applications.bundle import PlacedPolicy, bundle, destinations, interval, prunes, suspended, waits_for
 from unisono.fleet.applications.status import Result, status_of
 from unisono.fleet.applications.sync import Owner, remove, sync
 
@@ -212,10 +212,10 @@ def test_policies_go_to_the_clusters_of_the_fleet_that_have_the_labels() -> None
     known = clusters(a={"env": "dev"}, b={"env": "prod"})
     found = destinations(app, fleets("a", "b", "absent").get, known.get)
     assert dict(found.places) == {
-        Place("a", "all"): 0,
-        Place("b", "all"): 0,
-        Place("absent", "all"): 0,
-        Place("a", "app-1"): 1,
+        PlacedPolicy("a", "all"): 0,
+        PlacedPolicy("b", "all"): 0,
+        PlacedPolicy("absent", "all"): 0,
+        PlacedPolicy("a", "app-1"): 1,
     }
 
 

@@ -9,13 +9,13 @@ from unisono.api.base import ObjectMeta
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kinds import JOBS
 from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
-from unisono.fleet.hyper_jobs.record import GangRecord, Place, record_of
+from unisono.fleet.hyper_jobs.record import GangRecord, PlacedPart, record_of
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import MemberView
 
 UP, SILENT, LOST = MemberView(True), MemberView(False, 60.0), MemberView(False, 1000.0)
 BOTH = {"a": UP, "b": UP}
-SENT = GangRecord(1, 0, 0, 0.0, {"x": Place("a", 1, "x"), "y": Place("b", 1, "y")})
+SENT = GangRecord(1, 0, 0, 0.0, {"x": PlacedPart("a", 1, "x"), "y": PlacedPart("b", 1, "y")})
 OPEN, RUNNING = SENT.open(0.0), SENT.open(0.0).start()
 
 

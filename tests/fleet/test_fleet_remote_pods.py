@@ -19,7 +19,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.fleet import AttachedCluster, AttachedClusterSpec
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import JOBS, NAMESPACES, SECRETS
-from unisono.apiserver.nodes import STDERR, STDOUT, Target, Wanted
+from unisono.apiserver.nodes import STDERR, STDOUT, ContainerTarget, Wanted
 from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.fleet.members.member import NewsSink, beginnings, told
 from unisono.fleet.remote_exec import end_of
@@ -182,7 +182,7 @@ async def test_a_command_in_a_member_has_its_streams_and_its_exit_code(world):
     api.web_socket = web_socket
     found, access = await pods.reach("team", "my-train-w-0")
     assert msgspec.json.decode(found)["metadata"]["name"] == "my-train-w-0"
-    target = Target("team", "my-train-w-0", "u", "n", "c")
+    target = ContainerTarget("team", "my-train-w-0", "u", "n", "c")
     session = await access.exec(target, ["sh", "-c", "x"], Wanted(True, True, True, False))
     assert (await session.read(STDOUT), await session.read(STDOUT)) == (b"out", b"more")
     assert await session.read(STDERR) == b"err"
@@ -220,7 +220,7 @@ async def test_a_member_that_runs_no_commands_says_what_to_do(world):
     pods, api, _ = world
     api.pods[PATH] = (200, pod())
     _, access = await pods.reach("team", "my-train-w-0")
-    target, wanted = Target("team", "my-train-w-0", "u", "n", "c"), Wanted(False, True, False, False)
+    target, wanted = ContainerTarget("team", "my-train-w-0", "u", "n", "c"), Wanted(False, True, False, False)
 
     async def refuse(*_: Any) -> Any:
         raise ApiError("no", code=403, reason="Forbidden")

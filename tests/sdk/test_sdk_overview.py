@@ -15,7 +15,7 @@ from unisono.api.verdict import Cause, Verdict, encode
 from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
 from unisono.dashboard.views.overview import _facts
 from unisono.sdk.overview.components import Component
-from unisono.sdk.overview.overview import Found, Overview, overview
+from unisono.sdk.overview.overview import Answers, Overview, overview
 
 NOW = parse_time("2026-01-01T01:00:00Z")
 GPU = "nvidia.com/gpu"
@@ -68,7 +68,7 @@ def lease(
 
 def look(**parts: Any) -> Overview:
     empty: dict[str, Any] = {"problem": "", "nodes": [], "pods": [], "queues": [], "groups": [], "leases": []}
-    return overview(Found(**{**empty, **parts}), NOW)
+    return overview(Answers(**{**empty, **parts}), NOW)
 
 
 def test_nodes_and_their_holes() -> None:
@@ -212,7 +212,7 @@ def restarted(name: str, group: str, restarts: int, waiting: str) -> Any:
 
 
 def trouble(*pods: Any, phase: str = "Running") -> str:
-    found = overview(Found("", [], pods, [], [group("a", phase)], []), NOW)
+    found = overview(Answers("", [], pods, [], [group("a", phase)], []), NOW)
     [job] = [*found.running, *found.waiting]
     return job.trouble
 
@@ -228,7 +228,7 @@ def test_what_is_wrong_with_a_job_that_runs() -> None:
 
 
 def test_trouble_has_a_column_where_there_is_any() -> None:
-    lines = overview_lines(overview(Found("", [], [pod("a-0", "n", "a-1", 1)], [], [group("a", "Running")], []), NOW))
+    lines = overview_lines(overview(Answers("", [], [pod("a-0", "n", "a-1", 1)], [], [group("a", "Running")], []), NOW))
     [header, row] = [line.split() for line in lines[-2:]]
     assert header == ["JOB", "QUEUE", "RUNNING", "AGE", "TROUBLE"]
     assert row[-4:] == ["1", "of", "2", "run"]
@@ -236,7 +236,7 @@ def test_trouble_has_a_column_where_there_is_any() -> None:
 
 def test_counts_of_a_queue_stand_where_80_columns_show_them() -> None:
     queues = [queue("research", weight=3, deserved={GPU: "8"}, capability={"cpu": "100", "memory": "512Gi", GPU: "16"})]
-    lines = overview_lines(overview(Found("", [], [], queues, [group("a", "Running")], []), NOW), width=80)
+    lines = overview_lines(overview(Answers("", [], [], queues, [group("a", "Running")], []), NOW), width=80)
     [header] = [line for line in lines if "WEIGHT" in line]
     assert header.split()[:5] == ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING"]
 
@@ -281,7 +281,7 @@ def test_a_hub_shows_its_members_and_the_pods_of_its_jobs() -> None:
         remote("llm-2", "gpu1", "llm-1", "Failed"),
     ]
     clusters = [member("gpu2"), member("gpu1", ready=False)]
-    found = overview(Found("", [], pods, [], [group("llm", "Running")], [], clusters), NOW)
+    found = overview(Answers("", [], pods, [], [group("llm", "Running")], [], clusters), NOW)
     assert [(each.name, each.problem, each.nodes, each.pods) for each in found.members] == [
         ("gpu1", "it does not answer", 2, 0),
         ("gpu2", "", 2, 2),
@@ -295,6 +295,6 @@ def test_a_hub_shows_its_members_and_the_pods_of_its_jobs() -> None:
 
 def test_members_that_no_hub_looks_at_do_not_hide_the_nodes() -> None:
     nowhere = decode(ATTACHED_CLUSTERS, {"metadata": {"name": "gpu1", "namespace": "fleets"}}).obj
-    found = overview(Found("", [node("n1")], [], [], [], [], [nowhere]), NOW)
+    found = overview(Answers("", [node("n1")], [], [], [], [], [nowhere]), NOW)
     assert {"Members  0 of 1 ready", "Nodes  1 ready"} <= set(overview_lines(found))
     assert found.members[0].problem == "the hub has not looked at it: does 'unisono up --fleet' run?"

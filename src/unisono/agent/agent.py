@@ -21,7 +21,7 @@ from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
 from unisono.agent.cpus.numatopology import NumaPublisher
 from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
 from unisono.agent.devices.nvidia import MpsDaemon
-from unisono.agent.devices.sharing import Share
+from unisono.agent.devices.sharing import CardSharing
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.devices.slices import Offer as DeviceOffer
 from unisono.agent.environment import ObjectSource
@@ -105,7 +105,7 @@ class Agent:
         disk: Callable[[], Disk] | None = None,
         policies: CpuPolicies = NO_POLICIES,
         system: Path = SYSTEM,
-        shares: Sequence[Share] = (),
+        shares: Sequence[CardSharing] = (),
     ) -> None:
         self._client, self._clock = client, clock
         self._layout = Layout(data_dir.absolute())

@@ -14,7 +14,7 @@ from unisono.agent.admission import CONTAINERS, Ledger
 from unisono.agent.cpus.affinity import move
 from unisono.agent.cpus.book import CpuBook
 from unisono.agent.devices.inventory import choose, counts
-from unisono.agent.devices.sharing import Share
+from unisono.agent.devices.sharing import CardSharing
 from unisono.agent.environment import MissingSource, ObjectSource
 from unisono.agent.files import rewrite_in_place
 from unisono.agent.layout import Layout
@@ -265,7 +265,7 @@ class Devices:
         self.claimed.pop(uid, None)
 
 
-def _refuse_several(container: str, wanted: Mapping[str, int], shares: Iterable[Share]) -> None:
+def _refuse_several(container: str, wanted: Mapping[str, int], shares: Iterable[CardSharing]) -> None:
     """Where more replicas would not give a container more of a card.
 
     Raises:

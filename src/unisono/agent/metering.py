@@ -10,7 +10,7 @@ from pathlib import Path
 
 from unisono.agent.colocation.machine import machine_memory, machine_seconds
 from unisono.agent.layout import Layout
-from unisono.agent.limits.memory_watch import Process, descendants, processes, share
+from unisono.agent.limits.memory_watch import ListedProcess, descendants, processes, share
 from unisono.agent.machine.procfs import PROC
 from unisono.api.groups.resource_metrics import Amounts, Metered
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -102,7 +102,7 @@ class FileMeter:
                     found.append((pod.uid, run.path.parent.name, int(started["pid"])))
         return found
 
-    def _spent(self, process: Process) -> float:
+    def _spent(self, process: ListedProcess) -> float:
         """Seconds of processor time of a process and of its children that have ended."""
         try:
             stat = (self._proc / str(process.pid) / "stat").read_text(errors="replace")

@@ -91,7 +91,7 @@ def decode(kind: Kind[T], value: Any) -> Decoded[T]:
 
     ``apiVersion`` and ``kind`` of the result are those of ``kind``, whatever alias version came in.
     """
-    walk = _Walk()
+    walk = _DecodingWalk()
     encoded = _encoded_spec(value)
     if encoded is not None and _clean.met(kind.struct, encoded):
         # Nothing in it would be pruned, converted or complained of.
@@ -144,7 +144,7 @@ def render_path(path: _Path) -> str:
     return "".join(reversed(parts)).removeprefix(".")
 
 
-class _Walk:
+class _DecodingWalk:
     """One walk along a shape; collects what is wrong and answers the clean value, or ``_DROP``."""
 
     def __init__(self) -> None:

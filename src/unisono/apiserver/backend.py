@@ -35,7 +35,7 @@ from unisono.apiserver.operations.addresses import Pick
 from unisono.apiserver.operations.context import Context, random_suffix, random_uid
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
-from unisono.apiserver.storage.objects import Entry, Retention
+from unisono.apiserver.storage.objects import Retention, StoredEntry
 from unisono.apiserver.storage.store import Change, Store
 from unisono.apiserver.storage.writer import Disk, Writer
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -141,7 +141,7 @@ def _definition(context: Context, data: bytes) -> Change | None:
     return context.change(kind, wanted, 0)
 
 
-def _changed(context: Context, entry: Entry, data: bytes) -> Change | None:
+def _changed(context: Context, entry: StoredEntry, data: bytes) -> Change | None:
     """The stored definition with the spec of ``data``; None when only the order of fields differs."""
     kind = CUSTOM_RESOURCE_DEFINITIONS
     present, wanted = codec.read(kind, entry.data), codec.read(kind, data)

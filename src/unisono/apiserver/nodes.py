@@ -57,7 +57,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ContainerTarget:
     """A container, or for ports the pod alone.
 
     Attributes:
@@ -145,7 +145,7 @@ class PortStream(Protocol):
 class Ports(Protocol):
     """Reaches the ports of pods."""
 
-    async def connect(self, target: Target, port: int) -> PortStream:
+    async def connect(self, target: ContainerTarget, port: int) -> PortStream:
         """Connect to a TCP port of a pod.
 
         Raises:
@@ -160,11 +160,11 @@ class PodCommands(Protocol):
     Every call raises ``unisono.errors.UnisonoError`` where it cannot be done; the message is shown to the user.
     """
 
-    async def exec(self, target: Target, command: list[str], wanted: Wanted) -> Session:
+    async def exec(self, target: ContainerTarget, command: list[str], wanted: Wanted) -> Session:
         """Start a command in a running container, in the surroundings that the container itself has."""
         ...
 
-    async def attach(self, target: Target, wanted: Wanted) -> Session:
+    async def attach(self, target: ContainerTarget, wanted: Wanted) -> Session:
         """Join the streams of a running container."""
         ...
 

@@ -12,7 +12,7 @@ from unisono.api.kinds import RESOURCE_QUOTAS
 from unisono.api.quota import Usage, counts, resources_behind, usage_of
 from unisono.api.resources import resource_list, to_wire
 from unisono.apiserver.encoding import codec
-from unisono.apiserver.storage.objects import Entry, Event
+from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.apiserver.storage.store import Change, Store
 
 # Accounts of resource quotas: ``status.used`` changes in the same transaction as the objects that it counts.
@@ -109,7 +109,7 @@ class QuotaLedger:
                             used[name] += amount
         quota.status = type(quota.status)(hard=dict(hard) or None, used=dict(to_wire(used)) or None)
 
-    def _object(self, kind: Kind[Any], entry: Entry) -> Object | None:
+    def _object(self, kind: Kind[Any], entry: StoredEntry) -> Object | None:
         return codec.read(kind, entry.data) if kind.resource in _MEASURED else None
 
     def _quota(self, namespace: str, name: str) -> tuple[ResourceQuota, int] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unisono.apiserver.failures import bad_request
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 
 # Label selectors: the complete grammar of the Kubernetes API, with its error texts.
 #
@@ -191,8 +191,8 @@ def _check_value(key: str, index: int, value: str) -> None:
 
 # Field selectors: ``path=value``, ``path==value``, ``path!=value``, joined by commas, over a fixed list per kind.
 
-EntryMatcher = Callable[[Entry], bool]
-Reader = Callable[[Entry], str]
+EntryMatcher = Callable[[StoredEntry], bool]
+Reader = Callable[[StoredEntry], str]
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -297,7 +297,7 @@ def _reader(label: str, resource: str) -> Reader | None:
     return lambda entry: _fields_of(entry)[index]
 
 
-def _fields_of(entry: Entry) -> tuple[str, ...]:
+def _fields_of(entry: StoredEntry) -> tuple[str, ...]:
     if entry.fields is None:
         fields = _FIELDS[entry.resource]
         value = _decoder(entry.resource).decode(entry.data)

@@ -35,7 +35,7 @@ class _Change(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Assumed(Generic[T]):
+class _AssumedChanges(Generic[T]):
     """What the server has told of an object, and by their owners the changes on their way."""
 
     told: T
@@ -62,7 +62,7 @@ class ObjectsByKey(dict[str, T], Generic[T]):
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
-        self._assumed: dict[str, _Assumed[T]] = {}
+        self._assumed: dict[str, _AssumedChanges[T]] = {}
 
     def put(self, obj: T) -> bool:
         """Add or change an object; False when nothing but its version differs."""
@@ -96,7 +96,7 @@ class ObjectsByKey(dict[str, T], Generic[T]):
 
         """
         if (obj := self.get(key)) is not None:
-            found = self._assumed.setdefault(key, _Assumed(obj))
+            found = self._assumed.setdefault(key, _AssumedChanges(obj))
             self._keep(key, found.told, {**found.changes, owner: _Change(apply, included)})
 
     def written(self, key: str, owner: str, included: Callable[[T], bool]) -> None:
@@ -113,7 +113,7 @@ class ObjectsByKey(dict[str, T], Generic[T]):
             self._keep(key, found.told, {one: change for one, change in found.changes.items() if one != owner})
 
     def _keep(self, key: str, told: T, changes: dict[str, _Change[T]]) -> T:
-        found = _Assumed(told, changes)
+        found = _AssumedChanges(told, changes)
         if changes:
             self._assumed[key] = found
         else:

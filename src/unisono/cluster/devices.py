@@ -75,7 +75,7 @@ class _Domains(dict[str, Any]):
         return {}
 
 
-class Selector:
+class CompiledSelector:
     """One compiled selector and what it has answered.
 
     A device without the attribute that the selector looks at is not selected; in Kubernetes it ends the search.
@@ -127,7 +127,7 @@ class Selector:
 
 
 @lru_cache(maxsize=256)
-def compile_selector(text: str) -> Selector:
+def compile_selector(text: str) -> CompiledSelector:
     """Read a selector.
 
     Raises:
@@ -135,7 +135,7 @@ def compile_selector(text: str) -> Selector:
 
     """
     try:
-        return Selector(compile_expression(text, VARIABLES))
+        return CompiledSelector(compile_expression(text, VARIABLES))
     except CompileError as error:
         raise SelectorError(f"a device selector cannot be compiled: {error}") from None
 

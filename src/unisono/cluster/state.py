@@ -44,7 +44,7 @@ _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list
 
 
 @dataclass(slots=True)
-class _Assumed:
+class _AssumedBind:
     """A bind on its way; ``before`` are the pod's annotations without what the bind writes."""
 
     uid: str
@@ -93,7 +93,7 @@ class ClusterState:
         self.promises = Promises()
         self._foreign = ForeignPods(self._look_again_at)
         self._self_placed = SelfPlaced()
-        self._assumed: dict[str, _Assumed] = {}
+        self._assumed: dict[str, _AssumedBind] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self._handlers: dict[str, _Handler] = {
             "Pod": (
@@ -361,7 +361,7 @@ class ClusterState:
         task = self.tasks.get(pod_key)
         if task is None or task.status is not TaskStatus.PENDING:
             return
-        assumed = self._assumed[pod_key] = _Assumed(task.uid, node, annotations or {}, task.annotations)
+        assumed = self._assumed[pod_key] = _AssumedBind(task.uid, node, annotations or {}, task.annotations)
         self._restate(task, TaskStatus.BINDING, node, {**task.annotations, **assumed.annotations})
 
     def forget(self, pod_key: str) -> None:

@@ -336,8 +336,8 @@ class GangController(Controller, Generic[T, P]):
 
     def _priority(self, name: str | None) -> int:
         """Value of a priority class, 0 when it is unknown."""
-        found = self._priorities.get(name) if name else None
-        return (found.value or 0) if found else 0
+        priority_class = self._priorities.get(name) if name else None
+        return (priority_class.value or 0) if priority_class else 0
 
     def _notify(self, job: Any, notice: Notice) -> None:
         self._announcer.tell(job, [notice])

@@ -275,10 +275,10 @@ async def create_once(client: Client, kind: Kind[T], obj: T) -> T | None:
     try:
         return await client.create(kind, obj)
     except AlreadyExists:
-        found = await client.get(kind, obj.metadata.name, obj.metadata.namespace)
-    if owner_uid(found) == owner_uid(obj) and not found.metadata.deletion_timestamp:
+        existing = await client.get(kind, obj.metadata.name, obj.metadata.namespace)
+    if owner_uid(existing) == owner_uid(obj) and not existing.metadata.deletion_timestamp:
         return None
-    raise _occupied(kind, found, obj)
+    raise _occupied(kind, existing, obj)
 
 
 async def ensure(client: Client, kind: Kind[Any], obj: Object, *, permanent: bool = False) -> None:
@@ -298,8 +298,8 @@ async def ensure(client: Client, kind: Kind[Any], obj: Object, *, permanent: boo
     if await create_once(client, kind, obj) is not None or permanent:
         return
     meta = obj.metadata
-    found = await client.get(kind, meta.name, meta.namespace)
-    patch = difference(to_json(found), to_json(obj))
+    existing = await client.get(kind, meta.name, meta.namespace)
+    patch = difference(to_json(existing), to_json(obj))
     if patch:
         await client.patch(kind, meta.name, patch, namespace=meta.namespace)
 
@@ -322,15 +322,15 @@ async def ensure_seeded(
     """
     meta, data = obj.metadata, to_json(obj).get("data") or {}
     try:
-        found = await client.get(kind, meta.name, meta.namespace)
+        existing = await client.get(kind, meta.name, meta.namespace)
     except NotFound:
         complete = msgspec.structs.replace(obj, data={**data, **await seed()})
         if await create_once(client, kind, complete) is not None:
             return
-        found = await client.get(kind, meta.name, meta.namespace)
-    if owner_uid(found) != owner_uid(obj) or found.metadata.deletion_timestamp:
-        raise _occupied(kind, found, obj)
-    have = to_json(found).get("data") or {}
+        existing = await client.get(kind, meta.name, meta.namespace)
+    if owner_uid(existing) != owner_uid(obj) or existing.metadata.deletion_timestamp:
+        raise _occupied(kind, existing, obj)
+    have = to_json(existing).get("data") or {}
     if not contains(have, data):
         await client.patch(kind, meta.name, {"data": data}, namespace=meta.namespace)
 
@@ -344,9 +344,9 @@ async def delete_owned(client: Client, kind: Kind[Any], obj: Object) -> None:
     """Delete the object of that name if the same owner has made it; an absent one is fine."""
     meta = obj.metadata
     try:
-        found = await client.get(kind, meta.name, meta.namespace)
-        if owner_uid(found) == owner_uid(obj) and not found.metadata.deletion_timestamp:
-            await client.delete(kind, meta.name, meta.namespace, uid=found.metadata.uid)
+        existing = await client.get(kind, meta.name, meta.namespace)
+        if owner_uid(existing) == owner_uid(obj) and not existing.metadata.deletion_timestamp:
+            await client.delete(kind, meta.name, meta.namespace, uid=existing.metadata.uid)
     except NotFound:
         return
 
@@ -366,10 +366,10 @@ async def delete_seen(client: Client, kind: Kind[T], obj: T) -> None:
     except Conflict:
         # Either another object has the name by now, or the server asks for another try.
         try:
-            found = await client.get(kind, meta.name, meta.namespace)
+            existing = await client.get(kind, meta.name, meta.namespace)
         except NotFound:
             return
-        if found.metadata.uid == meta.uid:
+        if existing.metadata.uid == meta.uid:
             raise
 
 

@@ -69,8 +69,8 @@ def is_ready(pod: Pod) -> bool:
 
 def ready_since(pod: Pod) -> float | None:
     """Since when the pod is ready, seconds since 1970; None when it is not."""
-    found = condition(pod, "Ready")
-    return time_or(found.last_transition_time) if found is not None and found.status == "True" else None
+    ready = condition(pod, "Ready")
+    return time_or(ready.last_transition_time) if ready is not None and ready.status == "True" else None
 
 
 def available_at(pod: Pod, min_ready_seconds: int) -> float | None:
@@ -250,8 +250,8 @@ class PodView:
     def exit_code(self, container: str) -> int:
         """Exit code of the container, or of the first one where none has that name; else `UNKNOWN_EXIT_CODE`."""
         statuses = self.pod.status.container_statuses or []
-        found = next((each for each in statuses if each.name == container), statuses[0] if statuses else None)
-        ended = found.state.terminated if found is not None else None
+        status = next((each for each in statuses if each.name == container), statuses[0] if statuses else None)
+        ended = status.state.terminated if status is not None else None
         if ended is None:
             return UNKNOWN_EXIT_CODE
         return ended.exit_code or 0
@@ -270,16 +270,16 @@ def judge(policy: PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
 
     """
     for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
-        found = ""
+        cause = ""
         if rule.on_exit_codes is not None:
-            found = _exit_code(pod, rule.on_exit_codes)
+            cause = _exit_code(pod, rule.on_exit_codes)
         for pattern in rule.on_pod_conditions or ():
             have = condition(pod, pattern.type)
             if have is not None and have.status == (pattern.status or "True"):
-                found = f"Pod {pod.key} has condition {pattern.type}"
+                cause = f"Pod {pod.key} has condition {pattern.type}"
                 break
-        if found:
-            return rule.action, f"{found} matching {rule.action} rule at index {number}"
+        if cause:
+            return rule.action, f"{cause} matching {rule.action} rule at index {number}"
     return COUNT, ""
 
 
@@ -288,9 +288,9 @@ def fulfilled_rule(policy: SuccessPolicy | None, completed: Set[int]) -> int | N
     for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
         done = len(completed)
         if rule.succeeded_indexes is not None:
-            wanted = parse_indexes(rule.succeeded_indexes)
-            done = sum(index in wanted for index in completed)
-            needed = wanted.total if rule.succeeded_count is None else rule.succeeded_count
+            indexes = parse_indexes(rule.succeeded_indexes)
+            done = sum(index in indexes for index in completed)
+            needed = indexes.total if rule.succeeded_count is None else rule.succeeded_count
         else:
             needed = rule.succeeded_count or 0
         if done >= needed:

@@ -67,10 +67,10 @@ class Announcer:
         informer.on_change(lambda event_type, obj, _: self.forget(obj) if event_type == "DELETED" else None)
 
     def _is_new(self, uid: str, key: str) -> bool:
-        told = self._told.setdefault(uid, {})
-        if key in told:
+        told_of_object = self._told.setdefault(uid, {})
+        if key in told_of_object:
             return False
-        told[key] = None
-        if len(told) > _REMEMBERED:
-            del told[next(iter(told))]
+        told_of_object[key] = None
+        if len(told_of_object) > _REMEMBERED:
+            del told_of_object[next(iter(told_of_object))]
         return True

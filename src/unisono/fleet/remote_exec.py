@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from unisono.apiserver.http.wires import CLOSE, ERROR, RESIZE, ChannelProtocol
-from unisono.apiserver.nodes import STDERR, STDIN, STDOUT, Session, Target, Wanted
+from unisono.apiserver.nodes import STDERR, STDIN, STDOUT, ContainerTarget, Session, Wanted
 from unisono.errors import ApiError, Unavailable
 
 if TYPE_CHECKING:
@@ -114,15 +114,17 @@ class MemberAccess:
     def __init__(self, cluster: str, client: HttpClient) -> None:
         self._cluster, self._client = cluster, client
 
-    async def exec(self, target: Target, command: list[str], wanted: Wanted) -> Session:
+    async def exec(self, target: ContainerTarget, command: list[str], wanted: Wanted) -> Session:
         """See `PodAccess`."""
         return await self._open("exec", target, wanted, [("command", word) for word in command])
 
-    async def attach(self, target: Target, wanted: Wanted) -> Session:
+    async def attach(self, target: ContainerTarget, wanted: Wanted) -> Session:
         """See `PodAccess`."""
         return await self._open("attach", target, wanted, [])
 
-    async def _open(self, verb: str, target: Target, wanted: Wanted, more: Sequence[tuple[str, str]]) -> Session:
+    async def _open(
+        self, verb: str, target: ContainerTarget, wanted: Wanted, more: Sequence[tuple[str, str]]
+    ) -> Session:
         asked = {"stdin": wanted.stdin, "stdout": wanted.stdout, "stderr": wanted.stderr, "tty": wanted.tty}
         query = [("container", target.container), *((name, "true") for name, given in asked.items() if given), *more]
         path = f"/api/v1/namespaces/{target.namespace}/pods/{target.pod}/{verb}"

@@ -147,7 +147,7 @@ class MappedConfig:
         self._changed()
 
 
-class _Sink:
+class _MapSink:
     """What one watch tells of the ConfigMaps that it is about."""
 
     def __init__(self, config: MappedConfig, concerns: Callable[[str], bool]) -> None:
@@ -216,7 +216,7 @@ def reflectors(
         return Reflector(
             client,
             CONFIG_MAPS,
-            _Sink(config, concerns),
+            _MapSink(config, concerns),
             namespace=CONFIG_MAP_NAMESPACE,
             field_selector=selector,
             clock=clock,

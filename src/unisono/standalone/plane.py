@@ -20,7 +20,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from unisono.agent.cpus.book import NO_POLICIES, CpuPolicies
-from unisono.agent.devices.sharing import Share
+from unisono.agent.devices.sharing import CardSharing
 from unisono.agent.limits.disk import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
@@ -128,7 +128,7 @@ class PlaneOptions:
     own_users: bool = False
     eviction: Sequence[Threshold] = DEFAULT_EVICTION
     cpu_policies: CpuPolicies = NO_POLICIES
-    shares: Sequence[Share] = ()
+    shares: Sequence[CardSharing] = ()
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
     apart: bool = False

@@ -30,7 +30,7 @@ from unisono.api.pod_states import has_ended
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.apiserver.storage.database import Loaded
-from unisono.apiserver.storage.objects import Entry, Event
+from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.nodes.controller import NodeLifecycleController
@@ -230,7 +230,7 @@ class _Memory:
         for number, one in enumerate(objects, start=1):
             meta = {**one["metadata"], "resourceVersion": str(number)}
             key = plural[one["apiVersion"], one["kind"]], meta.get("namespace", ""), meta["name"]
-            self._entries.append(Entry(*key, number, msgspec.json.encode({**one, "metadata": meta})))
+            self._entries.append(StoredEntry(*key, number, msgspec.json.encode({**one, "metadata": meta})))
 
     def open(self) -> None:
         """There is no file."""

@@ -369,14 +369,14 @@ def bound(before: int | None, use: Use, offer: Offer, settings: Settings) -> int
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CpuShare:
     """A container among which CPU is divided: its weight, and its own limit in milli-cores."""
 
     weight: int
     most: int | None = None
 
 
-def divide(total: int, shares: Sequence[Share]) -> list[int]:
+def divide(total: int, shares: Sequence[CpuShare]) -> list[int]:
     """Milli-cores for each container, by weight; what one may not use, others get. Each gets some."""
     given = [0] * len(shares)
     left, open_ = total, [index for index, each in enumerate(shares)]
@@ -394,5 +394,5 @@ def divide(total: int, shares: Sequence[Share]) -> list[int]:
     return [max(LEAST_CPU, each) for each in given]
 
 
-def _is_full(share: Share, part: float) -> bool:
+def _is_full(share: CpuShare, part: float) -> bool:
     return share.most is not None and share.most <= part

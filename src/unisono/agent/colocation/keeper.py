@@ -12,11 +12,11 @@ from unisono.agent.colocation.decide import (
     CONFIG_KEY,
     CONFIG_NAME,
     Candidate,
+    CpuShare,
     Lending,
     Offer,
     Pressure,
     Settings,
-    Share,
     Use,
     bound,
     divide,
@@ -182,7 +182,7 @@ class Colocation:
 
     def _apply(self, offline: Sequence[Occupant]) -> None:
         """Divide the bound among the containers of offline pods that run."""
-        runs: list[tuple[str, str, Share]] = []
+        runs: list[tuple[str, str, CpuShare]] = []
         for each in offline:
             uid = each.directory.uid
             for leaf in sorted(self._limits.processes(uid)):
@@ -191,7 +191,7 @@ class Colocation:
                     continue
                 wanted = effective_requests(container.resources)
                 weight = max(wanted.get("cpu", 0), wanted.get(BATCH_CPU, 0) // 1000)
-                runs.append((uid, leaf, Share(weight, limits_of(container)[0])))
+                runs.append((uid, leaf, CpuShare(weight, limits_of(container)[0])))
         given: Sequence[int | None] = [share.most for _, _, share in runs]
         if self._bound is not None:
             given = divide(self._bound, [share for _, _, share in runs])

@@ -15,7 +15,7 @@ from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_cras
 from unisono.agent.limits.memory_watch import MemoryWatch, Watched
 from unisono.agent.logs import last_lines
 from unisono.agent.processes import shims
-from unisono.agent.processes.shims import Process, Watch
+from unisono.agent.processes.shims import Shim, Watch
 from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Container
 from unisono.kube.clock import Clock, Timer
@@ -71,7 +71,7 @@ class PodContainer:
         self._changed, self._unhealthy, self._spawner = changed, unhealthy, spawner
         self._out_of_memory, self._memory = out_of_memory, memory
         self._run: RunDir | None = None
-        self._process: Process | None = None
+        self._process: Shim | None = None
         self._watch: Watch | None = None
         self._last: Exit | None = None
         self._previous: Exit | None = None
@@ -167,7 +167,7 @@ class PodContainer:
         if self._process is not None:
             self._memory.remove(self._process.pid)
 
-    def _adopt(self, run: RunDir, process: Process, started_at: float, spec: Mapping[str, Any]) -> None:
+    def _adopt(self, run: RunDir, process: Shim, started_at: float, spec: Mapping[str, Any]) -> None:
         """Watch a process, of this agent or an earlier one."""
         checks = Checks(self.spec, self._address, run, spec, self._spawner)
         hook = self.spec.lifecycle.pre_stop if self.spec.lifecycle else None
@@ -188,7 +188,7 @@ class PodContainer:
         self._end(run, run.exit() or unsupervised(run, self._started_at, self._clock.time()))
         self._changed()
 
-    def _exceeded(self, run: RunDir, process: Process) -> None:
+    def _exceeded(self, run: RunDir, process: Shim) -> None:
         """It uses more memory than it may, and the kernel does not see to that."""
         run.exceeded.touch()
         shims.end_now(process)
@@ -217,7 +217,7 @@ class Ending:
     """
 
     def __init__(
-        self, process: Process, clock: Clock, name: str, before: Callable[[float], Awaitable[object]] | None
+        self, process: Shim, clock: Clock, name: str, before: Callable[[float], Awaitable[object]] | None
     ) -> None:
         self._process, self._clock, self._name, self._before = process, clock, name, before
         self._timers: list[Timer] = []

@@ -17,7 +17,7 @@ from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.agent.devices.sharing import Share, card_of, is_replica
+from unisono.agent.devices.sharing import CardSharing, card_of, is_replica
 from unisono.agent.devices.vendors import numa_node, pci_root
 from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, NVIDIA_GPU, NVIDIA_MIG
 from unisono.errors import AgentError
@@ -296,7 +296,9 @@ PROGRAM = "nvidia-cuda-mps-control"
 _START_SECONDS = 20.0
 
 
-def mps_variables(given: Iterable[str], gpus: Iterable[Gpu], shares: Iterable[Share], pipes: Path) -> dict[str, str]:
+def mps_variables(
+    given: Iterable[str], gpus: Iterable[Gpu], shares: Iterable[CardSharing], pipes: Path
+) -> dict[str, str]:
     """What tells a container's CUDA programs of the server, and bounds their part of the card.
 
     Args:

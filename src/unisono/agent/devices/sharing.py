@@ -35,7 +35,7 @@ _BETWEEN = "::"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CardSharing:
     """How the cards of one resource are shared.
 
     Attributes:
@@ -53,7 +53,7 @@ class Share:
     only_one: bool = False
 
 
-def read_sharing(file: Path) -> tuple[Share, ...]:
+def read_sharing(file: Path) -> tuple[CardSharing, ...]:
     """Read a configuration of NVIDIA's device plugin; sections that are not about sharing have no effect.
 
     Raises:
@@ -68,7 +68,7 @@ def read_sharing(file: Path) -> tuple[Share, ...]:
     return parse_sharing(documents[0], str(file))
 
 
-def parse_sharing(value: Mapping[str, Any], file: str = "") -> tuple[Share, ...]:
+def parse_sharing(value: Mapping[str, Any], file: str = "") -> tuple[CardSharing, ...]:
     """The same from a decoded document."""
     if value.get("version") != "v1":
         raise ConfigError('version: write "v1".', file=file, key="version")
@@ -86,7 +86,7 @@ def parse_sharing(value: Mapping[str, Any], file: str = "") -> tuple[Share, ...]
     )
 
 
-def _shares(strategy: Strategy, section: Mapping[str, Any], where: str, file: str) -> Iterable[Share]:
+def _shares(strategy: Strategy, section: Mapping[str, Any], where: str, file: str) -> Iterable[CardSharing]:
     resources = section.get("resources")
     if not isinstance(resources, list) or not resources:
         raise ConfigError(f"{where}.resources: name at least one resource.", file=file, key="resources")
@@ -111,7 +111,7 @@ def _shares(strategy: Strategy, section: Mapping[str, Any], where: str, file: st
         rename = one.get("rename") or (f"{name}.shared" if renamed else name)
         if not isinstance(rename, str) or "/" not in rename:
             raise ConfigError(f"{at}.rename: write a resource name such as {name}.shared.", file=file, key="rename")
-        yield Share(strategy, name, rename, replicas, _devices(one.get("devices", "all"), at, file), only_one)
+        yield CardSharing(strategy, name, rename, replicas, _devices(one.get("devices", "all"), at, file), only_one)
 
 
 def _devices(value: Any, where: str, file: str) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def _flag(section: Mapping[str, Any], name: str, where: str, file: str) -> bool:
     return value
 
 
-def shared(inventory: Inventory, shares: Sequence[Share]) -> Inventory:
+def shared(inventory: Inventory, shares: Sequence[CardSharing]) -> Inventory:
     """NVIDIA's devices with replicas of those that are shared, and the labels of its feature discovery."""
     if not shares:
         return inventory
@@ -160,7 +160,7 @@ def shared(inventory: Inventory, shares: Sequence[Share]) -> Inventory:
     return replace(inventory, devices=tuple(devices), labels=labels)
 
 
-def share_of(device: Accelerator, number: int, shares: Sequence[Share]) -> Share | None:
+def share_of(device: Accelerator, number: int, shares: Sequence[CardSharing]) -> CardSharing | None:
     """How a device is shared; ``number`` counts those of its resource."""
     for share in shares:
         if share.resource == device.resource and (

@@ -95,7 +95,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ListedProcess:
     """A process as the kernel lists it.
 
     Attributes:
@@ -159,9 +159,9 @@ def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
     return found
 
 
-def processes(proc: Path) -> dict[int, list[Process]]:
+def processes(proc: Path) -> dict[int, list[ListedProcess]]:
     """All processes, by parent."""
-    children: dict[int, list[Process]] = {}
+    children: dict[int, list[ListedProcess]] = {}
     for entry in os.scandir(proc):
         if not entry.name.isdigit():
             continue
@@ -170,12 +170,12 @@ def processes(proc: Path) -> dict[int, list[Process]]:
         except OSError:
             continue
         fields = stat[stat.rindex(")") + 2 :].split()
-        found = Process(int(entry.name), int(fields[19]), int(fields[21]) * _PAGE)
+        found = ListedProcess(int(entry.name), int(fields[19]), int(fields[21]) * _PAGE)
         children.setdefault(int(fields[1]), []).append(found)
     return children
 
 
-def descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]:
+def descendants(shim: int, children: dict[int, list[ListedProcess]]) -> list[ListedProcess]:
     """What runs in a container, without its first process, which is a copy of the shim.
 
     Without a PID namespace orphans become children of the shim, younger than that one.
@@ -187,7 +187,7 @@ def descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]:
     return found
 
 
-def share(process: Process, proc: Path) -> int:
+def share(process: ListedProcess, proc: Path) -> int:
     """Proportional set size in bytes; 0 when the process has ended.
 
     A process can forbid others to read it (PR_SET_DUMPABLE): its resident memory counts then, shared pages included.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from unisono.agent.devices.inventory import Inventory
 from unisono.agent.devices.nvidia import Gpu, find_gpus, inventory
-from unisono.agent.devices.sharing import Share, shared
+from unisono.agent.devices.sharing import CardSharing, shared
 from unisono.agent.devices.vendors import find_devices
 from unisono.agent.machine.procfs import PROC, boot_id
 from unisono.errors import AgentError
@@ -41,7 +41,7 @@ class Machine:
     boot_id: str = ""
     gpus: tuple[Gpu, ...] = field(default=())
     others: tuple[Inventory, ...] = field(default=())
-    shares: tuple[Share, ...] = field(default=())
+    shares: tuple[CardSharing, ...] = field(default=())
 
     @property
     def inventories(self) -> tuple[Inventory, ...]:

@@ -10,7 +10,7 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class MountLine:
     """One line of /proc/self/mounts."""
 
     target: str
@@ -18,14 +18,14 @@ class Mount:
     options: tuple[str, ...] = ()
 
 
-def mounts(proc: Path = PROC) -> list[Mount]:
+def mounts(proc: Path = PROC) -> list[MountLine]:
     """The mounts of this process, in order; octal escapes of blanks are undone."""
     found = []
     for line in (proc / "self/mounts").read_text().splitlines():
         fields = line.split()
         if len(fields) >= 3:
             target = fields[1].encode().decode("unicode_escape")
-            found.append(Mount(target, fields[2], tuple(fields[3].split(",")) if len(fields) > 3 else ()))
+            found.append(MountLine(target, fields[2], tuple(fields[3].split(",")) if len(fields) > 3 else ()))
     return found
 
 

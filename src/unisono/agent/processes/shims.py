@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class Shim:
     """A shim, told apart from a later process with the same id by its start time (clock ticks since boot)."""
 
     pid: int
@@ -43,7 +43,7 @@ class Process:
         return True
 
 
-async def spawn(spawner: Spawner, run: RunDir, spec: Mapping[str, Any]) -> Process:
+async def spawn(spawner: Spawner, run: RunDir, spec: Mapping[str, Any]) -> Shim:
     """Start the shim of a run; it holds the run's lock for as long as it lives.
 
     Raises:
@@ -63,7 +63,7 @@ async def spawn(spawner: Spawner, run: RunDir, spec: Mapping[str, Any]) -> Proce
     raise OSError("the process that starts containers was killed again and again")
 
 
-async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Process:
+async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Shim:
     opened: list[int] = []
     try:
         for name, flags in ((os.devnull, os.O_RDWR), ("shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)):
@@ -72,7 +72,7 @@ async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Process:
         opened.append(lock)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         null, errors, _ = opened
-        return Process(*await spawner.start("run", path, (null, null, errors, lock)))
+        return Shim(*await spawner.start("run", path, (null, null, errors, lock)))
     except OSError as error:
         raise AgentError(f"The container's process cannot be started: {error.strerror}.") from error
     finally:
@@ -80,11 +80,11 @@ async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Process:
             os.close(descriptor)
 
 
-async def _started_nevertheless(run: RunDir) -> Process | None:
+async def _started_nevertheless(run: RunDir) -> Shim | None:
     """The shim of a start whose answer was lost; None when there is none."""
     await begun(run)
     record = run.started()
-    return None if record is None else Process(int(record["pid"]), int(record["start_time"]))
+    return None if record is None else Shim(int(record["pid"]), int(record["start_time"]))
 
 
 async def begun(run: RunDir) -> bool:
@@ -94,12 +94,12 @@ async def begun(run: RunDir) -> bool:
     return held
 
 
-def find(run: RunDir) -> Process | None:
+def find(run: RunDir) -> Shim | None:
     """The shim of a run that an earlier agent started; None when it ended or has not written its ids yet."""
     record = run.started()
     if record is None:
         return None
-    process = Process(int(record["pid"]), int(record["start_time"]))
+    process = Shim(int(record["pid"]), int(record["start_time"]))
     return process if is_running(process.pid, process.start_time) else None
 
 
@@ -111,7 +111,7 @@ class Watch:
         ended: called without arguments; at once (on the next turn of the loop) when it is gone already.
     """
 
-    def __init__(self, process: Process, ended: Callable[[], None]) -> None:
+    def __init__(self, process: Shim, ended: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._pid, self._ended = process.pid, ended
         self._descriptor: int | None = None
@@ -142,17 +142,17 @@ class Watch:
             self._descriptor = None
 
 
-def ask_to_end(process: Process) -> bool:
+def ask_to_end(process: Shim) -> bool:
     """SIGTERM to the container's process group, by way of its shim; False when the shim is gone."""
     return process.signal(signal.SIGTERM)
 
 
-def end_now(process: Process) -> bool:
+def end_now(process: Shim) -> bool:
     """SIGKILL to everything in the container, by way of its shim; False when the shim is gone."""
     return process.signal(signal.SIGUSR1)
 
 
-def end_shim(process: Process) -> bool:
+def end_shim(process: Shim) -> bool:
     """SIGKILL to the shim itself; its container dies with it (PR_SET_PDEATHSIG). For shims that do not listen."""
     return process.signal(signal.SIGKILL)
 
@@ -223,7 +223,7 @@ def end_pod(directory: PodDir, cgroups: Cgroups | None) -> bool:
     return bool(held)
 
 
-def _shims(runs: list[RunDir]) -> list[Process]:
+def _shims(runs: list[RunDir]) -> list[Shim]:
     return [process for run in runs if (process := find(run)) is not None]
 
 

@@ -66,7 +66,7 @@ class Budget:
             raise CostError("no further validation rules will be run due to call time exceeding the limit")
 
 
-class Meter:
+class EvaluationMeter:
     """Counts one evaluation: against the limit of an expression, and against what its budget has left."""
 
     __slots__ = ("_budget", "_stop", "floor", "left", "variables")

@@ -7,13 +7,21 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from unisono.api.cel import functions
-from unisono.api.cel.budget import Budget, CompileError, CostError, EvaluationError, Meter, MissingError, no_overload
+from unisono.api.cel.budget import (
+    Budget,
+    CompileError,
+    CostError,
+    EvaluationError,
+    EvaluationMeter,
+    MissingError,
+    no_overload,
+)
 from unisono.api.cel.syntax import Call, Expression, Ident, ListOf, Literal, MapOf, Select, parse
 from unisono.api.cel.values import Optional, Type
 
 # Macros: calls that bind names or look at fields without reading them.
 
-Run = Callable[[Meter], Any]
+Run = Callable[[EvaluationMeter], Any]
 
 
 class Compiler(Protocol):
@@ -61,7 +69,7 @@ def _has(compiler: Compiler, tree: Call) -> Run:
     field = tree.arguments[0]
     operand, name = compiler.run(field.operand), field.name
 
-    def present(meter: Meter) -> bool:
+    def present(meter: EvaluationMeter) -> bool:
         owner = operand(meter)
         meter.spend(1)
         if isinstance(owner, Optional):
@@ -83,7 +91,7 @@ def _bind(compiler: Compiler, tree: Call) -> Run:
     return lambda meter: _with(meter, (name,), (value(meter),), body)
 
 
-def _with(meter: Meter, names: tuple[str, ...], values: tuple[Any, ...], body: Run) -> Any:
+def _with(meter: EvaluationMeter, names: tuple[str, ...], values: tuple[Any, ...], body: Run) -> Any:
     outer = meter.variables
     meter.variables = {**outer, **dict(zip(names, values, strict=True))}
     try:
@@ -111,7 +119,7 @@ class _Loop:
         self._range = compiler.run(tree.target)
         self.bodies = [compiler.bound(self.names, each) for each in bodies]
 
-    def each(self, meter: Meter) -> Iterable[tuple[Any, ...]]:
+    def each(self, meter: EvaluationMeter) -> Iterable[tuple[Any, ...]]:
         """Bind the names to one entry after the other; the caller runs the bodies."""
         owner = self._range(meter)
         outer = meter.variables
@@ -137,7 +145,7 @@ def _quantifier(deciding: bool) -> Macro:
         loop = _Loop(compiler, tree, tree.arguments[-1:])
         (body,) = loop.bodies
 
-        def run(meter: Meter) -> bool:
+        def run(meter: EvaluationMeter) -> bool:
             failure: EvaluationError | None = None
             entries = loop.each(meter)
             for _ in entries:
@@ -172,7 +180,7 @@ def _map(compiler: Compiler, tree: Call) -> Run:
     loop = _Loop(compiler, tree, tree.arguments[len(bound_names(tree)) :])
     *conditions, body = loop.bodies
 
-    def run(meter: Meter) -> list[Any]:
+    def run(meter: EvaluationMeter) -> list[Any]:
         return [body(meter) for _ in loop.each(meter) if all(_truth(each(meter)) for each in conditions)]
 
     return run
@@ -182,7 +190,7 @@ def _transform_map(compiler: Compiler, tree: Call) -> Run:
     loop = _Loop(compiler, tree, tree.arguments[2:])
     *conditions, body = loop.bodies
 
-    def run(meter: Meter) -> dict[Any, Any]:
+    def run(meter: EvaluationMeter) -> dict[Any, Any]:
         return {
             values[0]: body(meter) for values in loop.each(meter) if all(_truth(each(meter)) for each in conditions)
         }
@@ -196,7 +204,7 @@ def _opt_map(*, flat: bool) -> Macro:
         names = bound_names(tree)
         owner, body = compiler.run(tree.target), compiler.bound(names, tree.arguments[1])
 
-        def run(meter: Meter) -> Any:
+        def run(meter: EvaluationMeter) -> Any:
             value = owner(meter)
             if not isinstance(value, Optional):
                 raise no_overload(tree.name)
@@ -258,7 +266,7 @@ class Program:
             CostError: it would cost more than it may.
 
         """
-        meter = Meter(budget, variables)
+        meter = EvaluationMeter(budget, variables)
         try:
             return self._run(meter)
         except RecursionError:
@@ -317,7 +325,7 @@ class _Compiler:
     def _ident(self, name: str) -> Run:
         if name in self._names:
 
-            def read(meter: Meter) -> Any:
+            def read(meter: EvaluationMeter) -> Any:
                 meter.left -= 1
                 try:
                     return meter.variables[name]
@@ -335,7 +343,7 @@ class _Compiler:
         if tree.optional:
             return lambda meter: optional_item(operand(meter), name, meter)
 
-        def read(meter: Meter) -> Any:
+        def read(meter: EvaluationMeter) -> Any:
             owner = operand(meter)
             meter.left -= 1
             if isinstance(owner, dict) and name in owner:
@@ -382,7 +390,7 @@ class _Compiler:
         if len(parts) == 2:
             left, right = parts
 
-            def apply_two(meter: Meter) -> Any:
+            def apply_two(meter: EvaluationMeter) -> Any:
                 first, second = left(meter), right(meter)
                 meter.left -= 1
                 if cost is not None:
@@ -393,7 +401,7 @@ class _Compiler:
 
             return _guarded(apply_two, name)
 
-        def apply(meter: Meter) -> Any:
+        def apply(meter: EvaluationMeter) -> Any:
             values = [part(meter) for part in parts]
             meter.spend(1 if cost is None else cost(*values))
             return call(*values)
@@ -403,7 +411,7 @@ class _Compiler:
     def _conditional(self, condition: Expression, then: Expression, otherwise: Expression) -> Run:
         decide, first, second = self.run(condition), self.run(then), self.run(otherwise)
 
-        def choose(meter: Meter) -> Any:
+        def choose(meter: EvaluationMeter) -> Any:
             chosen = decide(meter)
             if not isinstance(chosen, bool):
                 raise no_overload("_?_:_")
@@ -414,7 +422,7 @@ class _Compiler:
     def _index(self, owner: Expression, key: Expression) -> Run:
         whole, at = self.run(owner), self.run(key)
 
-        def read(meter: Meter) -> Any:
+        def read(meter: EvaluationMeter) -> Any:
             value, wanted = whole(meter), at(meter)
             meter.left -= 1
             if isinstance(value, Optional):
@@ -426,7 +434,7 @@ class _Compiler:
     def _list(self, tree: ListOf) -> Run:
         entries = [(self.run(each), index in tree.optional) for index, each in enumerate(tree.entries)]
 
-        def build(meter: Meter) -> list[Any]:
+        def build(meter: EvaluationMeter) -> list[Any]:
             meter.spend(10)
             found = []
             for entry, optional in entries:
@@ -442,7 +450,7 @@ class _Compiler:
     def _map(self, tree: MapOf) -> Run:
         entries = [(self.run(key), self.run(each), at in tree.optional) for at, (key, each) in enumerate(tree.entries)]
 
-        def build(meter: Meter) -> dict[Any, Any]:
+        def build(meter: EvaluationMeter) -> dict[Any, Any]:
             meter.spend(30)
             found: dict[Any, Any] = {}
             for read_key, entry, optional in entries:
@@ -482,7 +490,7 @@ def item(owner: Any, key: Any) -> Any:
     raise no_overload("_[_]")
 
 
-def optional_item(owner: Any, key: Any, meter: Meter) -> Optional:
+def optional_item(owner: Any, key: Any, meter: EvaluationMeter) -> Optional:
     """``owner[?key]`` and ``owner.?key``."""
     meter.spend(1)
     if isinstance(owner, Optional):
@@ -498,7 +506,7 @@ def optional_item(owner: Any, key: Any, meter: Meter) -> Optional:
 
 
 def _guarded(run: Run, name: str) -> Run:
-    def call(meter: Meter) -> Any:
+    def call(meter: EvaluationMeter) -> Any:
         try:
             return run(meter)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -510,7 +518,7 @@ def _guarded(run: Run, name: str) -> Run:
 def _logical(parts: list[Run], *, absorbing: bool) -> Run:
     """``||`` and ``&&``: an operand that decides alone decides even where another one fails."""
 
-    def decide(meter: Meter) -> bool:
+    def decide(meter: EvaluationMeter) -> bool:
         failure: EvaluationError | None = None
         value: Any
         outer = meter.variables

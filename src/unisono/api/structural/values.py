@@ -245,12 +245,12 @@ def check_value(node: Node, value: Any, old: Any = ABSENT, path: str = "") -> li
         path: of the value, for the errors.
 
     """
-    walk = _Walk()
+    walk = _CheckingWalk()
     walk.node(node, value, old, path)
     return walk.errors
 
 
-class _Walk:
+class _CheckingWalk:
     """Collects errors; ``matches`` counts what was right, to tell the nearest alternative of anyOf and oneOf."""
 
     def __init__(self) -> None:
@@ -355,8 +355,8 @@ class _Walk:
             self._composite(f'"{path}" must validate all the schemas (allOf){none}')
 
 
-def _tried(node: Node, value: Any, old: Any, path: str) -> _Walk:
-    walk = _Walk()
+def _tried(node: Node, value: Any, old: Any, path: str) -> _CheckingWalk:
+    walk = _CheckingWalk()
     walk.node(node, value, old, path)
     return walk
 

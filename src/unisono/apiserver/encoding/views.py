@@ -170,7 +170,7 @@ def _core_part(part: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class KindView:
     """One such kind.
 
     Attributes:
@@ -193,19 +193,19 @@ class View:
         return msgspec.json.encode(self.from_stored(msgspec.json.decode(data)))
 
 
-VIEWS: tuple[View, ...] = (
-    View(EVENTS_V1, EVENTS, to_core, from_core, core_selector),
-    View(
+VIEWS: tuple[KindView, ...] = (
+    KindView(EVENTS_V1, EVENTS, to_core, from_core, core_selector),
+    KindView(
         HORIZONTAL_POD_AUTOSCALERS_V1,
         HORIZONTAL_POD_AUTOSCALERS,
         to_stored,
         from_stored,
     ),
 )
-_BY_STRUCT: dict[type[Object], View] = {view.kind.struct: view for view in VIEWS}
+_BY_STRUCT: dict[type[Object], KindView] = {view.kind.struct: view for view in VIEWS}
 
 
-def view_of(kind: Kind[Any]) -> View | None:
+def view_of(kind: Kind[Any]) -> KindView | None:
     """The view that a kind is; None for kinds that are stored as they are."""
     return _BY_STRUCT.get(kind.struct)
 

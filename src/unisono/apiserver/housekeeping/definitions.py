@@ -21,7 +21,7 @@ from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.operations import deletion
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import removable
-from unisono.apiserver.storage.objects import Entry, Event, Key
+from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 from unisono.apiserver.types import DeleteOptions
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
@@ -66,7 +66,7 @@ class DefinitionController:
         elif entry.resource in self._ending and event.type == "DELETED":
             self._keeper.add((_RESOURCE, "", entry.resource))
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: StoredEntry) -> None:
         if read_meta(entry.data).deletion_timestamp:
             self._ending.add(entry.name)
             self._keeper.add(entry.key)
@@ -93,7 +93,7 @@ class DefinitionController:
         elif has_finalizer(crd, CLEANUP):
             await self._end(entry, crd)
 
-    async def _end(self, entry: Entry, crd: CustomResourceDefinition) -> None:
+    async def _end(self, entry: StoredEntry, crd: CustomResourceDefinition) -> None:
         now = self._context.now()
         if not established(crd):
             set_condition(crd, TERMINATING, "False", "NeverEstablished", "resource was never established", now)
@@ -117,7 +117,7 @@ class DefinitionController:
         await deletion.delete_all(self._context, kind, alive, DeleteOptions())
         return next(iter(self._store.scan_latest(kind.resource)), None) is None
 
-    async def _write(self, entry: Entry, crd: CustomResourceDefinition) -> None:
+    async def _write(self, entry: StoredEntry, crd: CustomResourceDefinition) -> None:
         kind = CUSTOM_RESOURCE_DEFINITIONS
         if codec.render(crd) == entry.data:
             return

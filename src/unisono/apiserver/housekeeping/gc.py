@@ -20,7 +20,7 @@ from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.operations import deletion
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import FOREGROUND, ORPHAN, removable
-from unisono.apiserver.storage.objects import Entry, Event, Key
+from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import NotFound
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -142,7 +142,7 @@ class GarbageCollector:
         elif meta.owner_references and not meta.deletion_timestamp:
             await self._judge(entry, meta, meta.owner_references)
 
-    async def _judge(self, entry: Entry, meta: Meta, references: list[OwnerReference]) -> None:
+    async def _judge(self, entry: StoredEntry, meta: Meta, references: list[OwnerReference]) -> None:
         """Delete an object that has lost all owners; strike out the lost ones of an object that has others."""
         key, owners = entry.key, _Owners(self._context)
         states = {reference.uid: await owners.state(key, reference) for reference in references}

@@ -13,7 +13,7 @@ from unisono.apiserver.operations import deletion, strategy
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import removable
 from unisono.apiserver.operations.strategy import NAMESPACE_FINALIZER
-from unisono.apiserver.storage.objects import Entry, Event, Key
+from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 from unisono.apiserver.types import DeleteOptions
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
@@ -55,7 +55,7 @@ class NamespaceController:
             # Content that goes may be the last; content that comes was created just before the namespace ended.
             self._keeper.add((NAMESPACES.resource, "", entry.namespace))
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: StoredEntry) -> None:
         if read_meta(entry.data).deletion_timestamp:
             self._ending.add(entry.name)
             self._keeper.add(entry.key)

@@ -24,7 +24,16 @@ from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, rel
 from unisono.apiserver.http.spdy import SpdySession, SpdyStream
 from unisono.apiserver.http.status import bad_request, too_many_requests
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
-from unisono.apiserver.nodes import PodAccess, PodCommands, Ports, PortStream, RemotePods, Session, Target, Wanted
+from unisono.apiserver.nodes import (
+    ContainerTarget,
+    PodAccess,
+    PodCommands,
+    Ports,
+    PortStream,
+    RemotePods,
+    Session,
+    Wanted,
+)
 from unisono.apiserver.tables.values import get
 from unisono.errors import ApiError, NotFound, UnisonoError
 
@@ -52,7 +61,7 @@ class Forwarded:
         """The ports as one session may use them."""
         return SessionPorts(self, limits)
 
-    async def connect(self, target: Target, port: int, most: int) -> PortStream:
+    async def connect(self, target: ContainerTarget, port: int, most: int) -> PortStream:
         """Connect where fewer than ``most`` connections are open.
 
         Raises:
@@ -85,7 +94,7 @@ class SessionPorts:
         self._forwarded, self._limits = forwarded, limits
         self._open = 0
 
-    async def connect(self, target: Target, port: int) -> PortStream:
+    async def connect(self, target: ContainerTarget, port: int) -> PortStream:
         """Connect to a TCP port of a pod."""
         if self._open >= self._limits.forwarded_of_one:
             raise self._forwarded.refusal("session_forwarded")
@@ -170,7 +179,7 @@ class PodAccessHandler:
         container = ""
         if path.subresource != "portforward":
             container = choose_container(pod, str(options.get("container") or ""))
-        target = Target(
+        target = ContainerTarget(
             namespace=str(path.namespace),
             pod=str(path.name),
             uid=str(get(pod, "metadata", "uid") or ""),
@@ -219,7 +228,7 @@ class PodAccessHandler:
         return changed
 
     async def _command(
-        self, exchange: Exchange, access: PodCommands, subresource: str, target: Target, options: Document
+        self, exchange: Exchange, access: PodCommands, subresource: str, target: ContainerTarget, options: Document
     ) -> web.StreamResponse:
         wanted = _wanted(options)
         command = [str(word) for word in options.get("command") or ()]
@@ -251,7 +260,7 @@ class PodAccessHandler:
             await session.close()
 
     async def _forward(
-        self, exchange: Exchange, access: Ports, target: Target, options: Document
+        self, exchange: Exchange, access: Ports, target: ContainerTarget, options: Document
     ) -> web.StreamResponse:
         if _upgrade(exchange) != "websocket":
             protocol = _spdy_protocol(exchange, (_FORWARD,))

@@ -12,7 +12,7 @@ from unisono.apiserver.http import spdy
 from unisono.apiserver.http.spdy import SpdySession, SpdyStream
 from unisono.apiserver.http.wires import ChannelProtocol as Channels
 from unisono.apiserver.http.wires import Wire
-from unisono.apiserver.nodes import Ports, PortStream, Target
+from unisono.apiserver.nodes import ContainerTarget, Ports, PortStream
 from unisono.errors import UnisonoError
 
 # How long a client may take to open the second stream of a connection.
@@ -29,7 +29,7 @@ class SpdyForwarder:
         target: the pod.
     """
 
-    def __init__(self, access: Ports, target: Target) -> None:
+    def __init__(self, access: Ports, target: ContainerTarget) -> None:
         self._access, self._target = access, target
         # By request: the stream that has come first, and what gives it up.
         self._waiting: dict[str, tuple[SpdyStream, asyncio.TimerHandle]] = {}
@@ -133,7 +133,7 @@ class ChannelForwarder:
         channels: the protocol.
     """
 
-    def __init__(self, access: Ports, target: Target, ports: list[int], channels: Channels) -> None:
+    def __init__(self, access: Ports, target: ContainerTarget, ports: list[int], channels: Channels) -> None:
         self._access, self._target, self._ports, self._channels = access, target, ports, channels
         self._connections: dict[int, PortStream] = {}
 
@@ -184,7 +184,7 @@ class ChannelForwarder:
                     await connection.write(message.data)
 
 
-def failure(port: int, target: Target, problem: str) -> str:
+def failure(port: int, target: ContainerTarget, problem: str) -> str:
     """What the client shows when a connection cannot be made, in the kubelet's words."""
     return f"error forwarding port {port} to pod {target.pod}, uid {target.uid}: {problem}"
 

@@ -12,7 +12,7 @@ import msgspec
 from unisono.api.field_error import UNREADABLE
 from unisono.api.keys import LAST_APPLIED
 from unisono.apiserver.managed_fields import paths
-from unisono.apiserver.managed_fields.managers import Entry, Ignored, Writer, owned, record, without
+from unisono.apiserver.managed_fields.managers import FieldManager, Ignored, ManagerEntry, owned, record, without
 from unisono.apiserver.managed_fields.paths import (
     MEMBER,
     NONE,
@@ -105,10 +105,10 @@ def _member(node: Tree) -> bool:
 # The words and causes of a conflict between an applied configuration and the owners of its fields.
 
 # A field and the entry of its owner.
-Clash = tuple[Entry, Path]
+Clash = tuple[ManagerEntry, Path]
 
 
-def clashes(entries: Iterable[Entry], writer: Writer, written: set[Path]) -> list[Clash]:
+def clashes(entries: Iterable[ManagerEntry], writer: FieldManager, written: set[Path]) -> list[Clash]:
     """Fields in ``written`` that others than ``writer`` own."""
     return [
         (entry, path)
@@ -132,7 +132,7 @@ def _message(found: Sequence[Clash]) -> str:
         entry, path = found[0]
         return f"Apply failed with 1 conflict: conflict with {_owner(entry)}: {text(path)}"
     lines: list[str] = []
-    last: Entry | None = None
+    last: ManagerEntry | None = None
     for entry, path in found:
         if entry is not last:
             lines.append(f"conflicts with {_owner(entry)}:")
@@ -141,7 +141,7 @@ def _message(found: Sequence[Clash]) -> str:
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
 
 
-def _owner(entry: Entry) -> str:
+def _owner(entry: ManagerEntry) -> str:
     writer = entry.writer
     named = json.dumps(writer.name, ensure_ascii=False)
     if writer.subresource:
@@ -155,7 +155,7 @@ def _owner(entry: Entry) -> str:
 KUBECTL = "kubectl"
 
 
-def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer) -> Paths:
+def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: FieldManager) -> Paths:
     """Fields that client-side apply wrote and that are still as it wrote them: kubectl may take them over."""
     text = _annotations(live).get(LAST_APPLIED)
     if writer.name != KUBECTL or not isinstance(text, str):
@@ -170,7 +170,7 @@ def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer
         return NONE
 
 
-def renewed(merged: dict[str, Any], config: dict[str, Any], writer: Writer) -> dict[str, Any]:
+def renewed(merged: dict[str, Any], config: dict[str, Any], writer: FieldManager) -> dict[str, Any]:
     """The object with the annotation brought up to date, if it has one and kubectl applies."""
     if writer.name != KUBECTL or not _annotations(merged).get(LAST_APPLIED):
         return merged
@@ -201,15 +201,15 @@ class Applied:
     """The merged object and who owns what in it."""
 
     object: dict[str, Any]
-    entries: list[Entry]
+    entries: list[ManagerEntry]
 
 
 def apply(
     live: dict[str, Any],
     config: dict[str, Any],
     schema: Schema,
-    entries: Sequence[Entry],
-    writer: Writer,
+    entries: Sequence[ManagerEntry],
+    writer: FieldManager,
     now: str,
     ignored: Ignored,
     *,
@@ -236,7 +236,7 @@ def apply(
     """
     known = existing_only(entries, live, schema)
     if not known and empty is not None:
-        before = Writer(BEFORE, "Update", writer.api_version)
+        before = FieldManager(BEFORE, "Update", writer.api_version)
         known = record(empty, live, schema, [], before, now, lambda _: False)
     mine = next((entry for entry in known if entry.writer.identity == writer.identity), None)
     others = [entry for entry in known if entry is not mine]
@@ -254,11 +254,11 @@ def apply(
     left = without(others, changes.written | changes.removed)
     if fields:
         same = mine is not None and mine.fields == fields and not changes
-        left.append(Entry(writer, mine.time if same and mine else now, fields))
+        left.append(ManagerEntry(writer, mine.time if same and mine else now, fields))
     return Applied(renewed(merged, config, writer), left)
 
 
-def existing_only(entries: Sequence[Entry], live: dict[str, Any], schema: Schema) -> list[Entry]:
+def existing_only(entries: Sequence[ManagerEntry], live: dict[str, Any], schema: Schema) -> list[ManagerEntry]:
     """The entries without fields that the object has lost unseen: an owner of nothing cannot object."""
     present = all_fields(live, schema) if entries else NONE
     return [
@@ -267,7 +267,7 @@ def existing_only(entries: Sequence[Entry], live: dict[str, Any], schema: Schema
     ]
 
 
-def _dropped(last: Paths, fields: Paths, others: Sequence[Entry], schema: Schema) -> Paths:
+def _dropped(last: Paths, fields: Paths, others: Sequence[ManagerEntry], schema: Schema) -> Paths:
     """Fields that were applied last time and have no owner any more."""
     if last <= fields:
         return NONE

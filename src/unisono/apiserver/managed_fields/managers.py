@@ -18,7 +18,7 @@ ANCIENT = "ancient-changes"
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class FieldManager:
     """Who writes: entries of equal writers are one entry.
 
     Attributes:
@@ -46,7 +46,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManagerEntry:
     """The fields of one writer.
 
     Attributes:
@@ -57,13 +57,13 @@ class Entry:
 
     """
 
-    writer: Writer
+    writer: FieldManager
     time: str | None = None
     fields: Paths = NONE
     wire: dict[str, Any] | None = field(default=None, compare=False)
 
 
-def read_entries(managed: Iterable[Any] | None) -> list[Entry]:
+def read_entries(managed: Iterable[Any] | None) -> list[ManagerEntry]:
     """The entries of ``metadata.managedFields``.
 
     Raises:
@@ -73,7 +73,7 @@ def read_entries(managed: Iterable[Any] | None) -> list[Entry]:
     return [_read(entry) for entry in managed or ()]
 
 
-def _read(entry: Any) -> Entry:
+def _read(entry: Any) -> ManagerEntry:
     if not isinstance(entry, dict):
         raise ValueError("an entry of managedFields must be an object")
     operation, api_version = entry.get("operation"), entry.get("apiVersion")
@@ -87,17 +87,17 @@ def _read(entry: Any) -> Entry:
     time = entry.get("time")
     if not all(isinstance(each, str) for each in texts) or not isinstance(time, str | None):
         raise ValueError("manager, apiVersion, subresource and time must be texts")
-    writer = Writer(texts[0], operation, texts[1], texts[2])
-    return Entry(writer, time, from_tree(entry.get("fieldsV1") or {}), entry)
+    writer = FieldManager(texts[0], operation, texts[1], texts[2])
+    return ManagerEntry(writer, time, from_tree(entry.get("fieldsV1") or {}), entry)
 
 
-def write_entries(entries: Iterable[Entry]) -> list[dict[str, Any]] | None:
+def write_entries(entries: Iterable[ManagerEntry]) -> list[dict[str, Any]] | None:
     """``metadata.managedFields`` in Kubernetes' order: appliers first, then by time and name; None without entries."""
     ordered = sorted(entries, key=lambda each: (each.writer.operation, each.time or "", each.writer.identity))
     return [_write(entry) for entry in ordered] or None
 
 
-def _write(entry: Entry) -> dict[str, Any]:
+def _write(entry: ManagerEntry) -> dict[str, Any]:
     if entry.wire is not None:
         return entry.wire
     writer = entry.writer
@@ -113,7 +113,7 @@ def _write(entry: Entry) -> dict[str, Any]:
     return {key: value for key, value in written.items() if value or key == "fieldsV1"}
 
 
-def without(entries: Iterable[Entry], fields: set[tuple[str, ...]]) -> list[Entry]:
+def without(entries: Iterable[ManagerEntry], fields: set[tuple[str, ...]]) -> list[ManagerEntry]:
     """The entries without these fields; empty ones are dropped."""
     kept = (
         entry if entry.fields.isdisjoint(fields) else replace(entry, fields=entry.fields - fields, wire=None)
@@ -122,7 +122,7 @@ def without(entries: Iterable[Entry], fields: set[tuple[str, ...]]) -> list[Entr
     return [entry for entry in kept if entry.fields]
 
 
-def capped(entries: Sequence[Entry]) -> list[Entry]:
+def capped(entries: Sequence[ManagerEntry]) -> list[ManagerEntry]:
     """At most ``MAX_UPDATERS`` update entries; the oldest of a version are merged."""
     updaters = sorted(
         (entry for entry in entries if entry.writer.operation == "Update"),
@@ -132,13 +132,13 @@ def capped(entries: Sequence[Entry]) -> list[Entry]:
     if surplus <= 0:
         return list(entries)
     kept = [entry for entry in entries if entry.writer.operation == "Apply"]
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[ManagerEntry]] = {}
     for entry in updaters:
         group = groups.setdefault(entry.writer.api_version, [])
         if surplus and group:
             surplus -= 1
             merged = group[0].fields | entry.fields
-            group[0] = Entry(Writer(ANCIENT, "Update", entry.writer.api_version), entry.time, merged)
+            group[0] = ManagerEntry(FieldManager(ANCIENT, "Update", entry.writer.api_version), entry.time, merged)
         else:
             group.append(entry)
     return kept + [entry for group in groups.values() for entry in group]
@@ -179,11 +179,11 @@ def record(
     old: dict[str, Any],
     new: dict[str, Any],
     schema: Schema,
-    entries: Sequence[Entry],
-    writer: Writer,
+    entries: Sequence[ManagerEntry],
+    writer: FieldManager,
     now: str,
     ignored: Ignored,
-) -> list[Entry]:
+) -> list[ManagerEntry]:
     """The entries after a write: the writer owns what it changed, and removed fields have no owner.
 
     Args:
@@ -205,5 +205,5 @@ def record(
     held = ((mine.fields - changes.removed) if mine else frozenset()) | taken
     if held:
         moved = mine is None or held != mine.fields or bool(taken)
-        others.append(Entry(writer, now if moved or mine is None else mine.time, held))
+        others.append(ManagerEntry(writer, now if moved or mine is None else mine.time, held))
     return capped(others)

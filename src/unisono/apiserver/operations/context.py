@@ -28,7 +28,7 @@ from unisono.apiserver.encoding.views import view_of
 from unisono.apiserver.flow_control.turns import Places, aside, weigh
 from unisono.apiserver.operations.strategy import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota import QuotaLedger
-from unisono.apiserver.storage.objects import Entry, Event, Key
+from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
 from unisono.apiserver.webhooks import Webhooks
 from unisono.apiserver.webhooks.conversions import Conversions
@@ -52,9 +52,9 @@ class Sieve:
         # One of each tenant at a time, and of all of those one slice.
         self._selections, self._slices = Places(sys.maxsize, 1), Places(1, 1)
 
-    async def select(self, entries: Sequence[Entry], matches: Callable[[Entry], bool]) -> list[Entry]:
+    async def select(self, entries: Sequence[StoredEntry], matches: Callable[[StoredEntry], bool]) -> list[StoredEntry]:
         """Those of ``entries`` that match, in their order."""
-        found: list[Entry] = []
+        found: list[StoredEntry] = []
         rest = iter(entries)
         if self._slice(rest, matches, found):
             return found
@@ -66,7 +66,9 @@ class Sieve:
                     done = self._slice(rest, matches, found)
         return found
 
-    def _slice(self, rest: Iterator[Entry], matches: Callable[[Entry], bool], found: list[Entry]) -> bool:
+    def _slice(
+        self, rest: Iterator[StoredEntry], matches: Callable[[StoredEntry], bool], found: list[StoredEntry]
+    ) -> bool:
         """Look at some of the rest; whether that was all of it."""
         end = self._clock() + SLICE_SECONDS
         for entry in rest:
@@ -147,7 +149,7 @@ class Registry:
             for follower in self._followers:
                 follower()
 
-    def _adopt(self, entry: Entry) -> bool:
+    def _adopt(self, entry: StoredEntry) -> bool:
         if self.is_built_in(entry.name):
             return False
         crd: CustomResourceDefinition = codec.read(CUSTOM_RESOURCE_DEFINITIONS, entry.data)
@@ -278,7 +280,7 @@ class Context:
         """Where an object is stored."""
         return kind.resource, (namespace or "") if kind.namespaced else "", name
 
-    def current(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[Entry, T]:
+    def current(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[StoredEntry, T]:
         """The object that a write must start from.
 
         Raises:
@@ -290,7 +292,7 @@ class Context:
             raise failures.not_found(kind, name)
         return entry, codec.read(kind, entry.data)
 
-    async def load(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[Entry, T]:
+    async def load(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[StoredEntry, T]:
         """As ``current``, but a large object is decoded beside the event loop.
 
         Raises:
@@ -318,7 +320,7 @@ class Context:
         """Objects for admission to look at."""
         return (codec.read(kind, entry.data) for entry in self.store.scan_latest(kind.resource, namespace))
 
-    def put(self, kind: Kind[Any], obj: Object, expected: int) -> Awaitable[list[Entry]]:
+    def put(self, kind: Kind[Any], obj: Object, expected: int) -> Awaitable[list[StoredEntry]]:
         """Queue an object that was prepared from revision ``expected`` (0: new); answered when it is on disk.
 
         Raises:
@@ -332,7 +334,7 @@ class Context:
         key = self.key(kind, obj.metadata.namespace, obj.metadata.name)
         return Change(key, expected, lambda revision: codec.write(obj, revision), delete, obj)
 
-    def commit(self, kind: Kind[Any], changes: Iterable[Change]) -> Awaitable[list[Entry]]:
+    def commit(self, kind: Kind[Any], changes: Iterable[Change]) -> Awaitable[list[StoredEntry]]:
         """Queue changes that belong together.
 
         Raises:

@@ -18,7 +18,7 @@ from unisono.apiserver.encoding import codec
 from unisono.apiserver.failures import bad_request, conflict
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.strategy import has_generation
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.types import Deleted, DeleteOptions
 from unisono.errors import NotFound
 
@@ -145,7 +145,7 @@ async def delete(
     return Deleted(object=codec.as_version(data, stored, kind))
 
 
-async def delete_all(context: Context, kind: Kind[Any], entries: Iterable[Entry], options: DeleteOptions) -> None:
+async def delete_all(context: Context, kind: Kind[Any], entries: Iterable[StoredEntry], options: DeleteOptions) -> None:
     """Delete what a list found; what has gone meanwhile is fine.
 
     Raises:

@@ -122,7 +122,7 @@ def _nothing(_: Path) -> bool:
     return False
 
 
-def entries_of(managed: Managed) -> list[managed_fields.Entry]:
+def entries_of(managed: Managed) -> list[managed_fields.ManagerEntry]:
     """The entries; none when they cannot be read, as on a real server."""
     try:
         return managed_fields.read_entries(managed)
@@ -130,9 +130,9 @@ def entries_of(managed: Managed) -> list[managed_fields.Entry]:
         return []
 
 
-def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str) -> list[managed_fields.Entry]:
+def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str) -> list[managed_fields.ManagerEntry]:
     """The owner that an object of which no owners were recorded has when it is applied to."""
-    writer = managed_fields.Writer(managed_fields.BEFORE, "Update", kind.api_version)
+    writer = managed_fields.FieldManager(managed_fields.BEFORE, "Update", kind.api_version)
     return managed_fields.record(empty(stored), plain(data), schema(stored), [], writer, now, _nothing)
 
 
@@ -161,7 +161,7 @@ def on_create(
     obj.metadata.managed_fields = None
     if not options.track_fields:
         return
-    writer = managed_fields.Writer(options.field_manager or "unknown", "Update", kind.api_version)
+    writer = managed_fields.FieldManager(options.field_manager or "unknown", "Update", kind.api_version)
     status, given = ignored(stored, ""), body.get("spec")
     added = {
         ("f:spec", f"f:{name}")
@@ -187,7 +187,7 @@ def on_create(
         # Validation, which comes next, says better what is wrong with such an object.
         return
     obj.metadata.managed_fields = managed_fields.write_entries(
-        [managed_fields.Entry(writer, now, held)] if held else []
+        [managed_fields.ManagerEntry(writer, now, held)] if held else []
     )
 
 
@@ -227,7 +227,7 @@ def on_update(write: Write, data: bytes, old: Object, managed: Managed, new: Obj
         new.metadata.managed_fields = base
         return
     manager = write.options.field_manager or "unknown"
-    writer = managed_fields.Writer(manager, "Update", kind.api_version, subresource)
+    writer = managed_fields.FieldManager(manager, "Update", kind.api_version, subresource)
     # Kubernetes records no time for a Scale.
     now = "" if subresource == "scale" else write.context.now()
     entries = entries_of(base)
@@ -264,7 +264,7 @@ def _begun(struct: type[Object]) -> Object:
 
 
 def set_entries(
-    new: Object, managed: Managed, before: list[managed_fields.Entry], after: list[managed_fields.Entry]
+    new: Object, managed: Managed, before: list[managed_fields.ManagerEntry], after: list[managed_fields.ManagerEntry]
 ) -> None:
     """Give ``new`` the entries ``after``; where they are as ``before``, they stay as ``managed`` has them.
 

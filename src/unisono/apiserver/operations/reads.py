@@ -30,7 +30,7 @@ from unisono.apiserver.selectors import (
     parse_label_selector,
     selected_name,
 )
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.types import Page
 from unisono.apiserver.webhooks.conversions import data_of
@@ -38,7 +38,7 @@ from unisono.apiserver.webhooks.conversions import data_of
 # The objects of a resource as they were at an earlier revision, undone from the history that watches read.
 
 
-def at_revision(store: Store, resource: str, revision: int) -> Sequence[Entry]:
+def at_revision(store: Store, resource: str, revision: int) -> Sequence[StoredEntry]:
     """All objects of ``resource`` right after ``revision``, by namespace and name.
 
     Raises:
@@ -65,7 +65,7 @@ def at_revision(store: Store, resource: str, revision: int) -> Sequence[Entry]:
     return [found[key] for key in sorted(found)]
 
 
-def within(entries: Sequence[Entry], namespace: str | None) -> Sequence[Entry]:
+def within(entries: Sequence[StoredEntry], namespace: str | None) -> Sequence[StoredEntry]:
     """Those of sorted entries that are in ``namespace``; all of them for None."""
     if not namespace:
         return entries
@@ -94,7 +94,7 @@ def custom_selector(text: str, kind: CustomKind) -> EntryMatcher | None:
 
 
 def _reader(kind: CustomKind, path: str) -> Reader:
-    def read(entry: Entry) -> str:
+    def read(entry: StoredEntry) -> str:
         return _text(find_value(_JSON(kind.view(entry.data)), path))
 
     return read
@@ -108,7 +108,7 @@ def _text(value: Any) -> str:
 
 # Get and list: selection, paging over one snapshot.
 
-Selector = Callable[[Entry], bool]
+Selector = Callable[[StoredEntry], bool]
 Place = tuple[str, str]
 _WAIT_FOR_REVISION = 3.0
 _SNAPSHOTS = 32
@@ -124,7 +124,7 @@ class _Token(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Snapshot:
-    entries: Sequence[Entry]
+    entries: Sequence[StoredEntry]
     last: Place | None
     born: float
 
@@ -141,7 +141,7 @@ class Shown(Sequence[bytes]):
 
     __slots__ = ("_asked", "_entries", "_stored")
 
-    def __init__(self, entries: Sequence[Entry], stored: Kind[Any], kind: Kind[Any]) -> None:
+    def __init__(self, entries: Sequence[StoredEntry], stored: Kind[Any], kind: Kind[Any]) -> None:
         self._entries, self._stored, self._asked = entries, stored, kind
 
     def __len__(self) -> int:
@@ -169,14 +169,14 @@ class Snapshots:
         self._clock = clock
         self._kept: OrderedDict[tuple[str, int], _Snapshot] = OrderedDict()
 
-    def keep(self, query: str, revision: int, entries: Sequence[Entry], last: Place | None) -> None:
+    def keep(self, query: str, revision: int, entries: Sequence[StoredEntry], last: Place | None) -> None:
         """Remember what a list found, and where the last object is among which it searched."""
         self._kept.setdefault((query, revision), _Snapshot(entries, last, self._clock()))
         self._kept.move_to_end((query, revision))
         while len(self._kept) > _SNAPSHOTS:
             self._kept.popitem(last=False)
 
-    def find(self, query: str, revision: int) -> tuple[Sequence[Entry], Place | None] | None:
+    def find(self, query: str, revision: int) -> tuple[Sequence[StoredEntry], Place | None] | None:
         """What was kept, if it is still known."""
         now = self._clock()
         for key in [key for key, kept in self._kept.items() if now - kept.born > _SNAPSHOT_SECONDS]:
@@ -218,7 +218,7 @@ def selector(kind: Kind[Any], labels: str, fields: str) -> Selector | None:
     return lambda entry: by_field(entry) and by_label(entry.labels)
 
 
-def candidates(context: Context, kind: Kind[Any], namespace: str | None, fields: str) -> Sequence[Entry]:
+def candidates(context: Context, kind: Kind[Any], namespace: str | None, fields: str) -> Sequence[StoredEntry]:
     """Committed objects by namespace and name, among which those are that match a field selector."""
     name = selected_name(fields)
     if name is not None and (namespace or not kind.namespaced):
@@ -228,8 +228,8 @@ def candidates(context: Context, kind: Kind[Any], namespace: str | None, fields:
 
 
 async def matching(
-    context: Context, kind: Kind[Any], found: Sequence[Entry], labels: str, fields: str
-) -> Sequence[Entry]:
+    context: Context, kind: Kind[Any], found: Sequence[StoredEntry], labels: str, fields: str
+) -> Sequence[StoredEntry]:
     """Those of ``found`` that both selectors select."""
     matches = selector(kind, labels, fields)
     if matches is None:
@@ -289,11 +289,11 @@ async def list_page(
     return Page(items, revision, text, None if labels or fields else len(entries) - end)
 
 
-def _place(entry: Entry) -> Place:
+def _place(entry: StoredEntry) -> Place:
     return entry.namespace, entry.name
 
 
-def _start(entries: Sequence[Entry], wanted: str) -> int:
+def _start(entries: Sequence[StoredEntry], wanted: str) -> int:
     namespace, _, name = wanted.partition("/")
     return bisect.bisect_left(entries, (namespace, name), key=lambda entry: entry.key[1:])
 

@@ -23,12 +23,12 @@ from unisono.apiserver.managed_fields.paths import Path, field_step
 from unisono.apiserver.operations import field_owners, strategy, writes
 from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.types import PatchType, Written
 from unisono.errors import Conflict
 
 Document = dict[str, Any]
-Entries = list[managed_fields.Entry]
+Entries = list[managed_fields.ManagerEntry]
 # From the present Scale of an object to the wanted one.
 Change = Callable[[Document], Document]
 _REPLICAS: Path = (field_step("spec"), field_step("replicas"))
@@ -37,7 +37,7 @@ _REPLICAS: Path = (field_step("spec"), field_step("replicas"))
 async def change(write: Write, wanted: Change) -> Written:
     """Give an object the replicas of a changed Scale, whose writer owns them then."""
 
-    async def once(entry: Entry, old: Any) -> Written:
+    async def once(entry: StoredEntry, old: Any) -> Written:
         live = await aside(_live, write, entry)
 
         def own(new: Any) -> None:
@@ -48,7 +48,7 @@ async def change(write: Write, wanted: Change) -> Written:
     return await _again(write, once)
 
 
-async def _again(write: Write, once: Callable[[Entry, Any], Awaitable[Written]]) -> Written:
+async def _again(write: Write, once: Callable[[StoredEntry, Any], Awaitable[Written]]) -> Written:
     """Write, and once more over what others have written while webhooks were asked."""
     context, stored = write.context, write.stored
     for attempt in range(1, writes.PATCH_ATTEMPTS + 1):
@@ -62,7 +62,7 @@ async def _again(write: Write, once: Callable[[Entry, Any], Awaitable[Written]])
     raise AssertionError("unreachable")
 
 
-def _live(write: Write, entry: Entry) -> Document:
+def _live(write: Write, entry: StoredEntry) -> Document:
     data = codec.as_version(entry.data, write.stored, write.kind)
     return scales.scale_of(write.kind, codec.json_value(data), strict=False)
 
@@ -78,7 +78,7 @@ async def patch(write: Write, change_of: Any, patch_type: PatchType) -> Written:
 async def _apply(write: Write, body: Any) -> Written:
     context, kind, stored, options = write.context, write.kind, write.stored, write.options
 
-    async def once(entry: Entry, old: Any) -> Written:
+    async def once(entry: StoredEntry, old: Any) -> Written:
         if not isinstance(body, dict):
             raise failures.bad_request("an applied configuration must be an object")
         config = codec.accept_configuration(SCALES, SCALES, body, write.namespace, write.name)
@@ -93,7 +93,7 @@ async def _apply(write: Write, body: Any) -> Written:
             config,
             field_owners.schema(SCALES),
             as_scales(known, path),
-            managed_fields.Writer(options.field_manager, "Apply", SCALES.api_version, "scale"),
+            managed_fields.FieldManager(options.field_manager, "Apply", SCALES.api_version, "scale"),
             "",
             lambda each: each[0] != "f:spec",
             force=options.force,
@@ -108,7 +108,7 @@ async def _apply(write: Write, body: Any) -> Written:
 
 
 async def _write(
-    write: Write, entry: Entry, old: Any, live: Document, scale: Document, own: Callable[[Any], None]
+    write: Write, entry: StoredEntry, old: Any, live: Document, scale: Document, own: Callable[[Any], None]
 ) -> Written:
     context, kind, stored = write.context, write.kind, write.stored
     name, namespace = entry.name, entry.namespace or None
@@ -154,11 +154,11 @@ def replicas_path(kind: Kind[Any]) -> Path:
     return tuple(field_step(step) for step in scales.steps(scales.paths_of(kind).spec_replicas))
 
 
-def as_scales(entries: Sequence[managed_fields.Entry], path: Path) -> Entries:
+def as_scales(entries: Sequence[managed_fields.ManagerEntry], path: Path) -> Entries:
     """The owners of an object's replicas (at ``path``) as owners in its Scale."""
     return [
-        managed_fields.Entry(
-            managed_fields.Writer(
+        managed_fields.ManagerEntry(
+            managed_fields.FieldManager(
                 entry.writer.name, entry.writer.operation, SCALES.api_version, entry.writer.subresource
             ),
             entry.time,
@@ -170,7 +170,10 @@ def as_scales(entries: Sequence[managed_fields.Entry], path: Path) -> Entries:
 
 
 def as_objects(
-    before: Sequence[managed_fields.Entry], after: Sequence[managed_fields.Entry], path: Path, version: str
+    before: Sequence[managed_fields.ManagerEntry],
+    after: Sequence[managed_fields.ManagerEntry],
+    path: Path,
+    version: str,
 ) -> Entries:
     """The owners of an object after its Scale was applied.
 
@@ -189,10 +192,10 @@ def as_objects(
         else:
             kept.append(entry)
     for name, entry in left.items():
-        writer = managed_fields.Writer(name[0], entry.writer.operation, version, name[2])
-        kept.append(managed_fields.Entry(writer, entry.time, frozenset({path})))
+        writer = managed_fields.FieldManager(name[0], entry.writer.operation, version, name[2])
+        kept.append(managed_fields.ManagerEntry(writer, entry.time, frozenset({path})))
     return kept
 
 
-def _name(entry: managed_fields.Entry) -> tuple[str, str, str]:
+def _name(entry: managed_fields.ManagerEntry) -> tuple[str, str, str]:
     return entry.writer.name, entry.writer.operation, entry.writer.subresource

@@ -18,7 +18,7 @@ from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.reads import Selector
-from unisono.apiserver.storage.objects import Entry, Event
+from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.apiserver.types import EventType, StoreEvent
 from unisono.apiserver.webhooks.conversions import data_of
 
@@ -49,7 +49,7 @@ class Watch:
     timeout: float | None
     bookmarks: bool
     mark_initial: bool
-    present: Iterable[Entry] = ()
+    present: Iterable[StoredEntry] = ()
     revision: int = 0
 
     async def events(self) -> AsyncIterator[StoreEvent]:
@@ -101,13 +101,13 @@ class Watch:
         current = self.context.custom.current(self.stored)
         return current is None or current.definition is not self.stored.definition
 
-    async def _know(self, entries: Iterable[Entry]) -> None:
+    async def _know(self, entries: Iterable[StoredEntry]) -> None:
         """Have a webhook convert what will be looked at; what was looked at before is forgotten."""
         if isinstance(self.stored, CustomKind) and self.stored.converted is not None:
             self.stored.converted.clear()
             await self.context.conversions.know(self.stored, data_of(entries))
 
-    def _entries(self, events: Iterable[Event], since: int) -> Iterator[Entry]:
+    def _entries(self, events: Iterable[Event], since: int) -> Iterator[StoredEntry]:
         for event in events:
             entry = event.entry
             if entry.revision > since and self.namespace in (None, entry.namespace):
@@ -147,7 +147,7 @@ class Watch:
             return "MODIFIED" if before else "ADDED"
         return "DELETED" if before else None
 
-    def _event(self, kind: EventType, entry: Entry) -> StoreEvent:
+    def _event(self, kind: EventType, entry: StoredEntry) -> StoreEvent:
         return StoreEvent(kind, codec.as_version(entry.data, self.stored, self.kind), entry.revision)
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> StoreEvent:

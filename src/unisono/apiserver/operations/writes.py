@@ -24,7 +24,7 @@ from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import removable
 from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import ApiError, Conflict, NotFound
 
@@ -115,7 +115,7 @@ async def patch(write: Write, change: Any, patch_type: PatchType) -> Written:
     raise AssertionError("unreachable")
 
 
-def overtaken(context: Context, entry: Entry) -> bool:
+def overtaken(context: Context, entry: StoredEntry) -> bool:
     """Whether an object has been written, and not deleted, since ``entry`` was read."""
     present = context.store.latest(entry.key)
     return present is not None and present.revision != entry.revision
@@ -133,7 +133,7 @@ def _names_version(change: Any) -> bool:
     return any(isinstance(each, dict) and each.get("path") == "/metadata/resourceVersion" for each in change)
 
 
-async def _patch(write: Write, entry: Entry, old: Any, change: Any, patch_type: PatchType) -> Written:
+async def _patch(write: Write, entry: StoredEntry, old: Any, change: Any, patch_type: PatchType) -> Written:
     stored = write.stored
     body = await aside(_patched, write, entry.data, old, change, patch_type)
     new = await accept(write, body, entry.name)
@@ -161,7 +161,7 @@ def _without_kept(current: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     return {key: value for key, value in body.items() if key in kept or value != current.get(key)}
 
 
-def _updater(write: Write, entry: Entry, old: Any, new: Any) -> Callable[[], None]:
+def _updater(write: Write, entry: StoredEntry, old: Any, new: Any) -> Callable[[], None]:
     requested, managed = new.metadata.managed_fields, old.metadata.managed_fields
 
     def own() -> None:
@@ -171,7 +171,7 @@ def _updater(write: Write, entry: Entry, old: Any, new: Any) -> Callable[[], Non
 
 
 async def replace_stored(
-    write: Write, entry: Entry, old: Any, new: Any, own: Callable[[], None], *, hooked: bool = True
+    write: Write, entry: StoredEntry, old: Any, new: Any, own: Callable[[], None], *, hooked: bool = True
 ) -> bytes:
     """Admit and store a changed object; ``own`` is called when its owners can be recorded.
 
@@ -313,7 +313,7 @@ async def _create(write: Write, config: dict[str, Any]) -> Written:
         # It was made from an object that has gone since.
         raise failures.conflict(stored, write.name)
     door = field_owners.ignored(stored, "")
-    writer = managed_fields.Writer(write.options.field_manager, "Apply", kind.api_version)
+    writer = managed_fields.FieldManager(write.options.field_manager, "Apply", kind.api_version)
     start = {**field_owners.empty(stored), "apiVersion": kind.api_version, "kind": kind.kind}
     schema = field_owners.schema(kind, stored)
     applied = await aside(managed_fields.apply, start, config, schema, [], writer, write.context.now(), door)
@@ -329,10 +329,10 @@ async def _change(write: Write, config: dict[str, Any]) -> Written:
     context, kind, stored, subresource = write.context, write.kind, write.stored, write.subresource
     await context.conversions.know_present(stored, write.namespace, write.name)
     entry, old = await context.load(stored, write.namespace, write.name)
-    writer = managed_fields.Writer(write.options.field_manager, "Apply", kind.api_version, subresource)
+    writer = managed_fields.FieldManager(write.options.field_manager, "Apply", kind.api_version, subresource)
     now, force = context.now(), write.options.force
 
-    def merge() -> tuple[list[managed_fields.Entry], managed_fields.Applied]:
+    def merge() -> tuple[list[managed_fields.ManagerEntry], managed_fields.Applied]:
         before = field_owners.entries_of(old.metadata.managed_fields)
         live = field_owners.plain(codec.as_version(entry.data, stored, kind))
         schema, door = field_owners.schema(kind, stored), field_owners.ignored(stored, subresource)

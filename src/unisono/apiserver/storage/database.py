@@ -26,7 +26,7 @@ from unisono.apiserver.storage.files import (
     sync,
 )
 from unisono.apiserver.storage.inspection import Judgement, inspect, readable
-from unisono.apiserver.storage.objects import Entry, Event
+from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.apiserver.storage.schema import entry_of, event_rows, object_sum
 from unisono.gc_pauses import collector_paused
 
@@ -41,7 +41,7 @@ class Loaded:
 
     revision: int = 0
     compacted: int = 0
-    objects: list[Entry] = field(default_factory=list)
+    objects: list[StoredEntry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
 
@@ -237,9 +237,9 @@ class Database:
 def _loaded(judged: Judgement) -> Loaded:
     loaded = Loaded(revision=judged.revision, compacted=judged.compacted)
     keys = sorted(judged.objects)
-    loaded.objects = [Entry(*judged.objects[key][:5]) for key in keys]
+    loaded.objects = [StoredEntry(*judged.objects[key][:5]) for key in keys]
     current = dict(zip(keys, loaded.objects, strict=True))
-    earlier: dict[tuple[str, str, str], Entry] = {}
+    earlier: dict[tuple[str, str, str], StoredEntry] = {}
     for row in judged.events:
         newest = current.get(row.key)
         # One copy of the bytes in memory.
@@ -250,5 +250,5 @@ def _loaded(judged: Judgement) -> Loaded:
     return loaded
 
 
-def _row(entry: Entry) -> tuple[str, str, str, int, bytes, int]:
+def _row(entry: StoredEntry) -> tuple[str, str, str, int, bytes, int]:
     return (*entry.key, entry.revision, entry.data, object_sum(*entry.key, entry.revision, entry.data))

@@ -29,7 +29,7 @@ _LABELS = msgspec.json.Decoder(_Labelled)
 _NONE: dict[str, str] = {}
 
 
-class Entry:
+class StoredEntry:
     """An encoded object under its key and revision; never changed, only replaced."""
 
     __slots__ = ("_labels", "data", "fields", "name", "namespace", "resource", "revision")
@@ -67,8 +67,8 @@ class Event(NamedTuple):
     """
 
     type: ChangeType
-    entry: Entry
-    previous: Entry | None
+    entry: StoredEntry
+    previous: StoredEntry | None
     at: float
     complete: bool = True
 
@@ -173,18 +173,18 @@ class Collection:
     def __init__(self, history: History, loop: asyncio.AbstractEventLoop) -> None:
         self.history = history
         self._loop = loop
-        self._entries: dict[Key, Entry] = {}
-        self._views: dict[str | None, tuple[Entry, ...]] = {}
+        self._entries: dict[Key, StoredEntry] = {}
+        self._views: dict[str | None, tuple[StoredEntry, ...]] = {}
         self._changed: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: Key) -> Entry | None:
+    def get(self, key: Key) -> StoredEntry | None:
         """The entry under ``key``."""
         return self._entries.get(key)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: StoredEntry) -> None:
         """Add or replace."""
         self._entries[entry.key] = entry
         self._forget(entry.namespace)
@@ -194,7 +194,7 @@ class Collection:
         self._entries.pop(key, None)
         self._forget(key[1])
 
-    def sorted(self, namespace: str | None) -> Sequence[Entry]:
+    def sorted(self, namespace: str | None) -> Sequence[StoredEntry]:
         """Entries of one namespace, or of all, by namespace and name; never changed afterwards."""
         view = self._views.get(namespace)
         if view is None:
@@ -244,7 +244,7 @@ class NamespaceSizes:
         else:
             del self._bytes[namespace]
 
-    def count(self, entries: Iterable[Entry]) -> None:
+    def count(self, entries: Iterable[StoredEntry]) -> None:
         """Begin with these objects."""
         self._bytes.clear()
         for entry in entries:

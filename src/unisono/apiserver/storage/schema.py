@@ -14,7 +14,7 @@ import msgspec
 
 from unisono.api.kinds import ALL_KINDS, find
 from unisono.apiserver.storage.files import StoreError
-from unisono.apiserver.storage.objects import Entry, Event, Key
+from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 
 # Rows of the data file: their checksums, and what each must be to be believed. Pure.
 
@@ -181,9 +181,9 @@ def describe(key: Key) -> str:
     return f"{kind_of(resource)} {namespace}/{name}" if namespace else f"{kind_of(resource)} {name}"
 
 
-def entry_of(row: ObjectRow | EventRow) -> Entry:
+def entry_of(row: ObjectRow | EventRow) -> StoredEntry:
     """The entry that a believed row stores."""
-    return Entry(*row.key, row.revision, row.data)
+    return StoredEntry(*row.key, row.revision, row.data)
 
 
 # Tables and versions of the data file.

@@ -25,7 +25,7 @@ import structlog
 from unisono.apiserver import failures
 from unisono.apiserver.storage.database import MEMORY, Database, Loaded
 from unisono.apiserver.storage.files import DiskFullError
-from unisono.apiserver.storage.objects import Collection, Entry, Event, History, Key, NamespaceSizes, Retention
+from unisono.apiserver.storage.objects import Collection, Event, History, Key, NamespaceSizes, Retention, StoredEntry
 from unisono.apiserver.storage.writer import Commit, Disk, Writer
 from unisono.errors import Unavailable, UnisonoError
 
@@ -126,24 +126,24 @@ class Store:
         """Revision of the newest committed change."""
         return self._revision
 
-    def get(self, key: Key) -> Entry | None:
+    def get(self, key: Key) -> StoredEntry | None:
         """The committed object."""
         collection = self._collections.get(key[0])
         return collection.get(key) if collection else None
 
-    def latest(self, key: Key) -> Entry | None:
+    def latest(self, key: Key) -> StoredEntry | None:
         """The object as the next write must see it: committed or on its way to the disk."""
         pending = self._pending.get(key)
         if pending is not None:
             return None if pending.type == "DELETED" else pending.entry
         return self.get(key)
 
-    def scan(self, resource: str, namespace: str | None = None) -> Sequence[Entry]:
+    def scan(self, resource: str, namespace: str | None = None) -> Sequence[StoredEntry]:
         """Committed objects of a resource, sorted by namespace and name."""
         collection = self._collections.get(resource)
         return collection.sorted(namespace) if collection else ()
 
-    def scan_latest(self, resource: str, namespace: str | None = None) -> Iterator[Entry]:
+    def scan_latest(self, resource: str, namespace: str | None = None) -> Iterator[StoredEntry]:
         """Objects as the next write must see them, in no order."""
         for entry in self.scan(resource, namespace):
             if entry.key not in self._pending:
@@ -186,7 +186,7 @@ class Store:
         """Have ``soon`` say when the next few writers of a transaction are answered."""
         self._soon = soon
 
-    def write(self, changes: Sequence[Change]) -> asyncio.Future[list[Entry]]:
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[list[StoredEntry]]:
         """Queue changes that are stored together or not at all.
 
         Returns:
@@ -207,7 +207,7 @@ class Store:
         for event in events:
             self._pending[event.entry.key] = event
             self._sizes.follow(event)
-        future: asyncio.Future[list[Entry]] = self._loop.create_future()
+        future: asyncio.Future[list[StoredEntry]] = self._loop.create_future()
         entries = [event.entry for event in events]
 
         def done(error: Exception | None) -> None:
@@ -268,7 +268,7 @@ class Store:
 
     def _event(self, change: Change) -> Event:
         self._assigned += 1
-        entry = Entry(*change.key, self._assigned, change.encode(self._assigned))
+        entry = StoredEntry(*change.key, self._assigned, change.encode(self._assigned))
         previous = self.latest(change.key)
         if change.delete:
             return Event("DELETED", entry, previous, self._clock())
@@ -289,7 +289,7 @@ class Store:
         for event in loaded.events:
             self._remember(event)
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[StoredEntry]:
         return (entry for collection in self._collections.values() for entry in collection.sorted(None))
 
     def _post(self, callback: Callable[[], None]) -> None:

@@ -230,7 +230,7 @@ class Webhooks:
         if self._known.pop(event.entry.resource, None) is not None:
             self.circuits.clear()
 
-    def _target(self, request: Request) -> review.Target:
+    def _target(self, request: Request) -> review.ReviewTarget:
         kind, old = request.kind, request.old
         labels: review.Labels = None
         if kind.resource == NAMESPACES.resource:
@@ -238,7 +238,7 @@ class Webhooks:
         elif kind.namespaced:
             namespace = self._objects.find(NAMESPACES, request.namespace or "")
             labels = (namespace.metadata.labels if namespace else None) or {}
-        return review.Target(
+        return review.ReviewTarget(
             kind,
             request.operation,
             request.subresource,

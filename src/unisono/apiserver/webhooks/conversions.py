@@ -15,7 +15,7 @@ from unisono.api.kind import Kind
 from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
 from unisono.apiserver.custom.kinds import CustomKind, CustomObject, custom_of
 from unisono.apiserver.flow_control.turns import aside, weigh
-from unisono.apiserver.storage.objects import Entry
+from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.webhooks.calling import Caller, CallError, Objects
 from unisono.errors import ApiError
 
@@ -120,7 +120,7 @@ def _taken(originals: Sequence[Document], converted: Sequence[Any], api_version:
     return found
 
 
-def data_of(entries: Iterable[Entry]) -> list[bytes]:
+def data_of(entries: Iterable[StoredEntry]) -> list[bytes]:
     """The stored objects of entries."""
     return [entry.data for entry in entries]
 

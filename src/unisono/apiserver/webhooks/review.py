@@ -65,7 +65,7 @@ Labels = Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReviewTarget:
     """What of a request decides which webhooks see it.
 
     Attributes:
@@ -90,7 +90,7 @@ def exempt(kind: Kind[Any]) -> bool:
     return kind.group == GROUP
 
 
-def version_for(hook: ValidatingWebhook, target: Target) -> str | None:
+def version_for(hook: ValidatingWebhook, target: ReviewTarget) -> str | None:
     """The version in which a webhook wants to see an object; None when it does not want to."""
     if not _selected(hook, target):
         return None
@@ -101,7 +101,7 @@ def version_for(hook: ValidatingWebhook, target: Target) -> str | None:
     return None
 
 
-def _selected(hook: ValidatingWebhook, target: Target) -> bool:
+def _selected(hook: ValidatingWebhook, target: ReviewTarget) -> bool:
     by_namespace = target.namespace_labels is not None and hook.namespace_selector is not None
     if by_namespace and not selects(hook.namespace_selector, target.namespace_labels):
         return False
@@ -111,7 +111,7 @@ def _selected(hook: ValidatingWebhook, target: Target) -> bool:
     return any(selects(hook.object_selector, labels) for labels in seen)
 
 
-def _fits(rule: RuleWithOperations, target: Target, version: str) -> bool:
+def _fits(rule: RuleWithOperations, target: ReviewTarget, version: str) -> bool:
     kind = target.kind
     scope = "Namespaced" if kind.namespaced else "Cluster"
     return (

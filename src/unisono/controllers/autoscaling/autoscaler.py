@@ -39,7 +39,7 @@ from unisono.api.resources import to_wire
 from unisono.api.selecting import selector_text
 from unisono.api.times import rfc3339
 from unisono.api.triggers import LONGEST_QUERY
-from unisono.controllers.autoscaling.reading import NotKnownYet, Question, Triggers, metric_name
+from unisono.controllers.autoscaling.reading import NotKnownYet, TriggerQuestion, Triggers, metric_name
 from unisono.controllers.autoscaling.recommend import Measured, Memory, NoUse, Used, advise, amount_of, propose, used_of
 from unisono.controllers.metrics import MetricError
 from unisono.controllers.objects import LastWritten, to_json, write_status
@@ -52,7 +52,7 @@ from unisono.kube.controller import Context, Controller
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScaledTarget:
     """An object with replicas.
 
     Attributes:
@@ -75,7 +75,7 @@ def scalable(api_version: str | None, kind: str) -> Kind[Any] | None:
     return next((each for each in kinds.ALL_KINDS if each.kind == kind and each.scale is not None), None)
 
 
-async def find(client: Client, namespace: str, api_version: str | None, kind: str, name: str) -> Target:
+async def find(client: Client, namespace: str, api_version: str | None, kind: str, name: str) -> ScaledTarget:
     """The object that a reference names.
 
     Raises:
@@ -88,10 +88,10 @@ async def find(client: Client, namespace: str, api_version: str | None, kind: st
     obj = await client.get(found, name, namespace)
     value = to_json(obj)
     wanted = _at(value, found.scale.spec_replicas)
-    return Target(found, obj, 1 if wanted is None else wanted, _at(value, found.scale.status_replicas) or 0)
+    return ScaledTarget(found, obj, 1 if wanted is None else wanted, _at(value, found.scale.status_replicas) or 0)
 
 
-async def scale(client: Client, target: Target, replicas: int) -> None:
+async def scale(client: Client, target: ScaledTarget, replicas: int) -> None:
     """Give the object other replicas.
 
     Raises:
@@ -109,7 +109,7 @@ async def scale(client: Client, target: Target, replicas: int) -> None:
     await client.patch(target.kind, meta.name, patch, namespace=meta.namespace)
 
 
-def selector_of(target: Target) -> str:
+def selector_of(target: ScaledTarget) -> str:
     """The label selector of the pods of an object, as text; empty where its kind or its status names none."""
     assert target.kind.scale is not None
     found: Any = to_json(target.obj)
@@ -133,7 +133,7 @@ def _at(value: Any, path: str) -> int | None:
 async def read_use(
     client: Client,
     namespace: str,
-    target: Target,
+    target: ScaledTarget,
     source: ResourceMetricSource | None,
     container: ContainerResourceMetricSource | None,
 ) -> tuple[Used, MetricStatus]:
@@ -193,7 +193,7 @@ def identifier_of(metric: MetricSpec) -> MetricIdentifier | None:
     return source.metric if source is not None else None
 
 
-def own_question(autoscaler: HorizontalPodAutoscaler, metric: MetricSpec) -> Question | None:
+def own_question(autoscaler: HorizontalPodAutoscaler, metric: MetricSpec) -> TriggerQuestion | None:
     """The query that the annotations give for a metric; None where they give none.
 
     Raises:
@@ -212,7 +212,7 @@ def own_question(autoscaler: HorizontalPodAutoscaler, metric: MetricSpec) -> Que
         raise MetricError(f"the annotation {prefix}{SERVER} must be a URL such as http://prometheus:9090")
     if len(query) > LONGEST_QUERY:
         raise MetricError(f"the annotation {prefix}{QUERY} is longer than {LONGEST_QUERY} characters")
-    return Question(server, query)
+    return TriggerQuestion(server, query)
 
 
 def target_of(metric: MetricSpec) -> MetricTarget:
@@ -317,7 +317,7 @@ class AutoscalerController(Controller):
     async def _by_metrics(
         self,
         autoscaler: HorizontalPodAutoscaler,
-        target: Target,
+        target: ScaledTarget,
         status: HorizontalPodAutoscalerStatus,
         found: Conditions,
     ) -> tuple[int, str]:
@@ -358,7 +358,7 @@ class AutoscalerController(Controller):
         return advice.replicas, f"{_names(shown)} {'above' if advice.replicas > current else 'below'} target"
 
     async def _measure(
-        self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, target: Target
+        self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, target: ScaledTarget
     ) -> tuple[Measured | Used, MetricStatus]:
         question = own_question(autoscaler, metric)
         if question is not None:
@@ -409,7 +409,7 @@ class AutoscalerController(Controller):
     async def _scale(
         self,
         autoscaler: HorizontalPodAutoscaler,
-        target: Target,
+        target: ScaledTarget,
         wanted: int,
         why: str,
         status: HorizontalPodAutoscalerStatus,

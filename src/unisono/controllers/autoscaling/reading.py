@@ -36,7 +36,7 @@ Place = tuple[str, int | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TriggerQuestion:
     """What a server is asked: a query to Prometheus, or the length of a list of Redis."""
 
     server: str
@@ -51,15 +51,15 @@ class Question:
         return await reader.prometheus(self.server, self.text)
 
 
-def question_of(trigger: ScaleTrigger) -> Question:
+def question_of(trigger: ScaleTrigger) -> TriggerQuestion:
     """What a trigger without mistakes asks."""
     given = trigger.metadata
     if trigger.type == REDIS:
         host, port = redis_address(given) or ("", 0)
-        return Question(
+        return TriggerQuestion(
             f"{host}:{port}", given["listName"], (host, port, int(number(given.get("databaseIndex", "")) or 0))
         )
-    return Question(given["serverAddress"], given["query"])
+    return TriggerQuestion(given["serverAddress"], given["query"])
 
 
 class NotKnownYet(MetricError):
@@ -68,7 +68,7 @@ class NotKnownYet(MetricError):
 
 @dataclass(slots=True)
 class _Answer:
-    question: Question
+    question: TriggerQuestion
     at: float
     value: float | None = None
     error: str = ""
@@ -126,7 +126,7 @@ class Triggers:
             return self._instead(scaled, trigger)
         raise MetricError(error)
 
-    def query(self, key: str, name: str, question: Question, now: float, again: Callable[[], None]) -> float:
+    def query(self, key: str, name: str, question: TriggerQuestion, now: float, again: Callable[[], None]) -> float:
         """The value of a metric that an autoscaler asks for by itself; no series is 0.
 
         Args:
@@ -147,7 +147,7 @@ class Triggers:
         return answer.value or 0.0
 
     def _answer(
-        self, place: Place, namespace: str, question: Question, now: float, again: Callable[[], None]
+        self, place: Place, namespace: str, question: TriggerQuestion, now: float, again: Callable[[], None]
     ) -> _Answer:
         """What the server has said lately; else it is asked."""
         answer = self._answers.get(place)
@@ -173,7 +173,9 @@ class Triggers:
         """The autoscaler is gone."""
         self.forget(f"autoscaler {key}")
 
-    def _ask(self, place: Place, namespace: str, question: Question, now: float, again: Callable[[], None]) -> None:
+    def _ask(
+        self, place: Place, namespace: str, question: TriggerQuestion, now: float, again: Callable[[], None]
+    ) -> None:
         self._waiting.setdefault(place, []).append(again)
         if place in self._asking:
             return

@@ -72,10 +72,10 @@ def proposal_by_use(current: int, use: Used, up: float, down: float) -> int:
         down: the same below.
 
     """
-    known = [pod for pod in use.pods if pod.used is not None and pod.ready]
-    first = _ratio([(pod.used or 0, pod.wanted) for pod in known])
+    measured = [pod for pod in use.pods if pod.used is not None and pod.ready]
+    first = _ratio([(pod.used or 0, pod.wanted) for pod in measured])
     others = [pod for pod in use.pods if pod.used is None or not pod.ready]
-    counted = [(float(pod.used or 0), pod.wanted) for pod in known]
+    counted = [(float(pod.used or 0), pod.wanted) for pod in measured]
     if first < 1.0:
         counted += [(pod.wanted, pod.wanted) for pod in others if pod.used is None and pod.ready]
     elif first > 1.0:
@@ -83,8 +83,8 @@ def proposal_by_use(current: int, use: Used, up: float, down: float) -> int:
     ratio = _ratio(counted)
     if 1.0 - down <= ratio <= 1.0 + up or (first < 1.0) is not (ratio < 1.0):
         return current
-    wanted = math.ceil(round(ratio * len(counted), 6))
-    return min(wanted, current) if ratio < 1.0 else max(wanted, current)
+    desired = math.ceil(round(ratio * len(counted), 6))
+    return min(desired, current) if ratio < 1.0 else max(desired, current)
 
 
 def _ratio(pods: Sequence[tuple[float, float]]) -> float:
@@ -114,18 +114,18 @@ def used_of(
         NoUse: a pod requests nothing, or none is measured.
 
     """
-    found = []
+    uses = []
     for pod in pods:
         if has_ended(pod) or pod.metadata.deletion_timestamp:
             continue
-        wanted = float(amount or 0)
+        target = float(amount or 0)
         if percent is not None:
-            wanted = _request(pod, resource, container) * percent / 100
+            target = _request(pod, resource, container) * percent / 100
         used = _used(metrics.get(pod.key), resource, container)
-        found.append(PodUse(used, wanted, _is_ready(pod)))
-    if not any(pod.used is not None and pod.ready for pod in found):
+        uses.append(PodUse(used, target, _is_ready(pod)))
+    if not any(pod.used is not None and pod.ready for pod in uses):
         raise NoUse(f"no pod that is ready has a measured use of {resource}")
-    return Used(found)
+    return Used(uses)
 
 
 def _request(pod: Pod, resource: str, container: str) -> int:
@@ -162,12 +162,12 @@ def amount_of(resource: str, quantity: str) -> int:
 
     """
     try:
-        found = to_units(resource, quantity) if parse_quantity(quantity) > 0 else 0
+        units = to_units(resource, quantity) if parse_quantity(quantity) > 0 else 0
     except ValueError as error:
         raise NoUse(str(error)) from error
-    if found <= 0:
+    if units <= 0:
         raise NoUse(f"{quantity} is no target for {resource}")
-    return found
+    return units
 
 
 TOLERANCE = 0.1
@@ -255,16 +255,16 @@ def propose(current: int, metrics: Sequence[Measured | Used | None], spec: Horiz
     Where one is not known (None), the others may add replicas and take none away.
     """
     up, down = (_tolerance(rules) for rules in _given(spec))
-    found = [
+    proposals = [
         proposal(current, metric, up, down)
         if isinstance(metric, Measured)
         else proposal_by_use(current, metric, up, down)
         for metric in metrics
         if metric is not None
     ]
-    if not found:
+    if not proposals:
         return None
-    return max(found) if None not in metrics else max(*found, current)
+    return max(proposals) if None not in metrics else max(*proposals, current)
 
 
 def _tolerance(rules: HPAScalingRules | None) -> float:

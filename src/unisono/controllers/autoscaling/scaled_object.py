@@ -92,12 +92,12 @@ def _metric(scaled: ScaledObject, at: int, trigger: ScaleTrigger) -> MetricSpec:
         if trigger.metric_type == "AverageValue":
             target = MetricTarget(type="AverageValue", average_value=value)
         return MetricSpec(type="Resource", resource=ResourceMetricSource(name=trigger.type, target=target))
-    wanted = "1" if trigger.type == CRON else trigger.metadata.get("threshold", "1")
+    threshold = "1" if trigger.type == CRON else trigger.metadata.get("threshold", "1")
     if trigger.type == REDIS:
-        wanted = _plain(of_metric(trigger, 0.0).target)
-    target = MetricTarget(type="AverageValue", average_value=wanted)
+        threshold = _plain(of_metric(trigger, 0.0).target)
+    target = MetricTarget(type="AverageValue", average_value=threshold)
     if trigger.metric_type == "Value":
-        target = MetricTarget(type="Value", value=wanted)
+        target = MetricTarget(type="Value", value=threshold)
     selector = LabelSelector(match_labels={SCALED_OBJECT: scaled.metadata.name})
     identifier = MetricIdentifier(name=metric_name(at, trigger), selector=selector)
     return MetricSpec(type="External", external=ExternalMetricSource(metric=identifier, target=target))
@@ -187,10 +187,10 @@ class ScaledObjectController(Controller):
             self._recorder.event(scaled, "Warning", "ScaledObjectCheckFailed", str(error))
             await self._tell(scaled, [_condition("Ready", False, "ScaledObjectCheckFailed", str(error))])
             return self._pause(scaled)
-        told = self._ask(scaled)
-        if told is None:
+        answers = self._ask(scaled)
+        if answers is None:
             return self._pause(scaled)
-        active, troubles = told
+        active, troubles = answers
         what = step(scaled, target.replicas, active, self._clock.time())
         if what.replicas is not None:
             await autoscaler.scale(self._client, target, what.replicas)

@@ -170,9 +170,9 @@ class ServingController(Controller):
 
     def _status(self, service: KnativeService, trouble: str) -> ServingStatus:
         meta, revision = service.metadata, revision_of(service)
-        found = self._deployments.get(f"{meta.namespace}/{meta.name}-deployment")
-        available = found is not None and bool(found.status.available_replicas)
-        if found is not None and found.spec.replicas == 0 and service.status.latest_ready_revision_name == revision:
+        target = self._deployments.get(f"{meta.namespace}/{meta.name}-deployment")
+        available = target is not None and bool(target.status.available_replicas)
+        if target is not None and target.spec.replicas == 0 and service.status.latest_ready_revision_name == revision:
             # It rests until a request wakes it.
             available = True
         reason, message = "", ""

@@ -88,7 +88,7 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ElasticPlan:
     """What should change.
 
     Attributes:
@@ -107,7 +107,7 @@ def plan(
     rooms: Sequence[Room],
     now: float,
     extras: Iterable[Extra] = (),
-) -> Plan:
+) -> ElasticPlan:
     """Decide about all elastic jobs together.
 
     Args:
@@ -147,7 +147,7 @@ def plan(
             wanted[each.key], reasons[each.key] = each.replicas - given_up, f"beyond {what}"
     for key, replicas in _grow([each for each in jobs if each.key not in wanted], free.machines, now).items():
         wanted[key], reasons[key] = replicas, "for there is room that no gang waits for"
-    return Plan(wanted, reasons)
+    return ElasticPlan(wanted, reasons)
 
 
 def _fits(gang: Sequence[Demand], free: Trial) -> Trial | None:

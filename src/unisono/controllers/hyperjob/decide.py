@@ -83,10 +83,10 @@ def wanted_jobs(hyper_job: HyperJob) -> list[WantedJob]:
 def split_of(hyper_job: HyperJob) -> dict[str, int]:
     """Into how many jobs the hub has split each replicated job; empty where no hub has, or that cannot be read."""
     try:
-        found = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, int])
+        counts = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, int])
     except (msgspec.MsgspecError, RecursionError):
         return {}
-    return {name: number for name, number in found.items() if 1 <= number <= MOST_PARTS}
+    return {name: number for name, number in counts.items() if 1 <= number <= MOST_PARTS}
 
 
 def accelerated_pods(replicated: ReplicatedJob) -> int | None:
@@ -220,20 +220,20 @@ def _replicated(
 ) -> ReplicatedJobStatus:
     before = {each.name: each.job_states or {} for each in hyper_job.status.replicated_jobs_status or ()}
     status = ReplicatedJobStatus(name=replicated.name)
-    found: dict[str, JobState] = {}
+    statuses: dict[str, JobState] = {}
     prefix = f"{hyper_job.metadata.name}-{replicated.name}-"
     for name in states:
         if name.rpartition("-")[0] != prefix[:-1]:
             continue
         job = jobs.get(name)
         if job is not None:
-            found[name] = job.status.state
+            statuses[name] = job.status.state
             for counter in _COUNTERS:
                 count = (getattr(status, counter) or 0) + (getattr(job.status, counter) or 0)
                 setattr(status, counter, count or None)
         elif states.get(name) is not None and name in before.get(replicated.name, {}):
-            found[name] = before[replicated.name][name]
-    status.job_states = found or None
+            statuses[name] = before[replicated.name][name]
+    status.job_states = statuses or None
     return status
 
 
@@ -300,18 +300,18 @@ def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPla
 
     """
     try:
-        wanted = {each.name: each for each in wanted_jobs(hyper_job)}
+        jobs_by_name = {each.name: each for each in wanted_jobs(hyper_job)}
     except SplitError as error:
         # Jobs that run are left alone until the policy can be followed.
         return HyperPlan(hyper_job.status, notices=[Notice("Warning", "FailedSplit", str(error), once=str(error))])
-    states = {name: _state(hyper_job, name, each.replicated, jobs) for name, each in wanted.items()}
+    states = {name: _state(hyper_job, name, each.replicated, jobs) for name, each in jobs_by_name.items()}
     plan = HyperPlan(next_status(hyper_job, jobs, states, now))
     if hyper_job.metadata.deletion_timestamp:
         return plan
     if is_lost(hyper_job, states):
-        plan.terminate = [job for name, job in jobs.items() if name in wanted and phase_of(job) not in _OVER]
+        plan.terminate = [job for name, job in jobs.items() if name in jobs_by_name and phase_of(job) not in _OVER]
         return plan
-    for name, each in wanted.items():
+    for name, each in jobs_by_name.items():
         job = jobs.get(name)
         if states[name] is None:
             if len(plan.create) < SLICE:
@@ -320,7 +320,7 @@ def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPla
                 plan.more = True
         elif job is not None and not has_ended(job):
             _follow(plan, job, each.spec)
-    surplus = [job for name, job in jobs.items() if name not in wanted]
+    surplus = [job for name, job in jobs.items() if name not in jobs_by_name]
     plan.delete = [job for job in surplus if not job.metadata.deletion_timestamp]
     return plan
 

@@ -49,10 +49,10 @@ def _nodes(selector: MemberSelector, nodes: Mapping[str, Node]) -> Iterable[str]
         except PatternError:
             return []
         return [name for name in nodes if pattern.found_in(name)]
-    wanted = selector.label_match
-    if wanted is None or is_empty(wanted):
+    labels = selector.label_match
+    if labels is None or is_empty(labels):
         return []
-    return [name for name, node in nodes.items() if selects(wanted, node.metadata.labels)]
+    return [name for name, node in nodes.items() if selects(labels, node.metadata.labels)]
 
 
 # No HyperNode has this name: all of them are to be looked at.

@@ -52,7 +52,7 @@ def find_domains(types: Mapping[str, tuple[str, ...]], nodes: Iterable[Node]) ->
 
     A node is in the domains of its labels from the narrowest on, up to the first label that it does not have.
     """
-    found: dict[Key, Domain] = {}
+    domains: dict[Key, Domain] = {}
     for node in nodes:
         labels = node.metadata.labels or {}
         for type_name, levels in types.items():
@@ -61,13 +61,13 @@ def find_domains(types: Mapping[str, tuple[str, ...]], nodes: Iterable[Node]) ->
                 value = labels.get(label)
                 if not value:
                     break
-                domain = found.setdefault((type_name, tier, value), Domain(type_name, tier, label, value))
+                domain = domains.setdefault((type_name, tier, value), Domain(type_name, tier, label, value))
                 if tier == 1:
                     domain.nodes.add(node.metadata.name)
                 else:
                     domain.children.add(below)
                 below = value
-    return found
+    return domains
 
 
 def wanted_hyper_nodes(
@@ -81,9 +81,11 @@ def wanted_hyper_nodes(
         source: name of the source.
 
     """
-    known = {_identity(each): each.metadata.name for each in sorted(present, key=lambda each: each.metadata.name)}
+    names_by_identity = {
+        _identity(each): each.metadata.name for each in sorted(present, key=lambda each: each.metadata.name)
+    }
     names = {
-        key: known.get((domain.type, domain.tier, domain.label, domain.value)) or _name(domain)
+        key: names_by_identity.get((domain.type, domain.tier, domain.label, domain.value)) or _name(domain)
         for key, domain in domains.items()
     }
     return {
@@ -139,7 +141,7 @@ def read_switches(text: str) -> dict[str, Switch]:
         TopologyError: a line is not understood, a switch is listed twice or does not exist, or they form a circle.
 
     """
-    found: dict[str, Switch] = {}
+    switches: dict[str, Switch] = {}
     budget = MOST_NAMES
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -159,14 +161,14 @@ def read_switches(text: str) -> dict[str, Switch]:
         if budget < 0:
             raise TopologyError(f"line {number}: a file may list {MOST_NAMES} names at most")
         for name in names:
-            if name in found:
+            if name in switches:
                 raise TopologyError(f"line {number}: switch {name} is listed twice")
-            found[name] = Switch(nodes, below)
-    for name, switch in found.items():
-        missing = next((each for each in switch.switches if each not in found), None)
+            switches[name] = Switch(nodes, below)
+    for name, switch in switches.items():
+        missing = next((each for each in switch.switches if each not in switches), None)
         if missing is not None:
             raise TopologyError(f"switch {name} names switch {missing}, which is not listed")
-    return found
+    return switches
 
 
 def tiers_of(switches: Mapping[str, Switch]) -> dict[str, int]:
@@ -176,15 +178,15 @@ def tiers_of(switches: Mapping[str, Switch]) -> dict[str, int]:
         TopologyError: switches are below each other in a circle.
 
     """
-    found: dict[str, int] = {}
+    tiers: dict[str, int] = {}
     left = dict(switches)
     while left:
-        done = [name for name, switch in left.items() if all(each in found for each in switch.switches)]
+        done = [name for name, switch in left.items() if all(each in tiers for each in switch.switches)]
         if not done:
             raise TopologyError(f"switches form a circle: {', '.join(sorted(left)[:5])}")
         for name in done:
-            found[name] = 1 + max((found[each] for each in left.pop(name).switches), default=0)
-    return found
+            tiers[name] = 1 + max((tiers[each] for each in left.pop(name).switches), default=0)
+    return tiers
 
 
 def hyper_nodes_of(switches: Mapping[str, Switch], source: str) -> dict[str, HyperNode]:
@@ -368,9 +370,9 @@ def _secret(credentials: Any, at: str, problems: list[str]) -> tuple[str, str] |
     """Namespace and name of a Secret; an empty namespace is that of the configuration."""
     if credentials is None:
         return None
-    found = credentials.get("secretRef") if isinstance(credentials, dict) else None
-    name = found.get("name") if isinstance(found, dict) else None
-    namespace = found.get("namespace") if isinstance(found, dict) else None
+    reference = credentials.get("secretRef") if isinstance(credentials, dict) else None
+    name = reference.get("name") if isinstance(reference, dict) else None
+    namespace = reference.get("namespace") if isinstance(reference, dict) else None
     if not isinstance(name, str) or not name or not isinstance(namespace or "", str):
         problems.append(f"{at}: it must have the name, and may have the namespace, of a Secret")
         return None
@@ -386,16 +388,16 @@ def _switches(
         problems.append(f"{path}: must be the text of a topology.conf")
         return before
     try:
-        found = read_switches(text)
-        tiers_of(found)
+        switches = read_switches(text)
+        tiers_of(switches)
     except TopologyError as error:
         problems.append(f"{path}: {error}")
         return before
-    return {**(before or {}), **found}
+    return {**(before or {}), **switches}
 
 
 def _types(given: dict[Any, Any], path: str, problems: list[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    types: dict[str, tuple[str, ...]] = {}
     for name, levels in given.items():
         at = f"{path}.{name}"
         labels = [level.get("nodeLabel") for level in levels if isinstance(level, dict)] if levels else []
@@ -406,5 +408,5 @@ def _types(given: dict[Any, Any], path: str, problems: list[str]) -> dict[str, t
         else:
             # Widest first in the file, and the node itself last; only domains of several nodes become HyperNodes.
             domains = labels[:-1] if labels[-1] == HOSTNAME else labels
-            found[name] = tuple(str(label) for label in reversed(domains))
-    return found
+            types[name] = tuple(str(label) for label in reversed(domains))
+    return types

@@ -96,8 +96,8 @@ class HyperNodeWriter:
         try:
             await self._client.create(HYPER_NODES, hyper_node)
         except AlreadyExists:
-            found = await self._client.get(HYPER_NODES, hyper_node.metadata.name)
-            if source_of(found) != source_of(hyper_node):
+            existing = await self._client.get(HYPER_NODES, hyper_node.metadata.name)
+            if source_of(existing) != source_of(hyper_node):
                 name = hyper_node.metadata.name
                 _log.warning("topology.name_taken", hyper_node=name, problem="it was made otherwise; rename it")
 
@@ -128,10 +128,10 @@ async def read_text(client: Client, config_map: tuple[str, str]) -> str:
     """The configuration of discovery; empty where there is none."""
     namespace, name = config_map
     try:
-        found = await client.get(CONFIG_MAPS, name, namespace)
+        live = await client.get(CONFIG_MAPS, name, namespace)
     except NotFound:
         return ""
-    return (found.data or {}).get(KEY, "")
+    return (live.data or {}).get(KEY, "")
 
 
 def tell(recorder: Recorder, config_map: tuple[str, str], problem: str) -> None:
@@ -344,11 +344,11 @@ class HyperNodeSourceController(Controller):
             # Who may write this ConfigMap may not read all Secrets, nor send them anywhere.
             raise SourceFailed(f"credentials.secretRef.namespace: the Secret must be in namespace {ours}")
         try:
-            found = await self._client.get(SECRETS, name, ours)
+            secret = await self._client.get(SECRETS, name, ours)
         except NotFound as error:
             raise SourceFailed(f"credentials.secretRef: there is no Secret {ours}/{name}") from error
         try:
-            return {key: base64.b64decode(text, validate=True).decode() for key, text in (found.data or {}).items()}
+            return {key: base64.b64decode(text, validate=True).decode() for key, text in (secret.data or {}).items()}
         except (binascii.Error, UnicodeDecodeError) as error:
             raise SourceFailed(f"credentials.secretRef: Secret {ours}/{name} has a value that is no text") from error
 

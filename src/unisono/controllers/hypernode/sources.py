@@ -52,8 +52,8 @@ def base_url(config: Mapping[str, Any]) -> str:
     endpoint = config.get("endpoint")
     if not isinstance(endpoint, str) or not endpoint.strip():
         raise SourceFailed("config.endpoint: it must be the address of the server, such as https://ufm.example.com")
-    found = endpoint.strip().rstrip("/")
-    return found if found.startswith(("http://", "https://")) else f"https://{found}"
+    url = endpoint.strip().rstrip("/")
+    return url if url.startswith(("http://", "https://")) else f"https://{url}"
 
 
 def verifies(config: Mapping[str, Any]) -> bool:
@@ -96,10 +96,10 @@ def merged(members: Mapping[str, Iterable[str]]) -> list[tuple[str, tuple[str, .
             one, other = root(switch), root(owner.setdefault(member, switch))
             # The first name stands for all.
             parent[max(one, other)] = min(one, other)
-    found: dict[str, set[str]] = {}
+    domains: dict[str, set[str]] = {}
     for member, switch in owner.items():
-        found.setdefault(root(switch), set()).add(member)
-    return [(name, tuple(sorted(found[name]))) for name in sorted(found)]
+        domains.setdefault(root(switch), set()).add(member)
+    return [(name, tuple(sorted(domains[name]))) for name in sorted(domains)]
 
 
 # Ethernet (RoCE) as a collector of LLDP neighbours knows it: who is plugged into whom, made into tiers of switches.
@@ -141,12 +141,12 @@ def links_of(text: bytes, fields: Mapping[str, str]) -> Links:
         msgspec.DecodeError: it is no list of records.
 
     """
-    found = []
+    links = []
     for record in msgspec.json.decode(text, type=list[dict[str, Any]]):
         ends = [record.get(fields[end]) for end in ("system", "peer")]
         if all(isinstance(end, str) and connected(end) for end in ends):
-            found.append((str(ends[0]).strip(), str(ends[1]).strip()))
-    return found
+            links.append((str(ends[0]).strip(), str(ends[1]).strip()))
+    return links
 
 
 def switches_of(links: Links, nodes: Iterable[str]) -> dict[str, Switch]:
@@ -166,7 +166,7 @@ def switches_of(links: Links, nodes: Iterable[str]) -> dict[str, Switch]:
     placed = {name for name in beside if name in resolver.names}
     # By system: the domain of the tier below that it belongs to.
     domain = {name: name for name in placed}
-    found: dict[str, Switch] = {}
+    switches: dict[str, Switch] = {}
     for tier in range(1, _MOST_TIERS + 1):
         above = {other for name in domain for other in beside[name] if other not in placed}
         if not above:
@@ -174,12 +174,12 @@ def switches_of(links: Links, nodes: Iterable[str]) -> dict[str, Switch]:
         members = {each: {domain[name] for name in beside[each] if name in domain} for each in above}
         owner: dict[str, str] = {}
         for first, below in merged(members):
-            name = _name(first, found)
-            found[name] = Switch(nodes=below) if tier == 1 else Switch(switches=below)
+            name = _name(first, switches)
+            switches[name] = Switch(nodes=below) if tier == 1 else Switch(switches=below)
             owner |= dict.fromkeys(below, name)
         domain = {each: owner[next(iter(sorted(below)))] for each, below in members.items()}
         placed |= above
-    return found
+    return switches
 
 
 def _name(switch: str, taken: Mapping[str, Switch]) -> str:
@@ -258,8 +258,8 @@ def switches_of_ports(text: bytes) -> dict[str, Switch]:
             assert port.peer_node_name
             assert port.system_name
             leaves.setdefault(port.peer_node_name, set()).add(port.system_name)
-    found = {f"{_LEAF}-{number}": Switch(nodes=nodes) for number, (_, nodes) in enumerate(merged(leaves))}
-    return {**found, _SPINE: Switch(switches=tuple(found))} if found else {}
+    switches = {f"{_LEAF}-{number}": Switch(nodes=nodes) for number, (_, nodes) in enumerate(merged(leaves))}
+    return {**switches, _SPINE: Switch(switches=tuple(switches))} if switches else {}
 
 
 # The sources of network topology: those that come with Unisono, and those that other packages bring.
@@ -284,8 +284,8 @@ def find_source(name: str) -> TopologySource:
         except Exception as error:
             raise SourceFailed(f'source "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
         return source
-    known = ", ".join(["label", "file", *BUILT_IN, *installed])
-    raise SourceFailed(f'source "{name}" is not supported; use one of {known}')
+    choices = ", ".join(["label", "file", *BUILT_IN, *installed])
+    raise SourceFailed(f'source "{name}" is not supported; use one of {choices}')
 
 
 def of_cluster(switches: Mapping[str, Switch], nodes: frozenset[str]) -> dict[str, Switch]:

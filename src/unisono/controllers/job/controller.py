@@ -32,7 +32,7 @@ from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pods import PodBuilder, job_volumes
 from unisono.controllers.job.status import CountPacing, GivingWay
-from unisono.controllers.job.sync import Plan, PodSlot
+from unisono.controllers.job.sync import PodSlot, VolcanoPlan
 from unisono.controllers.job.view import JobView
 from unisono.controllers.metrics import PhaseCounts
 from unisono.controllers.objects import delete_owned, delete_seen, for_each, to_json
@@ -88,7 +88,7 @@ def _labels(job: Job) -> tuple[str, str]:
 # Carrying out the plans of Volcano Jobs: marks on pods, commands, what plug-ins made, and pods built one by one.
 
 
-class JobExecutor(Executor[Job, Plan]):
+class JobExecutor(Executor[Job, VolcanoPlan]):
     """Carries out plans of Volcano Jobs, with Volcano's events."""
 
     wording = Wording(
@@ -108,7 +108,7 @@ class JobExecutor(Executor[Job, Plan]):
         """Note how old the job is."""
         self._metrics.created(job, obj)
 
-    async def prepare(self, job: Job, plan: Plan) -> Job:
+    async def prepare(self, job: Job, plan: VolcanoPlan) -> Job:
         """Mark pods, name claims in the spec, and remove what plug-ins made while the status still knows of it."""
         view = JobView(job)
         await self._mark(view, plan)
@@ -124,12 +124,12 @@ class JobExecutor(Executor[Job, Plan]):
         }
         return await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
 
-    async def before_objects(self, job: Job, plan: Plan) -> None:
+    async def before_objects(self, job: Job, plan: VolcanoPlan) -> None:
         """Drop commands once the status holds what they led to."""
         for command in plan.commands:
             await delete_seen(self._client, COMMANDS, command)
 
-    async def make_pods(self, job: Job, plan: Plan) -> None:
+    async def make_pods(self, job: Job, plan: VolcanoPlan) -> None:
         """Build and create the pods."""
         if not plan.create_pods:
             return
@@ -142,7 +142,7 @@ class JobExecutor(Executor[Job, Plan]):
 
         await self.create_all(job, PODS, plan.create_pods, build)
 
-    async def _mark(self, view: JobView, plan: Plan) -> None:
+    async def _mark(self, view: JobView, plan: VolcanoPlan) -> None:
         async def mark(name: str) -> None:
             patch = {"metadata": {"annotations": plan.marks[name]}}
             try:
@@ -180,7 +180,7 @@ COUNT_SECONDS = 2.0
 _SETTLE_SECONDS = 0.5
 
 
-class JobController(GangController[Job, Plan]):
+class JobController(GangController[Job, VolcanoPlan]):
     """Runs ``batch.volcano.sh`` Jobs."""
 
     name = "job-controller"
@@ -248,7 +248,7 @@ class JobController(GangController[Job, Plan]):
         """Note when counts of pods were written."""
         self._pacing.written(job.metadata.uid or "", self._clock.monotonic())
 
-    def _pace(self, key: str, job: Job, plan: Plan) -> None:
+    def _pace(self, key: str, job: Job, plan: VolcanoPlan) -> None:
         """Take a status out of the plan that can wait; everything else of the plan goes on."""
         uid = job.metadata.uid or ""
         if plan.status is None:
@@ -326,5 +326,5 @@ def _facts(pod: Pod) -> tuple[object, ...]:
 
 def command_targets(command: Command) -> Iterable[str]:
     """Index function: key of the job that a command is for."""
-    found = target_of(command)
-    return [found[1]] if found is not None and found[0] is JOBS else []
+    target = target_of(command)
+    return [target[1]] if target is not None and target[0] is JOBS else []

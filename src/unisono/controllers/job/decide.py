@@ -29,14 +29,14 @@ from unisono.controllers.job.policies import (
 )
 from unisono.controllers.job.status import (
     Outcome,
-    Target,
+    TargetState,
     current_target,
     next_status,
     pending_rule,
     restarting_rule,
     running_rule,
 )
-from unisono.controllers.job.sync import Plan, group_is_outdated, plan_sync
+from unisono.controllers.job.sync import VolcanoPlan, group_is_outdated, plan_sync
 from unisono.controllers.job.view import JobView
 
 # Key of status.controlledResources under which the command that was carried out last is kept.
@@ -45,7 +45,7 @@ LAST_COMMAND = "last-command"
 _RULE_REASONS = {phases.COMPLETED: "JobCompleted", phases.FAILED: "JobFailed"}
 
 
-def decide(seen: Observed, now: float) -> Plan:
+def decide(seen: Observed, now: float) -> VolcanoPlan:
     """The next step for the job; an empty plan when it is being deleted.
 
     Args:
@@ -54,8 +54,8 @@ def decide(seen: Observed, now: float) -> Plan:
 
     """
     if seen.job.metadata.deletion_timestamp:
-        return Plan()
-    return _Decision(seen, now).run()
+        return VolcanoPlan()
+    return _JobDecision(seen, now).run()
 
 
 def beginning(job: Job, now: float) -> Job:
@@ -74,18 +74,18 @@ def beginning(job: Job, now: float) -> Job:
     return job if status is None else msgspec.structs.replace(job, status=status)
 
 
-class _Decision:
+class _JobDecision:
     def __init__(self, seen: Observed, now: float) -> None:
         self.seen, self.now = seen, now
         self.view = JobView(seen.job)
         self.pods = see(self.view, seen.pods)
         self.state = current_target(self.view)
         self.controlled = dict(self.view.status.controlled_resources or {})
-        self.plan = Plan()
+        self.plan = VolcanoPlan()
 
-    def run(self) -> Plan:
+    def run(self) -> VolcanoPlan:
         if self.view.phase not in phases.TRANSITIONS:
-            return self._move(Target(phases.PENDING, self.view.version, self.view.retry_count))
+            return self._move(TargetState(phases.PENDING, self.view.version, self.view.retry_count))
         if self._command() or self._begun_restart() or self._policies():
             return self.plan
         if self.view.phase == phases.RESTARTING:
@@ -129,7 +129,7 @@ class _Decision:
         if self.view.phase not in (phases.PENDING, phases.RUNNING) or begun <= self.view.retry_count:
             return False
         names = ", ".join(pod.name for pod in self.pods if pod.marked and pod.round == begun)
-        self._move(Target(phases.RESTARTING, self.view.version, begun, phases.RESTART_POD, f"restarting {names}"))
+        self._move(TargetState(phases.RESTARTING, self.view.version, begun, phases.RESTART_POD, f"restarting {names}"))
         return True
 
     def _policies(self) -> bool:
@@ -152,8 +152,8 @@ class _Decision:
         self._move(target)
         return True
 
-    def _after(self, change: phases.Transition, action: str, text: str) -> Target:
-        return Target(
+    def _after(self, change: phases.Transition, action: str, text: str) -> TargetState:
+        return TargetState(
             phase=change.to,
             version=self.view.version + change.whole,
             retry_count=self.view.retry_count + change.retry,
@@ -186,7 +186,7 @@ class _Decision:
         if verdicts.next_due is not None:
             self.plan.requeue_after = max(0.0, verdicts.next_due - self.now)
 
-    def _move(self, target: Target) -> Plan:
+    def _move(self, target: TargetState) -> VolcanoPlan:
         if target.version != self.view.version:
             self._forget(EVICTED_PREFIX)
         self._write(target, self._count(target))
@@ -203,7 +203,7 @@ class _Decision:
             if phase == phases.FAILED and self.view.phase == phases.RESTARTING and self.state.message:
                 text = f"{text}; the last time because {self.state.message}"
             record(reason, text)
-        target = Target(phase, self.view.version, self.view.retry_count, reason, text)
+        target = TargetState(phase, self.view.version, self.view.retry_count, reason, text)
         self._write(target, counts if phase in phases.ACTIVE else self._count(target))
         return True
 
@@ -250,28 +250,28 @@ class _Decision:
         target = self.state
         if counts.alive == 0:
             stopped = phases.KILLING.get(target.phase, target.phase)
-            target = Target(stopped, target.version, target.retry_count, target.reason, target.message)
+            target = TargetState(stopped, target.version, target.retry_count, target.reason, target.message)
             self.plan.remove_resources = self._forget("plugin-")
             self._forget(EVICTED_PREFIX)
         self._write(target, counts)
 
     def _forget(self, prefix: str) -> bool:
         """Drop notes from the status; False when there were none."""
-        known = len(self.controlled)
+        count = len(self.controlled)
         self.controlled = {key: note for key, note in self.controlled.items() if not key.startswith(prefix)}
-        return len(self.controlled) < known
+        return len(self.controlled) < count
 
-    def _delete(self, state: Target) -> None:
+    def _delete(self, state: TargetState) -> None:
         self.plan.delete_pods = [pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]
 
-    def _doomed(self, pod: TaskPod, state: Target) -> bool:
+    def _doomed(self, pod: TaskPod, state: TargetState) -> bool:
         marked = pod.name in self.plan.marks
         return marked or is_doomed(pod, self.view, state.phase, state.version, state.reason)
 
-    def _count(self, state: Target) -> Tally:
+    def _count(self, state: TargetState) -> Tally:
         return tally(self.pods, lambda pod: self._doomed(pod, state))
 
-    def _write(self, target: Target, counts: Tally) -> None:
+    def _write(self, target: TargetState, counts: Tally) -> None:
         status = next_status(self.view, target, counts, self.controlled, self.now)
         if status != self.view.status:
             self.plan.status = status
@@ -281,11 +281,11 @@ def _owns(view: JobView, group: PodGroup) -> bool:
     return any(owner.uid == view.uid for owner in group.metadata.owner_references or ())
 
 
-def _explained(state: Target, blocked: tuple[str, str] | None) -> Target:
+def _explained(state: TargetState, blocked: tuple[str, str] | None) -> TargetState:
     """The same state, saying what the job waits for; an obstacle that is gone is no longer mentioned."""
     reason, message = state.reason, state.message
     if blocked:
         reason, message = blocked
     elif state.phase == phases.PENDING or reason.endswith("Error"):
         reason = message = ""
-    return Target(state.phase, state.version, state.retry_count, reason, message)
+    return TargetState(state.phase, state.version, state.retry_count, reason, message)

@@ -155,12 +155,12 @@ def tally(pods: Iterable[TaskPod], doomed: Callable[[TaskPod], bool]) -> Tally:
         counts[pod.phase] = counts.get(pod.phase, 0) + 1
         task = tasks.setdefault(pod.task, {})
         task[pod.phase] = task.get(pod.phase, 0) + 1
-    known = {name: counts.pop(name, 0) for name in ("Pending", "Running", "Succeeded", "Failed")}
+    by_phase = {name: counts.pop(name, 0) for name in ("Pending", "Running", "Succeeded", "Failed")}
     return Tally(
-        pending=known["Pending"],
-        running=known["Running"],
-        succeeded=known["Succeeded"],
-        failed=known["Failed"],
+        pending=by_phase["Pending"],
+        running=by_phase["Running"],
+        succeeded=by_phase["Succeeded"],
+        failed=by_phase["Failed"],
         unknown=sum(counts.values()),
         terminating=terminating,
         tasks=tasks,

@@ -98,20 +98,20 @@ def occurrences(
     for pod in pods:
         if pod.task in by_task:
             by_task[pod.task].append(pod)
-    found: list[Occurrence] = []
+    occurred: list[Occurrence] = []
     for task in view.tasks:
         mine = by_task[task.name]
         current = [
             pod for pod in mine if pod.version >= view.version and not pod.marked and 0 <= pod.index < task.replicas
         ]
-        found += [occurrence for pod in current for occurrence in _of_pod(pod)]
-        found += _of_task(task, mine, current)
-        found += _lost(view, task, mine, expected, now)
-    found += _remembered(view, pods, found)
+        occurred += [occurrence for pod in current for occurrence in _of_pod(pod)]
+        occurred += _of_task(task, mine, current)
+        occurred += _lost(view, task, mine, expected, now)
+    occurred += _remembered(view, pods, occurred)
     lost = pod_group is not None and pod_group.status.phase == UNKNOWN and _may_have_lost(view, pods)
     if pod_group is not None and lost and group_version(view, pod_group) == view.version:
-        found.append(Occurrence(UNKNOWN, now, "the pod group has lost a part of its pods"))
-    return sorted(found, key=lambda o: (o.since, o.task, o.pod))
+        occurred.append(Occurrence(UNKNOWN, now, "the pod group has lost a part of its pods"))
+    return sorted(occurred, key=lambda o: (o.since, o.task, o.pod))
 
 
 def _may_have_lost(view: JobView, pods: Iterable[TaskPod]) -> bool:

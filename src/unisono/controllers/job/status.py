@@ -37,9 +37,9 @@ def running_rule(view: JobView, counts: Tally) -> Outcome:
     total = view.total
     if total == 0:
         return phases.RUNNING, ""
-    wanted = view.spec.min_success
-    if wanted is not None and counts.succeeded >= wanted:
-        return phases.COMPLETED, f"{counts.succeeded} pods succeeded; minSuccess is {wanted}"
+    min_success = view.spec.min_success
+    if min_success is not None and counts.succeeded >= min_success:
+        return phases.COMPLETED, f"{counts.succeeded} pods succeeded; minSuccess is {min_success}"
     blocked = unreachable(view, counts)
     never = sum(task.replicas for task in blocked)
     if counts.succeeded + counts.failed >= total - never and not counts.terminating:
@@ -73,9 +73,9 @@ def _verdict(view: JobView, counts: Tally) -> Outcome:
             if done < task.min_available:
                 need = task.min_available
                 return phases.FAILED, f"{done} pods of task {task.name} succeeded; {need} are needed"
-    wanted = view.spec.min_success
-    if wanted is not None:
-        return phases.FAILED, f"{counts.succeeded} pods succeeded; minSuccess is {wanted}"
+    min_success = view.spec.min_success
+    if min_success is not None:
+        return phases.FAILED, f"{counts.succeeded} pods succeeded; minSuccess is {min_success}"
     if counts.succeeded >= view.min_available:
         return phases.COMPLETED, f"{counts.succeeded} of {view.total} pods succeeded"
     need = view.min_available
@@ -86,7 +86,7 @@ def _verdict(view: JobView, counts: Tally) -> Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetState:
     """The state that a decision leads to.
 
     Attributes:
@@ -105,13 +105,15 @@ class Target:
     message: str = ""
 
 
-def current_target(view: JobView) -> Target:
+def current_target(view: JobView) -> TargetState:
     """The state in which the job is."""
     state = view.status.state
-    return Target(view.phase, view.version, view.retry_count, state.reason or "", state.message or "")
+    return TargetState(view.phase, view.version, view.retry_count, state.reason or "", state.message or "")
 
 
-def next_status(view: JobView, target: Target, counts: Tally, controlled: Mapping[str, str], now: float) -> JobStatus:
+def next_status(
+    view: JobView, target: TargetState, counts: Tally, controlled: Mapping[str, str], now: float
+) -> JobStatus:
     """The whole status to write.
 
     ``lastTransitionTime`` and the list of conditions move with the phase and with nothing else. Zero counts are
@@ -155,7 +157,7 @@ def _conditions(old: JobStatus, phase: str, time: str | None) -> list[JobConditi
     return [*others, JobCondition(status=phase, last_transition_time=time)]
 
 
-def _duration(view: JobView, target: Target, now: float) -> str | None:
+def _duration(view: JobView, target: TargetState, now: float) -> str | None:
     """From creation to the end, once the job has stopped."""
     created = view.job.metadata.creation_timestamp
     if target.phase not in phases.STOPPED or not created:

@@ -33,8 +33,8 @@ def may_start(task: TaskView, ready: Collection[str]) -> bool:
     """Whether the tasks on which ``task`` depends are among ``ready``: all of them, or any where it says so."""
     if not task.depends_on:
         return True
-    found = (name in ready for name in task.depends_on)
-    return any(found) if task.any_dependency else all(found)
+    dependencies = (name in ready for name in task.depends_on)
+    return any(dependencies) if task.any_dependency else all(dependencies)
 
 
 def present_tasks(view: JobView, pods: Iterable[TaskPod], expected: frozenset[str] = frozenset()) -> list[TaskView]:
@@ -97,7 +97,7 @@ class PodSlot:
 
 
 @dataclass(slots=True)
-class Plan(BasePlan):
+class VolcanoPlan(BasePlan):
     """Steps in order: mark pods, name claims, write the status, drop commands, then objects, the pod group, the pods.
 
     A status that changes the phase is written alone: what follows from the new phase is decided from what is then
@@ -128,7 +128,7 @@ _CLAIM_RETRY = 10.0
 
 
 def plan_sync(
-    plan: Plan, view: JobView, pods: Sequence[TaskPod], seen: Observed, controlled: dict[str, str]
+    plan: VolcanoPlan, view: JobView, pods: Sequence[TaskPod], seen: Observed, controlled: dict[str, str]
 ) -> tuple[str, str] | None:
     """Plan the objects, the pod group and the missing pods.
 
@@ -164,7 +164,9 @@ def group_is_outdated(view: JobView, group: PodGroup) -> bool:
     return group_version(view, group) < view.version or group.metadata.deletion_timestamp is not None
 
 
-def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[str, str]) -> tuple[str, str] | None:
+def _plan_objects(
+    plan: VolcanoPlan, view: JobView, seen: Observed, controlled: dict[str, str]
+) -> tuple[str, str] | None:
     """Objects of plug-ins, and claims."""
     try:
         plugins = load(view)
@@ -191,7 +193,9 @@ def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[st
     return "PVCError", message
 
 
-def _plan_group(plan: Plan, view: JobView, seen: Observed, present: Sequence[TaskView]) -> tuple[str, str] | None:
+def _plan_group(
+    plan: VolcanoPlan, view: JobView, seen: Observed, present: Sequence[TaskView]
+) -> tuple[str, str] | None:
     """The pod group: made when absent, replaced after a restart of the whole job, patched when the job changed."""
     group = seen.pod_group
     if group is None:
@@ -205,8 +209,8 @@ def _plan_group(plan: Plan, view: JobView, seen: Observed, present: Sequence[Tas
         if not group.metadata.deletion_timestamp:
             plan.delete_group = group
         return None
-    wanted = pod_group_for(view.only(present), view.version, seen.priority)
-    spec, metadata = pod_groups.spec_patch(group, wanted), _notes(group, wanted)
+    desired = pod_group_for(view.only(present), view.version, seen.priority)
+    spec, metadata = pod_groups.spec_patch(group, desired), _notes(group, desired)
     if spec or metadata:
         patch = ({"spec": spec} if spec else {}) | ({"metadata": metadata} if metadata else {})
         plan.patch_group = view.pod_group_name, patch
@@ -226,7 +230,7 @@ def _notes(group: PodGroup, wanted: PodGroup) -> dict[str, Any]:
     }
 
 
-def _tell_why_pending(plan: Plan, view: JobView, group: PodGroup) -> None:
+def _tell_why_pending(plan: VolcanoPlan, view: JobView, group: PodGroup) -> None:
     """The newest condition that holds says why, unless it says that all is well."""
     holding = [c for c in group.status.conditions or () if c.status == "True"]
     newest = max(holding, key=lambda c: c.last_transition_time or "", default=None)

@@ -147,8 +147,8 @@ class JobView:
     def min_available(self) -> int:
         """Size of the gang; without a value, what the tasks need together."""
         given = self.spec.min_available
-        wanted = self.total_min_available if given is None else given
-        return wanted if self.most is None else min(wanted, self.most)
+        minimum = self.total_min_available if given is None else given
+        return minimum if self.most is None else min(minimum, self.most)
 
     @property
     def max_retry(self) -> int:

@@ -18,7 +18,7 @@ from unisono.controllers.job.controller import POD_INDEX
 from unisono.controllers.job_making import Departed
 from unisono.controllers.jobflow.decide import (
     FlowPlan,
-    Observed,
+    ObservedFlow,
     decide,
     ended_states,
     flows_of,
@@ -127,11 +127,11 @@ class JobFlowController(Controller):
             await delete_seen(self._client, JOBS, job)
         return plan.requeue_after
 
-    def _observe(self, flow: JobFlow, departed: dict[str, Job]) -> Observed:
+    def _observe(self, flow: JobFlow, departed: dict[str, Job]) -> ObservedFlow:
         namespace = flow.metadata.namespace
         jobs = self._jobs.by_index(OWNER_INDEX, owners.family(flow))
         found = {each.name: self._templates.get(f"{namespace}/{each.name}") for each in flow.spec.flows or ()}
-        return Observed(
+        return ObservedFlow(
             flow=flow,
             jobs=departed | {job.metadata.name: job for job in jobs},
             templates={name: template for name, template in found.items() if template is not None},

@@ -180,7 +180,7 @@ _COUNTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProbeQuestion:
     """The pods of one task of one target, and how many of them have to answer."""
 
     probes: tuple[Probe, ...]
@@ -191,7 +191,7 @@ class Question:
         return sum(1 for probe in self.probes if probe in answered) >= self.need
 
 
-def questions(probe: FlowProbe, targets: Sequence[Job], pods_of: PodsOf) -> list[Question]:
+def questions(probe: FlowProbe, targets: Sequence[Job], pods_of: PodsOf) -> list[ProbeQuestion]:
     """What has to be asked of the targets' pods over the network."""
     return [
         _question(each, job, task, pods_of(job))
@@ -222,7 +222,7 @@ def _tasks(each: HttpGet | TcpSocket | TaskStatus, targets: Sequence[Job]) -> It
             yield job, task
 
 
-def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterable[Pod]) -> Question:
+def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterable[Pod]) -> ProbeQuestion:
     path, header = "", None
     if isinstance(each, HttpGet):
         path = each.path or "/"
@@ -234,7 +234,7 @@ def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterabl
         if (pod.metadata.labels or {}).get(TASK_SPEC) == task.name and is_running(pod) and not is_deleting(pod)
     ]
     probes = [Probe(pod.status.pod_ip, each.port or 0, path, header) for pod in mine if pod.status.pod_ip]
-    return Question(tuple(sorted(probes, key=lambda probe: probe.host)), _need(task))
+    return ProbeQuestion(tuple(sorted(probes, key=lambda probe: probe.host)), _need(task))
 
 
 def _need(task: TaskView) -> int:
@@ -258,7 +258,7 @@ _ALIVE = frozenset({phases.PENDING, phases.RUNNING, phases.RESTARTING, phases.CO
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedFlow:
     """Everything that a decision may look at.
 
     Attributes:
@@ -297,7 +297,7 @@ class FlowPlan:
     requeue_after: float | None = None
 
 
-def decide(seen: Observed, now: float) -> FlowPlan:
+def decide(seen: ObservedFlow, now: float) -> FlowPlan:
     """The next step for a flow; ``now`` in seconds since 1970."""
     flow = seen.flow
     states = job_states(seen)
@@ -316,7 +316,7 @@ def decide(seen: Observed, now: float) -> FlowPlan:
     return plan
 
 
-def wanted_probes(seen: Observed) -> list[Probe]:
+def wanted_probes(seen: ObservedFlow) -> list[Probe]:
     """Probes whose answers the decision depends on."""
     states = job_states(seen)
     wanted: dict[Probe, None] = {}
@@ -341,7 +341,7 @@ def job_name(flow: JobFlow, each: Flow) -> str:
     return f"{flow.metadata.name}-{each.name}"
 
 
-def job_states(seen: Observed) -> dict[str, str | None]:
+def job_states(seen: ObservedFlow) -> dict[str, str | None]:
     """Phase of every job of the flow, None for those that are to be made.
 
     A job that ended and is gone keeps its phase: a time to live or a user took it away after its work. One that failed
@@ -361,7 +361,7 @@ def job_states(seen: Observed) -> dict[str, str | None]:
     return states
 
 
-def _expires(seen: Observed, each: Flow) -> bool:
+def _expires(seen: ObservedFlow, each: Flow) -> bool:
     template = seen.templates.get(each.name)
     return template is not None and job_spec(template.spec, each).ttl_seconds_after_finished is not None
 
@@ -375,7 +375,7 @@ def _phase(states: Mapping[str, str | None]) -> str:
     return RUNNING if any(state != phases.PENDING for state in present) else PENDING
 
 
-def _open_targets(seen: Observed, each: Flow, states: Mapping[str, str | None]) -> Sequence[Job] | None:
+def _open_targets(seen: ObservedFlow, each: Flow, states: Mapping[str, str | None]) -> Sequence[Job] | None:
     """Targets that have not completed; None when one of them is not there, or has come to a bad end."""
     open_targets: list[Job] = []
     for target in (each.depends_on.targets if each.depends_on is not None else None) or ():
@@ -389,7 +389,7 @@ def _open_targets(seen: Observed, each: Flow, states: Mapping[str, str | None]) 
     return open_targets
 
 
-def _may_start(plan: FlowPlan, seen: Observed, each: Flow, states: Mapping[str, str | None]) -> bool:
+def _may_start(plan: FlowPlan, seen: ObservedFlow, each: Flow, states: Mapping[str, str | None]) -> bool:
     open_targets = _open_targets(seen, each, states)
     if open_targets is None:
         return False
@@ -411,7 +411,7 @@ def _may_start(plan: FlowPlan, seen: Observed, each: Flow, states: Mapping[str, 
     return False
 
 
-def _create(plan: FlowPlan, seen: Observed, each: Flow) -> None:
+def _create(plan: FlowPlan, seen: ObservedFlow, each: Flow) -> None:
     flow, name = seen.flow, job_name(seen.flow, each)
     template = seen.templates.get(each.name)
     if template is None:

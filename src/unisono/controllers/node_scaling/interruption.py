@@ -43,7 +43,7 @@ MARGIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class InterruptionNotice:
     """A machine is about to go.
 
     Attributes:
@@ -60,7 +60,7 @@ class Notice:
     tainted: bool = True
 
 
-def notice_of(node: Node, seen: float) -> Notice | None:
+def notice_of(node: Node, seen: float) -> InterruptionNotice | None:
     """The notice on the node that ends first, those that take the machine for certain before others; None without one.
 
     Args:
@@ -72,16 +72,18 @@ def notice_of(node: Node, seen: float) -> Notice | None:
     for taint in node.spec.taints or ():
         since = time_or(taint.time_added, seen)
         if taint.key in TAKEN_BACK:
-            found.append(Notice(taint.key, since + TAKEN_BACK[taint.key], tainted=taint.effect != "PreferNoSchedule"))
+            found.append(
+                InterruptionNotice(taint.key, since + TAKEN_BACK[taint.key], tainted=taint.effect != "PreferNoSchedule")
+            )
         elif taint.key in DRAINED_BY_OTHERS:
-            found.append(Notice(taint.key, since + _DRAIN_SECONDS, ours=False))
+            found.append(InterruptionNotice(taint.key, since + _DRAIN_SECONDS, ours=False))
     for each in node.status.conditions or ():
         if (each.type, each.status) == (_AZURE_CONDITION, "True") and each.reason in _AZURE_REASONS:
             ends = time_or(each.last_transition_time, seen) + _AZURE_SECONDS
-            found.append(Notice(f"{each.type}: {each.reason}", ends, tainted=False))
+            found.append(InterruptionNotice(f"{each.type}: {each.reason}", ends, tainted=False))
     said = (node.metadata.annotations or {}).get(INTERRUPTED_AT)
     if said is not None and (ends := time_or(said, -1.0)) >= 0:
-        found.append(Notice(INTERRUPTED_AT, ends, tainted=False))
+        found.append(InterruptionNotice(INTERRUPTED_AT, ends, tainted=False))
     return min(found, key=lambda each: (not each.ours, each.ends), default=None)
 
 
@@ -91,7 +93,7 @@ def is_taken_back(node: Node, seen: float) -> bool:
     return found is not None and found.ours
 
 
-def ending(notice: Notice, grace: float, now: float) -> tuple[float, int]:
+def ending(notice: InterruptionNotice, grace: float, now: float) -> tuple[float, int]:
     """When a pod must get SIGTERM, in seconds from now, and the grace that it gets then, whole seconds of at least 1.
 
     A pod works on for as long as its own grace period allows.
@@ -186,7 +188,7 @@ class InterruptionController(Controller):
                 self._recorder.event(pod, "Warning", REASON, f"node {name} has gone, as announced: the pod goes, too")
         return again
 
-    async def _keep_away(self, node: Node, notice: Notice) -> None:
+    async def _keep_away(self, node: Node, notice: InterruptionNotice) -> None:
         """Let no new pods come to the node, where the notice does not do that by itself."""
         taints = node.spec.taints or []
         if notice.tainted or any(each.key == INTERRUPTED for each in taints):
@@ -198,7 +200,7 @@ class InterruptionController(Controller):
         }
         await self._client.patch(NODES, node.metadata.name, patch)
 
-    async def _tell(self, pod: Pod, node: Node, notice: Notice, now: float) -> None:
+    async def _tell(self, pod: Pod, node: Node, notice: InterruptionNotice, now: float) -> None:
         """Say on the pod, once, until when its work must be saved."""
         meta, until = pod.metadata, rfc3339(notice.ends)
         said = (meta.annotations or {}).get(CHECKPOINT_BEFORE)
@@ -210,7 +212,7 @@ class InterruptionController(Controller):
         text = f"node {node.metadata.name} goes in {left} ({notice.source}): work must be saved before {until}"
         self._recorder.event(pod, "Warning", REASON, text)
 
-    async def _end(self, pod: Pod, notice: Notice, now: float) -> float | None:
+    async def _end(self, pod: Pod, notice: InterruptionNotice, now: float) -> float | None:
         """Delete the pod when it is time; answers in how many seconds it will be."""
         meta, own = pod.metadata, pod.spec.termination_grace_period_seconds
         wait, grace = ending(notice, _GRACE if own is None else float(own), now)
@@ -232,7 +234,7 @@ def _is_silent(node: Node) -> bool:
     return any(each.type == "Ready" and each.status == "Unknown" for each in node.status.conditions or ())
 
 
-def _disrupted(pod: Pod, notice: Notice, now: float) -> Sequence[dict[str, Any]]:
+def _disrupted(pod: Pod, notice: InterruptionNotice, now: float) -> Sequence[dict[str, Any]]:
     others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
     told = {
         "type": "DisruptionTarget",

@@ -102,12 +102,12 @@ class NodeLifecycleController(Controller):
             return node, patience
         conditions = lost_conditions(node, self._clock.time())
         if conditions is not None:
-            found = ready(node)
+            ready_condition = ready(node)
             status = {"conditions": [msgspec.to_builtins(each) for each in conditions]}
             patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "status": status}
             node = await self._client.patch(NODES, name, patch, subresource="status")
             self._written.keep(node)
-            if found is None or found.status == "True":
+            if ready_condition is None or ready_condition.status == "True":
                 text = f"Node {name} status is now: NodeNotReady"
                 self._recorder.event(node, "Normal", "NodeNotReady", text)
         return node, None

@@ -23,15 +23,15 @@ def ready(node: Node) -> NodeCondition | None:
 
 def out_of_service(node: Node) -> bool:
     """An administrator, or a program for machines, says that it is off; believed only while it is not ready."""
-    found = ready(node)
+    ready_condition = ready(node)
     off = any(each.key == NODE_OUT_OF_SERVICE for each in node.spec.taints or ())
-    return off and found is not None and found.status != "True"
+    return off and ready_condition is not None and ready_condition.status != "True"
 
 
 def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:
     """Conditions of a node that has fallen silent; None when they say so already."""
-    found = ready(node)
-    if found is not None and found.status == "Unknown":
+    ready_condition = ready(node)
+    if ready_condition is not None and ready_condition.status == "Unknown":
         return None
     stamp = rfc3339(now)
     lost = NodeCondition(
@@ -39,7 +39,7 @@ def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:
         status="Unknown",
         reason="NodeStatusUnknown",
         message="The node agent stopped posting node status.",
-        last_heartbeat_time=found.last_heartbeat_time if found is not None else None,
+        last_heartbeat_time=ready_condition.last_heartbeat_time if ready_condition is not None else None,
         last_transition_time=stamp,
     )
     return [*(each for each in node.status.conditions or () if each.type != "Ready"), lost]
@@ -50,12 +50,12 @@ def wanted_taints(node: Node, now: float) -> list[Taint] | None:
 
     Taints of others stay; a taint that is there keeps the time at which it came.
     """
-    found = ready(node)
+    ready_condition = ready(node)
     key = (
         ""
-        if found is None or found.status == "True"
+        if ready_condition is None or ready_condition.status == "True"
         else NODE_UNREACHABLE
-        if found.status == "Unknown"
+        if ready_condition.status == "Unknown"
         else NODE_NOT_READY
     )
     wanted = [(key, effect) for effect in _REPELLING if key]

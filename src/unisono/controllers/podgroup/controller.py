@@ -96,18 +96,18 @@ class PodGroupController(Controller):
             return None
         meta, owner = pod.metadata, controller_of(pod)
         name = self._names.get(owner.uid if owner else "", group_name(pod))
-        known = self._groups.get(f"{meta.namespace}/{name}")
-        if known is None:
+        group = self._groups.get(f"{meta.namespace}/{name}")
+        if group is None:
             chain = await self._owners(pod)
             whole = await self._whole(pod, chain)
             if whole is not None and owner is not None:
                 name = self._names[owner.uid] = whole_name(whole[1])
                 if len(self._names) > _MOST_NAMES:
                     self._names.pop(next(iter(self._names)))
-                known = self._groups.get(f"{meta.namespace}/{name}")
-            if known is None:
+                group = self._groups.get(f"{meta.namespace}/{name}")
+            if group is None:
                 await self._create(pod, chain, whole)
-        if known is not None and known.metadata.deletion_timestamp:
+        if group is not None and group.metadata.deletion_timestamp:
             return _DELETION_RETRY
         # With the uid a pod that took over the name is not given the group of its predecessor.
         patch = {"metadata": {"uid": meta.uid, "annotations": {GROUP_NAME: name}}}
@@ -124,8 +124,8 @@ class PodGroupController(Controller):
         outermost = chain[-1] if chain else pod
         # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
         # its author may have written these annotations.
-        known = controller_of(outermost) is None and self._is_reviewed(outermost)
-        author = submitters.handed_down(outermost.metadata.annotations, None) if known else {}
+        reviewed = controller_of(outermost) is None and self._is_reviewed(outermost)
+        author = submitters.handed_down(outermost.metadata.annotations, None) if reviewed else {}
         group = pod_group_for(pod, handed, queue, author)
         if whole is not None:
             group = group_of_all(group, pod, *whole)

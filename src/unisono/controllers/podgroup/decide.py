@@ -134,11 +134,11 @@ def not_scheduled(pod: Pod, reason: str, message: str, now: float) -> list[dict[
     before = pod_facts.condition(pod, "PodScheduled")
     if before is not None and (before.status, before.reason, before.message) == ("False", reason, message):
         return None
-    told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-    told["lastTransitionTime"] = rfc3339(now)
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    condition["lastTransitionTime"] = rfc3339(now)
     if before is not None and before.status == "False" and before.last_transition_time:
-        told["lastTransitionTime"] = before.last_transition_time
-    return [*(to_json(each) for each in pod.status.conditions or () if each.type != "PodScheduled"), told]
+        condition["lastTransitionTime"] = before.last_transition_time
+    return [*(to_json(each) for each in pod.status.conditions or () if each.type != "PodScheduled"), condition]
 
 
 def handed_down(owner: Any) -> dict[str, str]:
@@ -175,9 +175,9 @@ def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:
     mode, tier = annotations.get(NETWORK_TOPOLOGY_MODE), annotations.get(NETWORK_TOPOLOGY_HIGHEST_TIER)
     if mode is None and tier is None:
         return None
-    wanted = (mode or "").lower()
+    lowered = (mode or "").lower()
     return NetworkTopologySpec(
-        mode=wanted if wanted in _MODES else "hard",
+        mode=lowered if lowered in _MODES else "hard",
         highest_tier_allowed=whole_number(tier),
     )
 

@@ -139,8 +139,8 @@ def _why(ours: PodGroup | None) -> str:
 def topology_key(group: WorkloadPodGroup) -> str:
     """The label whose values are the domains that the group must be in one of; empty without one."""
     constraints = group.spec.scheduling_constraints
-    found = (constraints.topology if constraints else None) or []
-    return found[0].key if found else ""
+    keys = (constraints.topology if constraints else None) or []
+    return keys[0].key if keys else ""
 
 
 def _topology(group: WorkloadPodGroup) -> NetworkTopologySpec | None:
@@ -205,9 +205,9 @@ class KubernetesGroupController(Controller):
             await self._follow(ours, min_member(theirs, pods))
         condition = scheduled_condition(theirs, ours, pods, refused, self._clock.time())
         if condition is not None:
-            told = {"conditions": [to_json(each) for each in conditions_with(theirs, condition)]}
+            status = {"conditions": [to_json(each) for each in conditions_with(theirs, condition)]}
             meta = theirs.metadata
-            patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": told}
+            patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
             with contextlib.suppress(NotFound):
                 await self._client.patch(
                     WORKLOAD_POD_GROUPS, meta.name, patch, namespace=meta.namespace, subresource="status"

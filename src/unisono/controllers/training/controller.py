@@ -15,7 +15,7 @@ from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
 from unisono.controllers import owners
 from unisono.controllers.execution import Executor, GangController, Wording, expectation, retry_when_classes_come
 from unisono.controllers.owners import index
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context
 
@@ -24,7 +24,7 @@ from unisono.kube.controller import Context
 T = TypeVar("T", bound=Object)
 
 
-class TrainingExecutor(Executor[T, Plan]):
+class TrainingExecutor(Executor[T, TrainingPlan]):
     """Carries out plans for training jobs of one kind, with the events of training operators."""
 
     wording = Wording(
@@ -36,7 +36,7 @@ class TrainingExecutor(Executor[T, Plan]):
         successes=True,
     )
 
-    async def prepare(self, job: T, plan: Plan) -> T:
+    async def prepare(self, job: T, plan: TrainingPlan) -> T:
         """Write the job's annotations."""
         if not plan.annotations:
             return job
@@ -44,17 +44,17 @@ class TrainingExecutor(Executor[T, Plan]):
         patch: dict[str, Any] = {"metadata": {"uid": meta.uid, "annotations": plan.annotations}}
         return await self._client.patch(self._kind, meta.name, patch, namespace=meta.namespace)
 
-    async def before_pods(self, job: T, plan: Plan) -> None:
+    async def before_pods(self, job: T, plan: TrainingPlan) -> None:
         """Bring Services to the wanted ones: pods find each other by them from their first moment."""
         for service in plan.delete_services:
             await self.delete_one(job, SERVICES, service)
         await self.create_all(job, SERVICES, plan.create_services, lambda service: service)
 
-    async def make_pods(self, job: T, plan: Plan) -> None:
+    async def make_pods(self, job: T, plan: TrainingPlan) -> None:
         """Create the pods."""
         await self.create_all(job, PODS, plan.create_pods, lambda build: build())
 
-    async def finish(self, job: T, plan: Plan) -> None:
+    async def finish(self, job: T, plan: TrainingPlan) -> None:
         """Delete the job when its time is over."""
         if plan.delete_job:
             meta = job.metadata
@@ -90,7 +90,7 @@ class Seen(Generic[T]):
     priority: Priorities = lambda _name: 0
 
 
-class TrainingController(GangController[T, Plan]):
+class TrainingController(GangController[T, TrainingPlan]):
     """Base of the controllers; a subclass names its kind and writes ``decide``."""
 
     kind: Kind[T]
@@ -98,7 +98,7 @@ class TrainingController(GangController[T, Plan]):
     # Whether pods have Services of their own.
     with_services = False
 
-    def decide(self, seen: Seen[T], now: float) -> Plan:
+    def decide(self, seen: Seen[T], now: float) -> TrainingPlan:
         """The next step for the job; ``now`` in seconds since 1970. Must be pure."""
         raise TypeError(f"{type(self).__name__} must define decide")
 

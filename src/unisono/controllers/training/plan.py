@@ -19,7 +19,7 @@ from unisono.controllers.plan import BasePlan
 
 
 @dataclass(slots=True)
-class Plan(BasePlan):
+class TrainingPlan(BasePlan):
     """Steps in order: annotations, status, notices, then objects, the pod group, Services, pods, and the job's own end.
 
     Attributes:

@@ -14,7 +14,7 @@ from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.kind import Kind
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.pod_groups import foreign_group, is_admitted, most_requested, pod_group_of_job, spec_patch
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.jobkinds.kind import PodSet
 
 # Training jobs say nothing of these, or need not: what others set is left alone.
@@ -67,7 +67,7 @@ def part_of(pods: PodSet) -> Part:
     return Part(pods.role, least, pods.count, pods.count if pods.later else 0, pods.spec)
 
 
-def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, found: PodGroup | None) -> bool:
+def bring_gang(plan: TrainingPlan, kind: Kind[Any], job: Object, name: str, gang: Gang, found: PodGroup | None) -> bool:
     """Bring the job's PodGroup about: make it, let it follow the job, and wait until the scheduler admits it.
 
     Args:
@@ -82,9 +82,9 @@ def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, 
         whether the gang has been admitted, so that its pods may be made.
 
     """
-    wanted = pod_group_of_job(kind, job, name, gang.spec(), annotations={GANG_PARTS: encode_parts(gang.parts)})
+    desired = pod_group_of_job(kind, job, name, gang.spec(), annotations={GANG_PARTS: encode_parts(gang.parts)})
     if found is None:
-        plan.create_group = wanted
+        plan.create_group = desired
         return False
     if owner_uid(found) != job.metadata.uid:
         if not found.metadata.deletion_timestamp:
@@ -93,13 +93,13 @@ def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, 
         return False
     if found.metadata.deletion_timestamp:
         return False
-    patch, notes = spec_patch(found, wanted, kept=_KEPT), _parts_patch(found, wanted)
+    patch, notes = spec_patch(found, desired, kept=_KEPT), _parts_patch(found, desired)
     if patch or notes:
         plan.patch_group = found.metadata.name, ({"spec": patch} if patch else {}) | notes
     return is_admitted(found)
 
 
-def drop_group(plan: Plan, job: Object, found: PodGroup | None) -> bool:
+def drop_group(plan: TrainingPlan, job: Object, found: PodGroup | None) -> bool:
     """Delete the job's pod group if it is there; answers whether it was."""
     if found is None or found.metadata.deletion_timestamp or owner_uid(found) != job.metadata.uid:
         return False

@@ -33,7 +33,7 @@ from unisono.controllers.training.kubeflow.decide import decide as decide_kubefl
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.frameworks import Jax, Paddle, PyTorch, TensorFlow, XGBoost
 from unisono.controllers.training.kubeflow.mpi import Mpi
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.ray import cluster, job, service, view
 from unisono.controllers.training.ray.view import RayClusterView
 from unisono.controllers.training.trainjob.build import built_in_runtimes
@@ -51,7 +51,7 @@ class JobSetController(TrainingController[JobSet]):
     name = "jobset-controller"
     kind = JOB_SETS
 
-    def decide(self, seen: Seen[JobSet], now: float) -> Plan:
+    def decide(self, seen: Seen[JobSet], now: float) -> TrainingPlan:
         """The next step for the JobSet."""
         return decide_job_set(seen, now)
 
@@ -76,7 +76,7 @@ class KubeflowController(TrainingController[AnyTrainingJob]):
         if self.framework.autoscales:
             self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, self._owner_keys, optional=True)
 
-    def decide(self, seen: Seen[AnyTrainingJob], now: float) -> Plan:
+    def decide(self, seen: Seen[AnyTrainingJob], now: float) -> TrainingPlan:
         """The next step for the job."""
         if self.framework.autoscales:
             seen.autoscaler = self._autoscalers.get(seen.job.key)
@@ -96,7 +96,7 @@ class RayClusterController(TrainingController[RayCluster]):
         """Name of the cluster's pod group."""
         return RayClusterView(job).group_name
 
-    def decide(self, seen: Seen[RayCluster], now: float) -> Plan:
+    def decide(self, seen: Seen[RayCluster], now: float) -> TrainingPlan:
         """The next step for the cluster."""
         return cluster.decide(seen, now)
 
@@ -114,7 +114,7 @@ class RayJobController(TrainingController[RayJob]):
         context.watch(PODS, _origin)
         self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
 
-    def decide(self, seen: Seen[RayJob], now: float) -> Plan:
+    def decide(self, seen: Seen[RayJob], now: float) -> TrainingPlan:
         """The next step for the job."""
         own = seen.job
         chosen = (own.spec.cluster_selector or {}).get(RAY_CLUSTER) or own.status.ray_cluster_name
@@ -142,7 +142,7 @@ class RayServiceController(TrainingController[RayService]):
         self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
         index(self._clusters, OWNER_INDEX, owners.controller_keys)
 
-    def decide(self, seen: Seen[RayService], now: float) -> Plan:
+    def decide(self, seen: Seen[RayService], now: float) -> TrainingPlan:
         """The next step for the service."""
         found = self._clusters.by_index(OWNER_INDEX, owners.family(seen.job))
         clusters = {
@@ -196,7 +196,7 @@ class TrainJobController(TrainingController[TrainJob]):
                 # This server does not have the kind.
                 return
 
-    def decide(self, seen: Seen[TrainJob], now: float) -> Plan:
+    def decide(self, seen: Seen[TrainJob], now: float) -> TrainingPlan:
         """The next step for the job."""
         job = seen.job
         return decide_train_job(job, self._runtime(job), self._job_sets.get(job.key), now)

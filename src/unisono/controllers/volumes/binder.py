@@ -277,18 +277,18 @@ class EphemeralVolumeController(Controller):
         return again
 
     async def _make(self, pod: Pod, volume: Volume) -> None:
-        wanted = claim_for(pod, volume)
-        found = self._claims.get(wanted.key)
-        if found is None:
+        claim = claim_for(pod, volume)
+        existing = self._claims.get(claim.key)
+        if existing is None:
             try:
-                await self._client.create(PERSISTENT_VOLUME_CLAIMS, wanted)
+                await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
                 return
             except AlreadyExists:
-                found = await self._client.get(
-                    PERSISTENT_VOLUME_CLAIMS, wanted.metadata.name, wanted.metadata.namespace
+                existing = await self._client.get(
+                    PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, claim.metadata.namespace
                 )
-        if (pod.metadata.uid or "") not in controller_uids(found):
-            raise NotOwned(f"PVC {found.key} was not created for pod {pod.key} (pod is not owner)")
+        if (pod.metadata.uid or "") not in controller_uids(existing):
+            raise NotOwned(f"PVC {existing.key} was not created for pod {pod.key} (pod is not owner)")
 
     def _pods_of(self, claim: PersistentVolumeClaim) -> list[str]:
         pods = self._pods.by_index(POD_INDEX, claim.key)

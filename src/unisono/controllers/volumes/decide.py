@@ -99,9 +99,9 @@ def next_of_claim(
         return _bound(claim, volumes)
     if claim.spec.volume_name:
         return _named(claim, volumes.get(claim.spec.volume_name))
-    found = classes.get(class_of_claim(claim))
+    storage_class = classes.get(class_of_claim(claim))
     selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
-    waits = found is not None and found.volume_binding_mode == WAIT
+    waits = storage_class is not None and storage_class.volume_binding_mode == WAIT
     volume = best_volume(claim, volumes.values(), kept_only=waits)
     if volume is not None:
         return Bind(volume)
@@ -109,15 +109,15 @@ def next_of_claim(
         chosen = default_class(classes.values())
         if chosen is not None:
             return Classify(chosen.metadata.name)
-    ours = found is not None and found.provisioner == PROVISIONER
+    ours = storage_class is not None and storage_class.provisioner == PROVISIONER
     if ours and selected is not None and selected not in nodes:
         text = f'failed to provision volume: node "{selected}" is gone, another one is chosen'
         return Reselect(Notice("Warning", "ProvisioningFailed", text, once=f"gone {selected}"))
     # A volume that several nodes use need not wait to know which is the first.
     if waits and selected is None and not (ours and is_shared(claim)):
         return Pend(_waits_for(waiting))
-    if found is not None:
-        return _provision(claim, found, nodes, selected)
+    if storage_class is not None:
+        return _provision(claim, storage_class, nodes, selected)
     name = class_of_claim(claim)
     if name:
         return Pend(_once("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
@@ -256,9 +256,11 @@ def next_of_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None
         if same_mode(volume, claim):
             return VolumeStep(None)
         text = "Cannot bind PersistentVolume to requested PersistentVolumeClaim "
-        told = _once("Warning", "VolumeMismatch", f'{text}"{reference.name}" due to incompatible volumeMode.')
+        notice = _once("Warning", "VolumeMismatch", f'{text}"{reference.name}" due to incompatible volumeMode.')
         text = f'Cannot bind PersistentVolume "{name}" to requested PersistentVolumeClaim due to incompatible '
-        return VolumeStep(None, notices=(told,), claim_notice=_once("Warning", "VolumeMismatch", f"{text}volumeMode."))
+        return VolumeStep(
+            None, notices=(notice,), claim_notice=_once("Warning", "VolumeMismatch", f"{text}volumeMode.")
+        )
     if claim.spec.volume_name == name:
         return VolumeStep("Bound")
     # The claim has another volume.

@@ -71,13 +71,13 @@ class VolumeController(Controller):
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             return None
-        found = self._claims.get(f"{reference.namespace}/{reference.name}")
-        if found is None or found.metadata.uid != reference.uid:
+        claim = self._claims.get(f"{reference.namespace}/{reference.name}")
+        if claim is None or claim.metadata.uid != reference.uid:
             try:
-                found = await self._client.get(PERSISTENT_VOLUME_CLAIMS, reference.name or "", reference.namespace)
+                claim = await self._client.get(PERSISTENT_VOLUME_CLAIMS, reference.name or "", reference.namespace)
             except NotFound:
                 return None
-        return found if found.metadata.uid == reference.uid else None
+        return claim if claim.metadata.uid == reference.uid else None
 
     async def _unbind(self, volume: PersistentVolume) -> PersistentVolume:
         """Undo what was bound here; who named a claim by hand goes on naming it."""

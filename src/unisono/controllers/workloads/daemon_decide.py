@@ -84,9 +84,9 @@ def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
     if spec.host_network:
         problems.append((NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
     for key, effect in problems:
-        wanted = Toleration(key=key, operator="Exists", effect=effect)
-        if wanted not in tolerations:
-            tolerations.append(wanted)
+        toleration = Toleration(key=key, operator="Exists", effect=effect)
+        if toleration not in tolerations:
+            tolerations.append(toleration)
     made.tolerations = tolerations
     if node:
         only = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node])

@@ -69,19 +69,19 @@ class Dependents(Generic[O, T]):
 
         """
         owned = self.of(owner)
-        wanted = self._selector(owner) if self._selector is not None else None
-        if wanted is None or owner.metadata.deletion_timestamp:
+        selector = self._selector(owner) if self._selector is not None else None
+        if selector is None or owner.metadata.deletion_timestamp:
             return owned
         kept = []
         for each in owned:
-            if each.metadata.deletion_timestamp or selects(wanted, each.metadata.labels):
+            if each.metadata.deletion_timestamp or selects(selector, each.metadata.labels):
                 kept.append(each)
             else:
                 await self._release(owner, each)
         orphans = [
             each
             for each in self.informer.by_index(_ORPHAN_INDEX, owner.metadata.namespace or "")
-            if selects(wanted, each.metadata.labels)
+            if selects(selector, each.metadata.labels)
         ]
         if orphans and await self._is_alive(owner):
             kept += [adopted for each in orphans if (adopted := await self._adopt(owner, each)) is not None]
@@ -111,8 +111,8 @@ class Dependents(Generic[O, T]):
             await self._client.create(self._kind, obj)
         except AlreadyExists:
             self._expected.settle(uid, mark)
-            found = await self._client.get(self._kind, obj.metadata.name, obj.metadata.namespace)
-            if uid not in owners.controller_uids(found):
+            existing = await self._client.get(self._kind, obj.metadata.name, obj.metadata.namespace)
+            if uid not in owners.controller_uids(existing):
                 raise
         except ApiError:
             self._expected.settle(uid, mark)
@@ -132,10 +132,10 @@ class Dependents(Generic[O, T]):
     async def _is_alive(self, owner: O) -> bool:
         """Asked of the server: a cache that lags would adopt for an owner that is going."""
         try:
-            found = await self._client.get(self._owner_kind, owner.metadata.name, owner.metadata.namespace)
+            live = await self._client.get(self._owner_kind, owner.metadata.name, owner.metadata.namespace)
         except NotFound:
             return False
-        return found.metadata.uid == owner.metadata.uid and not found.metadata.deletion_timestamp
+        return live.metadata.uid == owner.metadata.uid and not live.metadata.deletion_timestamp
 
     async def _adopt(self, owner: O, obj: T) -> T | None:
         return await self._reown(

@@ -153,7 +153,7 @@ def _set(status: DeploymentStatus, name: str, value: tuple[str, str, str], now: 
     if before is not None and (before.status, before.reason) == (state, reason) and not touch:
         return
     since = before.last_transition_time if before is not None and before.status == state else stamp
-    found = DeploymentCondition(
+    condition = DeploymentCondition(
         type=name,
         status=state,
         reason=reason,
@@ -161,7 +161,7 @@ def _set(status: DeploymentStatus, name: str, value: tuple[str, str, str], now: 
         last_update_time=stamp,
         last_transition_time=since,
     )
-    status.conditions = [*(each for each in status.conditions or () if each.type != name), found]
+    status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]
 
 
 _POD_INDEX = "controller-uid"

@@ -142,8 +142,8 @@ class BatchJobController(Controller):
     async def _release_current(self, pod: Pod) -> None:
         """As above, from what the server has now."""
         try:
-            found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+            live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except NotFound:
             return
-        if found.metadata.uid == pod.metadata.uid:
-            await remove_finalizer(self._client, PODS, found, FINALIZER)
+        if live.metadata.uid == pod.metadata.uid:
+            await remove_finalizer(self._client, PODS, live, FINALIZER)

@@ -14,7 +14,7 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.pod_facts import cheapest_first, finished_at, fulfilled_rule, has_succeeded, restarts
 from unisono.controllers.recorder import Notice
 from unisono.controllers.workloads.job_tally import (
-    Tally,
+    BatchTally,
     count,
     counts_as_failed,
     index_failures,
@@ -103,7 +103,7 @@ def decide(job: BatchJob, pods: Sequence[Pod], now: float, *, settled: bool = Tr
     return plan
 
 
-def _counts(job: BatchJob, tally: Tally) -> BatchJobStatus:
+def _counts(job: BatchJob, tally: BatchTally) -> BatchJobStatus:
     return msgspec.structs.replace(
         job.status,
         conditions=list(job.status.conditions or ()),
@@ -118,7 +118,7 @@ def _counts(job: BatchJob, tally: Tally) -> BatchJobStatus:
     )
 
 
-def _shift_active(plan: JobPlan, tally: Tally) -> None:
+def _shift_active(plan: JobPlan, tally: BatchTally) -> None:
     """Pods that this plan makes and takes away are in its status."""
     going = len(plan.delete) + len(plan.withdraw)
     plan.status.active = len(tally.active) + len(plan.create) - going or None
@@ -144,7 +144,7 @@ def _start_and_suspend(plan: JobPlan, job: BatchJob, now: float) -> None:
     status.start_time = status.start_time or stamp
 
 
-def _goal(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, now: float) -> str | None:
+def _goal(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally, now: float) -> str | None:
     """The condition that says how the Job is going to end, now or since an earlier look; None while it goes on."""
     status = plan.status
     for name in _ENDINGS:
@@ -161,7 +161,9 @@ def _goal(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, now: 
     return None
 
 
-def _failure(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, now: float) -> tuple[str, str] | None:
+def _failure(
+    plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally, now: float
+) -> tuple[str, str] | None:
     spec = job.spec
     if tally.verdict:
         return "PodFailurePolicy", tally.verdict
@@ -185,7 +187,7 @@ def _failure(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, no
     return None
 
 
-def _success(job: BatchJob, tally: Tally) -> tuple[str, str] | None:
+def _success(job: BatchJob, tally: BatchTally) -> tuple[str, str] | None:
     spec = job.spec
     rule = fulfilled_rule(spec.success_policy, tally.completed)
     if rule is not None:
@@ -197,23 +199,23 @@ def _success(job: BatchJob, tally: Tally) -> tuple[str, str] | None:
     return ("CompletionsReached", "Reached expected number of succeeded pods") if reached else None
 
 
-def _manage(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, now: float, *, settled: bool) -> None:
+def _manage(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally, now: float, *, settled: bool) -> None:
     """Make pods that are missing, and take those away that are too many."""
     spec, active = job.spec, len(tally.active)
     parallelism = spec.parallelism if spec.parallelism is not None else 1
     if spec.completions is None:
-        wanted = min(active, parallelism) if tally.succeeded else parallelism
+        desired = min(active, parallelism) if tally.succeeded else parallelism
     else:
-        wanted = min(parallelism, max(0, spec.completions - tally.succeeded - len(tally.failed_indexes)))
+        desired = min(parallelism, max(0, spec.completions - tally.succeeded - len(tally.failed_indexes)))
     surplus = _misplaced(job, tally) if is_indexed(job) else []
     left = [pod for pod in tally.active if pod not in surplus]
-    surplus += cheapest_first(left)[: max(0, len(left) - wanted)]
+    surplus += cheapest_first(left)[: max(0, len(left) - desired)]
     if surplus:
         if settled:
             plan.withdraw = surplus[:BURST]
         return
     late = spec.pod_replacement_policy == "Failed"
-    missing = min(wanted - active - (len(tally.terminating) if late else 0), BURST)
+    missing = min(desired - active - (len(tally.terminating) if late else 0), BURST)
     if missing <= 0 or not settled:
         return
     if is_indexed(job):
@@ -226,22 +228,22 @@ def _manage(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, now
     plan.create = [Slot()] * missing
 
 
-def _misplaced(job: BatchJob, tally: Tally) -> list[Pod]:
+def _misplaced(job: BatchJob, tally: BatchTally) -> list[Pod]:
     """Active pods whose index is none, done, failed for good, or taken by an older pod."""
     seen: set[int] = set()
-    found = []
+    misplaced = []
     for pod in sorted(tally.active, key=lambda each: (finished_at(each), each.metadata.name)):
         index = index_of(pod)
         over = tally.completed | tally.failed_indexes | seen
         if index is None or index >= (job.spec.completions or 0) or index in over:
-            found.append(pod)
+            misplaced.append(pod)
         else:
             seen.add(index)
-    return found
+    return misplaced
 
 
 def _fill_indexes(
-    plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, now: float, missing: int, *, late: bool
+    plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: BatchTally, now: float, missing: int, *, late: bool
 ) -> None:
     taken = {index_of(pod) for pod in tally.active} | tally.completed | tally.failed_indexes
     if late:
@@ -280,7 +282,7 @@ def _pause(job: BatchJob, pods: Sequence[Pod], now: float) -> float:
     return max(failures) + delay - now
 
 
-def _end(plan: JobPlan, job: BatchJob, tally: Tally, goal: str, now: float) -> None:
+def _end(plan: JobPlan, job: BatchJob, tally: BatchTally, goal: str, now: float) -> None:
     """The last condition is set when no pod runs any more and every one is counted."""
     if tally.active or tally.terminating or tally.uncounted is not None or plan.release:
         return
@@ -316,7 +318,7 @@ def _true(status: BatchJobStatus, name: str) -> BatchJobCondition | None:
 
 def _set(status: BatchJobStatus, name: str, value: tuple[str, str, str], now: float) -> None:
     stamp = rfc3339(now)
-    found = BatchJobCondition(
+    condition = BatchJobCondition(
         type=name,
         status=value[0],
         reason=value[1],
@@ -324,4 +326,4 @@ def _set(status: BatchJobStatus, name: str, value: tuple[str, str, str], now: fl
         last_probe_time=stamp,
         last_transition_time=stamp,
     )
-    status.conditions = [*(each for each in status.conditions or () if each.type != name), found]
+    status.conditions = [*(each for each in status.conditions or () if each.type != name), condition]

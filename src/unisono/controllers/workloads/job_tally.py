@@ -25,7 +25,7 @@ _MOST_UNCOUNTED = 500
 
 
 @dataclass(slots=True)
-class Tally:
+class BatchTally:
     """Pods of a Job, counted.
 
     Attributes:
@@ -92,19 +92,19 @@ def counts_as_failed(job: BatchJob, pod: Pod) -> bool:
     return is_deleting(pod) and not has_succeeded(pod) and not replaces_late
 
 
-def count(job: BatchJob, pods: Sequence[Pod]) -> Tally:
+def count(job: BatchJob, pods: Sequence[Pod]) -> BatchTally:
     """Count the pods of a Job, beginning with what its status says."""
     old = job.status
-    tally = Tally(active=[pod for pod in pods if is_active(pod)])
+    tally = BatchTally(active=[pod for pod in pods if is_active(pod)])
     tally.ready = sum(map(is_ready, tally.active))
     tally.terminating = [pod for pod in pods if is_deleting(pod) and not has_ended(pod)]
-    known = {pod.metadata.uid: pod for pod in pods}
+    pods_by_uid = {pod.metadata.uid: pod for pod in pods}
     noted = old.uncounted_terminated_pods or UncountedTerminatedPods()
     waiting: list[set[str]] = [set(), set()]
     counts = [old.succeeded or 0, old.failed or 0]
     for kind, uids in enumerate((noted.succeeded, noted.failed)):
         for uid in uids or ():
-            pod = known.get(uid)
+            pod = pods_by_uid.get(uid)
             if pod is not None and is_tracked(pod):
                 waiting[kind].add(uid)
                 tally.release.append(pod)
@@ -128,7 +128,7 @@ def count(job: BatchJob, pods: Sequence[Pod]) -> Tally:
     return tally
 
 
-def _add_ended(job: BatchJob, pods: Sequence[Pod], tally: Tally, waiting: list[set[str]]) -> None:
+def _add_ended(job: BatchJob, pods: Sequence[Pod], tally: BatchTally, waiting: list[set[str]]) -> None:
     indexed, most = is_indexed(job), job.spec.completions or 0
     for pod in pods:
         uid = pod.metadata.uid or ""
@@ -154,7 +154,7 @@ def _add_ended(job: BatchJob, pods: Sequence[Pod], tally: Tally, waiting: list[s
         tally.release.append(pod)
 
 
-def _count_index(job: BatchJob, pod: Pod, index: int, action: str, tally: Tally) -> None:
+def _count_index(job: BatchJob, pod: Pod, index: int, action: str, tally: BatchTally) -> None:
     limit = job.spec.backoff_limit_per_index
     if limit is None or index in tally.completed or action == "Ignore":
         return
@@ -162,7 +162,7 @@ def _count_index(job: BatchJob, pod: Pod, index: int, action: str, tally: Tally)
         tally.failed_indexes.add(index)
 
 
-def _judge(job: BatchJob, pod: Pod, tally: Tally) -> str:
+def _judge(job: BatchJob, pod: Pod, tally: BatchTally) -> str:
     """What the policy says about a failed pod; Count without one."""
     action, message = judge(job.spec.pod_failure_policy, pod)
     if action == "FailJob" and not tally.verdict:

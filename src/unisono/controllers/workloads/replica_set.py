@@ -91,10 +91,10 @@ def status_of(
     """
     spec, old = replica_set.spec, replica_set.status
     active = [pod for pod in pods if is_active(pod)]
-    wanted = (spec.template.metadata.labels or {}).items()
+    template_labels = (spec.template.metadata.labels or {}).items()
     return ReplicaSetStatus(
         replicas=len(active),
-        fully_labeled_replicas=sum(wanted <= (pod.metadata.labels or {}).items() for pod in active) or None,
+        fully_labeled_replicas=sum(template_labels <= (pod.metadata.labels or {}).items() for pod in active) or None,
         ready_replicas=sum(map(is_ready, active)) or None,
         available_replicas=sum(is_available(pod, spec.min_ready_seconds or 0, now) for pod in active) or None,
         terminating_replicas=sum(is_deleting(pod) and not has_ended(pod) for pod in pods) or None,
@@ -114,10 +114,10 @@ def _conditions(
         # The message names a pod that gets another name at every try: each write would bring the next try at once.
         return old
     since = before.last_transition_time if before is not None and before.status == "True" else rfc3339(now)
-    found = WorkloadCondition(
+    condition = WorkloadCondition(
         type="ReplicaFailure", status="True", last_transition_time=since, reason=failure[0], message=failure[1]
     )
-    return [*kept, found]
+    return [*kept, condition]
 
 
 class ReplicaSetController(Controller):

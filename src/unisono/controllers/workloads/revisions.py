@@ -59,14 +59,14 @@ def revise(kind: Kind[Any], owner: Owner, revisions: Sequence[ControllerRevision
     latest = ordered[-1].revision if ordered else 0
     same = next((each for each in reversed(ordered) if each.data == data), None)
     if same is not None:
-        found = Revisions(same, renumber=latest + 1 if same.revision < latest else 0)
+        revised = Revisions(same, renumber=latest + 1 if same.revision < latest else 0)
     else:
-        found = Revisions(_revision(kind, owner, data, latest + 1), create=True)
+        revised = Revisions(_revision(kind, owner, data, latest + 1), create=True)
     idle = [each for each in ordered if each is not same and each.metadata.name not in used]
     limit = owner.spec.revision_history_limit
     if limit is not None and len(idle) > limit:
-        found.delete = idle[: len(idle) - limit]
-    return found
+        revised.delete = idle[: len(idle) - limit]
+    return revised
 
 
 def template_of(revision: ControllerRevision, fallback: PodTemplateSpec) -> PodTemplateSpec:

@@ -45,8 +45,8 @@ class StatefulPlan:
 
 def ordinal(stateful_set: StatefulSet, pod: Pod) -> int | None:
     """The pod's number; None for a pod that is not named after the set."""
-    found = _ORDINAL.fullmatch(pod.metadata.name)
-    return whole_number(found[2]) if found and found[1] == stateful_set.metadata.name else None
+    match = _ORDINAL.fullmatch(pod.metadata.name)
+    return whole_number(match[2]) if match and match[1] == stateful_set.metadata.name else None
 
 
 def first(stateful_set: StatefulSet) -> int:
@@ -125,9 +125,9 @@ def _fill(
 
 def _shrink(plan: StatefulPlan, stateful_set: StatefulSet, have: dict[int, Pod], now: float) -> bool:
     """Delete pods whose number is too high (or below the first), the highest first; whether none is left."""
-    wanted = slots(stateful_set)
+    ordinals = slots(stateful_set)
     one_by_one = stateful_set.spec.pod_management_policy != "Parallel"
-    condemned = sorted((number for number in have if number not in wanted), reverse=True)
+    condemned = sorted((number for number in have if number not in ordinals), reverse=True)
     for number in condemned:
         pod = have[number]
         if not is_deleting(pod):
@@ -146,12 +146,12 @@ def _roll(plan: StatefulPlan, stateful_set: StatefulSet, have: dict[int, Pod], u
     most = rolling.max_unavailable if rolling is not None else None
     allowed = max(1, amount(most, spec.replicas or 0, up=False)) if most is not None else 1
     numbers = slots(stateful_set)
-    wanted = [number for number in sorted(have) if number in numbers]
+    ordinals = [number for number in sorted(have) if number in numbers]
     missing = sum(
         bool(have[number].metadata.deletion_timestamp) or not is_available(have[number], waiting, now)
-        for number in wanted
+        for number in ordinals
     )
-    for number in reversed(wanted):
+    for number in reversed(ordinals):
         pod = have[number]
         if is_deleting(pod) or pod in plan.delete or not _outdated(stateful_set, number, pod, update):
             continue

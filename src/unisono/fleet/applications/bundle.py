@@ -167,7 +167,7 @@ MOST_PLACES: Final = 4000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class PlacedPolicy:
     """One policy in one cluster.
 
     Attributes:
@@ -191,10 +191,10 @@ class Destinations:
 
     """
 
-    places: Mapping[Place, int] = field(default_factory=dict)
+    places: Mapping[PlacedPolicy, int] = field(default_factory=dict)
     problem: str = ""
 
-    def of(self, cluster: str) -> list[Place]:
+    def of(self, cluster: str) -> list[PlacedPolicy]:
         """The places in one cluster, in the order of the policies."""
         return [each for each in self.places if each.cluster == cluster]
 
@@ -213,7 +213,7 @@ def destinations(
 
     """
     namespace = application.metadata.namespace
-    places: dict[Place, int] = {}
+    places: dict[PlacedPolicy, int] = {}
     for index, policy in enumerate(application.spec.sync_policies or ()):
         destination = policy.destination or application.spec.destination
         name = destination.fleet if destination is not None else ""
@@ -222,7 +222,7 @@ def destinations(
             return Destinations(problem=f'there is no Fleet "{name}" in the namespace {namespace}')
         labels = (destination.cluster_selector.match_labels if destination.cluster_selector else None) or {}
         for cluster in _chosen(fleet, labels, clusters):
-            places.setdefault(Place(cluster, policy_name(application, index)), index)
+            places.setdefault(PlacedPolicy(cluster, policy_name(application, index)), index)
     if len(places) > MOST_PLACES:
         return Destinations(problem=f"its policies go to {len(places)} places, more than {MOST_PLACES}: divide it")
     return Destinations(places)

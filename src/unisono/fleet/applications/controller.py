@@ -18,12 +18,12 @@ from unisono.controllers.objects import add_finalizer, remove_finalizer, write_s
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, ConfigError
 from unisono.fleet.applications import bundle as where
-from unisono.fleet.applications.bundle import Destinations, Place, bundle
+from unisono.fleet.applications.bundle import Destinations, PlacedPolicy, bundle
 from unisono.fleet.applications.programs import BuiltIn
 from unisono.fleet.applications.rendering import render
 from unisono.fleet.applications.status import Result, brought, status_of
 from unisono.fleet.applications.sync import Owner, remove, sync
-from unisono.fleet.applications.target import HttpTarget, Target, Targets
+from unisono.fleet.applications.target import ClusterTarget, HttpTarget, Targets
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.members.member import Member
 from unisono.kube.controller import Context, Controller
@@ -65,8 +65,8 @@ class _Known:
     """What is known of one Application."""
 
     uid: str
-    results: dict[Place, Result] = field(default_factory=dict)
-    leaving: dict[Place, Result] = field(default_factory=dict)
+    results: dict[PlacedPolicy, Result] = field(default_factory=dict)
+    leaving: dict[PlacedPolicy, Result] = field(default_factory=dict)
     rendered: dict[int, _Rendered] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class ApplicationsController(Controller):
         self._state, self._members, self._recorder = state, members, recorder
         self._targets, self._render, self._built_in = targets, render, built_in or BuiltIn()
         self._known: dict[str, _Known] = {}
-        self._connected: dict[str, tuple[Member, Target]] = {}
+        self._connected: dict[str, tuple[Member, ClusterTarget]] = {}
         self._turns: dict[str, asyncio.Semaphore] = {}
 
     def setup(self, context: Context) -> None:
@@ -156,7 +156,7 @@ class ApplicationsController(Controller):
             return
         await remove_finalizer(self._client, APPLICATIONS, application, FINALIZER)
 
-    def _take_leave(self, application: Application, known: _Known, places: Iterable[Place]) -> None:
+    def _take_leave(self, application: Application, known: _Known, places: Iterable[PlacedPolicy]) -> None:
         """Have objects removed from places that no longer get them; each is begun with once."""
         for place in sorted(places):
             gone = self._clusters.get(f"{application.metadata.namespace}/{place.cluster}") is None
@@ -166,7 +166,7 @@ class ApplicationsController(Controller):
                 known.leaving[place] = Result(False, 0, "its objects are being removed")
                 self._enqueue(application, (place,))
 
-    def _enqueue(self, application: Application, places: Iterable[Place]) -> None:
+    def _enqueue(self, application: Application, places: Iterable[PlacedPolicy]) -> None:
         for cluster in {place.cluster for place in places}:
             self._context.enqueue(f"{application.key}{_AT}{cluster}")
 
@@ -208,20 +208,22 @@ class ApplicationsController(Controller):
         known.failures[cluster] = count = known.failures.get(cluster, 0) + 1
         return min(_AGAIN * float(1 << min(count - 1, 10)), _LATEST)
 
-    async def _take_away(self, application: Application, place: Place, target: Target) -> Result:
+    async def _take_away(self, application: Application, place: PlacedPolicy, target: ClusterTarget) -> Result:
         try:
             done = await remove(target, self._owner(application, place), prune=self._prunes(application, place))
         except ApiError as error:
             return Result(False, 0, f"its objects cannot be removed: {error}")
         return Result(done, 0, "" if done else "the cluster refuses to delete some objects")
 
-    async def _sync(self, application: Application, known: _Known, place: Place, index: int, target: Target) -> Result:
+    async def _sync(
+        self, application: Application, known: _Known, place: PlacedPolicy, index: int, target: ClusterTarget
+    ) -> Result:
         policy = (application.spec.sync_policies or [])[index]
         if where.suspended(application, policy):
             old = known.results.get(place)
             return Result(True, old.objects if old is not None else 0, "suspended")
         for name in where.waits_for(policy):
-            first = known.results.get(Place(place.cluster, name))
+            first = known.results.get(PlacedPolicy(place.cluster, name))
             if first is None or not first.synced:
                 return _late(known, place, f"it waits for the policy {name}")
         part, chart = policy.kustomization, policy.helm
@@ -255,7 +257,7 @@ class ApplicationsController(Controller):
         return Result(not outcome.problems, outcome.objects, outcome.message or remark)
 
     async def _objects(
-        self, application: Application, known: _Known, place: Place, index: int
+        self, application: Application, known: _Known, place: PlacedPolicy, index: int
     ) -> Sequence[Mapping[str, Any]]:
         """What a policy has, read once for all clusters until its interval is over.
 
@@ -302,10 +304,10 @@ class ApplicationsController(Controller):
     def _wanted(self, application: Application) -> Destinations:
         return where.destinations(application, self._fleets.get, self._clusters.get)
 
-    def _owner(self, application: Application, place: Place) -> Owner:
+    def _owner(self, application: Application, place: PlacedPolicy) -> Owner:
         return Owner(self._state.hub, application.key, place.policy)
 
-    def _target(self, application: Application, cluster: str) -> Target | str:
+    def _target(self, application: Application, cluster: str) -> ClusterTarget | str:
         """The cluster, or why it cannot be used."""
         key = f"{application.metadata.namespace}/{cluster}"
         if self._clusters.get(key) is None:
@@ -320,7 +322,7 @@ class ApplicationsController(Controller):
             connected = self._connected[key] = (member, self._targets(member, self._clock))
         return connected[1]
 
-    def _prunes(self, application: Application, place: Place) -> bool:
+    def _prunes(self, application: Application, place: PlacedPolicy) -> bool:
         """A policy that is gone from the Application takes its objects with it."""
         for index, policy in enumerate(application.spec.sync_policies or ()):
             if where.policy_name(application, index) == place.policy:
@@ -336,7 +338,7 @@ def _differs(event_type: str, new: AttachedCluster | Fleet, old: AttachedCluster
     return old is None or event_type == "DELETED" or new.metadata.labels != old.metadata.labels
 
 
-def _late(known: _Known, place: Place, why: str) -> Result:
+def _late(known: _Known, place: PlacedPolicy, why: str) -> Result:
     """Not in step; what the cluster had before it still has."""
     old = known.results.get(place)
     return Result(False, old.objects if old is not None else 0, why)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from unisono.api.groups.fleet import SyncPolicy
 from unisono.errors import ConfigError
-from unisono.fleet.applications.target import Target
+from unisono.fleet.applications.target import ClusterTarget
 
 LONGEST_SECONDS: Final = 600.0
 MOST_OUTPUT: Final = 32 * 1024**2
@@ -137,7 +137,7 @@ class BuiltIn:
         """Without ``manifests`` only clusters that are ours already need no Helm."""
         self._manifests = manifests
 
-    def objects(self, policy: SyncPolicy, target: Target) -> tuple[str, Sequence[Mapping[str, Any]] | None]:
+    def objects(self, policy: SyncPolicy, target: ClusterTarget) -> tuple[str, Sequence[Mapping[str, Any]] | None]:
         """A remark and the objects; None where the chart has to be rendered."""
         chart = policy.helm.chart.spec.chart if policy.helm is not None else ""
         if chart not in OURS:

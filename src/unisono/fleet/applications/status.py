@@ -9,7 +9,7 @@ from typing import Final
 from unisono.api.base import Condition
 from unisono.api.conditions import find_condition
 from unisono.api.groups.fleet import Application, ApplicationStatus, ClusterSyncStatus
-from unisono.fleet.applications.bundle import Destinations, Place
+from unisono.fleet.applications.bundle import Destinations, PlacedPolicy
 
 READY: Final = "Ready"
 _LONGEST = 1024
@@ -39,8 +39,8 @@ _UNSEEN: Final = Result(False, 0, "not looked at yet")
 def status_of(
     application: Application,
     wanted: Destinations,
-    results: Mapping[Place, Result],
-    leaving: Mapping[Place, Result],
+    results: Mapping[PlacedPolicy, Result],
+    leaving: Mapping[PlacedPolicy, Result],
     now: str,
 ) -> ApplicationStatus:
     """The status to write.
@@ -68,12 +68,12 @@ def status_of(
     return _status(application, rows, False, "NotSynced", f"{first.cluster}/{first.policy}: {first.message}{more}", now)
 
 
-def brought(application: Application) -> list[Place]:
+def brought(application: Application) -> list[PlacedPolicy]:
     """The policies in clusters that the status names: they may have objects there."""
-    return [Place(row.cluster or "", row.policy or "") for row in application.status.clusters or ()]
+    return [PlacedPolicy(row.cluster or "", row.policy or "") for row in application.status.clusters or ()]
 
 
-def _row(place: Place, result: Result, longest: int) -> ClusterSyncStatus:
+def _row(place: PlacedPolicy, result: Result, longest: int) -> ClusterSyncStatus:
     return ClusterSyncStatus(
         cluster=place.cluster,
         policy=place.policy,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from unisono.api.annotations import APPLICATION, HUB
 from unisono.errors import ApiError, ConfigError, Invalid, NotFound
 from unisono.fleet.applications.bundle import Ref, belongs_to, rank
-from unisono.fleet.applications.target import Target
+from unisono.fleet.applications.target import ClusterTarget
 from unisono.fleet.members.joining import ACCOUNT_NAMESPACE
 from unisono.kube.discovery import UnknownKind
 
@@ -114,7 +114,13 @@ class Outcome:
 
 
 async def sync(
-    target: Target, objects: Sequence[Mapping[str, Any]], owner: Owner, *, namespace: str, prune: bool, force: bool
+    target: ClusterTarget,
+    objects: Sequence[Mapping[str, Any]],
+    owner: Owner,
+    *,
+    namespace: str,
+    prune: bool,
+    force: bool,
 ) -> Outcome:
     """Apply what the policy has and delete what it had.
 
@@ -160,7 +166,7 @@ async def sync(
     return outcome
 
 
-async def remove(target: Target, owner: Owner, *, prune: bool = True) -> bool:
+async def remove(target: ClusterTarget, owner: Owner, *, prune: bool = True) -> bool:
     """Take everything that the policy brought out of a cluster; answers whether all of it is gone.
 
     Raises:
@@ -177,7 +183,7 @@ async def remove(target: Target, owner: Owner, *, prune: bool = True) -> bool:
     return True
 
 
-async def _apply(target: Target, ref: Ref, manifest: Mapping[str, Any], owner: Owner, *, force: bool) -> None:
+async def _apply(target: ClusterTarget, ref: Ref, manifest: Mapping[str, Any], owner: Owner, *, force: bool) -> None:
     live = await target.get(ref)
     if live is not None and not belongs_to(live, owner.application, owner.hub):
         other = (live.get("metadata", {}).get("annotations") or {}).get(APPLICATION)
@@ -192,7 +198,7 @@ async def _apply(target: Target, ref: Ref, manifest: Mapping[str, Any], owner: O
         await target.apply(ref, manifest)
 
 
-async def _delete(target: Target, refs: Iterable[Ref], owner: Owner) -> set[Ref]:
+async def _delete(target: ClusterTarget, refs: Iterable[Ref], owner: Owner) -> set[Ref]:
     """Delete objects that are the owner's; answers those that stay because the cluster refuses."""
     kept: set[Ref] = set()
     for ref in refs:
@@ -209,14 +215,14 @@ async def _delete(target: Target, refs: Iterable[Ref], owner: Owner) -> set[Ref]
     return kept
 
 
-async def _recorded(target: Target, owner: Owner) -> set[Ref]:
+async def _recorded(target: ClusterTarget, owner: Owner) -> set[Ref]:
     try:
         return recorded(await target.get(owner.record))
     except NotFound:
         return set()
 
 
-async def _record(target: Target, owner: Owner, before: set[Ref], refs: set[Ref]) -> None:
+async def _record(target: ClusterTarget, owner: Owner, before: set[Ref], refs: set[Ref]) -> None:
     if refs == before:
         return
     await target.need_namespace(NAMESPACE)

@@ -16,7 +16,7 @@ FIELD_MANAGER: Final = "unisono-application"
 _KNOWN_SECONDS, _UNKNOWN_SECONDS = 300.0, 2.0
 
 
-class Target(Protocol):
+class ClusterTarget(Protocol):
     """One cluster; all methods raise ``ApiError`` on refusal, and ``UnknownKind`` for a kind that it does not serve."""
 
     async def locate(self, manifest: Mapping[str, Any], namespace: str) -> Ref:
@@ -45,7 +45,7 @@ class Target(Protocol):
         ...
 
 
-Targets = Callable[[Member, Clock], Target]
+Targets = Callable[[Member, Clock], ClusterTarget]
 
 
 class HttpTarget:

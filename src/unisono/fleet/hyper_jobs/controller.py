@@ -40,7 +40,7 @@ from unisono.fleet.hyper_jobs.decide import (
     RestartPolicy,
     decide_gang,
 )
-from unisono.fleet.hyper_jobs.record import GangRecord, Place, record_of
+from unisono.fleet.hyper_jobs.record import GangRecord, PlacedPart, record_of
 from unisono.fleet.hyper_jobs.spreading import Spreading
 from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name, part_environment
 from unisono.fleet.jobs.copies import Copy, Placement, placement_of
@@ -218,12 +218,12 @@ class GangController(Controller):
             {name: bounds.get(_replicated(job), ()) for name, job in waiting.items()},
         )
 
-    def rooms(self, cluster: str) -> list[tuple[str, Place, float, float]]:
+    def rooms(self, cluster: str) -> list[tuple[str, PlacedPart, float, float]]:
         """Parts for which room is held in a member: namespace, place, until when (seconds since 1970), seconds at most.
 
         It is held from the choice of the member until the part has its nodes, or the time for that is over.
         """
-        found: list[tuple[str, Place, float, float]] = []
+        found: list[tuple[str, PlacedPart, float, float]] = []
         now = self._clock.time()
         for hyper_job in self._hyper_jobs.items():
             record = self.record(hyper_job)

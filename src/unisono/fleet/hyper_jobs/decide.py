@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from unisono.fleet.hyper_jobs.record import GangRecord, Place
+from unisono.fleet.hyper_jobs.record import GangRecord, PlacedPart
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT, MemberView
 
@@ -142,11 +142,11 @@ class _Decision:
 
     def _adopt(self) -> GangSteps:
         """The hub has forgotten dispatches: it was restored from an older backup. What is whole goes on."""
-        newest: dict[str, Place] = {}
+        newest: dict[str, PlacedPart] = {}
         for name, part in self.gang.parts.items():
             copy = max(part.copies, key=lambda each: (each.generation, each.cluster, each.uid), default=None)
             if copy is not None and not copy.deleting:
-                newest[name] = Place(copy.cluster, copy.generation, part.uid)
+                newest[name] = PlacedPart(copy.cluster, copy.generation, part.uid)
         if newest.keys() == self.gang.parts.keys():
             top = max(self.record.number, self.beyond)
             found = GangRecord(top, top, 0, self.now, {**self.record.parts, **newest})
@@ -235,7 +235,7 @@ class _Decision:
     def _newest(self, part: PartView) -> int:
         return max((copy.generation for copy in part.copies), default=-1)
 
-    def _view(self, place: Place) -> MemberView:
+    def _view(self, place: PlacedPart) -> MemberView:
         return self.members.get(place.cluster, _GONE)
 
     def _where(self, names: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from unisono.api.kinds import CONFIG_MAPS
 from unisono.api.resources import pod_requests, to_wire
 from unisono.errors import NotFound
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.hyper_jobs.record import Place
+from unisono.fleet.hyper_jobs.record import PlacedPart
 from unisono.fleet.jobs.translation import own_name
 from unisono.fleet.members.bringing import bring
 from unisono.fleet.members.member import Busy, Member
@@ -26,7 +26,7 @@ MOST_BYTES: Final = 900_000
 """Of all parts in one member: an object has a megabyte at most."""
 _BUSY_SECONDS: Final = 1.0
 
-Rooms = Callable[[str], list[tuple[str, Place, float, float]]]
+Rooms = Callable[[str], list[tuple[str, PlacedPart, float, float]]]
 """Of a member: namespace and place of each part for which room is held, until when, and for how long at most."""
 
 
@@ -74,7 +74,7 @@ class HeldRoomController(Controller):
 
 
 def rooms_to_tell(
-    parts: list[tuple[str, Place, float, float]], places: Callable[[str], list[tuple[str, Pod]]]
+    parts: list[tuple[str, PlacedPart, float, float]], places: Callable[[str], list[tuple[str, Pod]]]
 ) -> dict[str, str]:
     """What a member's ConfigMap is to hold; ``places``: node and pod for each pod of a job that has no node yet."""
     found: dict[str, str] = {}

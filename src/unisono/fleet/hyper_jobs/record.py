@@ -37,7 +37,7 @@ class _Wire(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacedPart:
     """Where a part is.
 
     Attributes:
@@ -69,7 +69,7 @@ class GangRecord:
     opened: int = 0
     started: int = 0
     since: float = 0.0
-    parts: Mapping[str, Place] = field(default_factory=dict)
+    parts: Mapping[str, PlacedPart] = field(default_factory=dict)
 
     def placement(self, part: str, uid: str) -> Placement:
         """Where a part belongs; ``uid`` is its job's."""
@@ -86,7 +86,7 @@ class GangRecord:
     def sent(self, places: Mapping[str, tuple[str, str]], now: float) -> GangRecord:
         """The next dispatch: part to member and uid of its job."""
         number = self.number + 1
-        parts = {name: Place(cluster, number, uid) for name, (cluster, uid) in places.items()}
+        parts = {name: PlacedPart(cluster, number, uid) for name, (cluster, uid) in places.items()}
         return replace(self, number=number, since=now, parts={**self.parts, **parts})
 
     def open(self, now: float) -> GangRecord:
@@ -121,5 +121,5 @@ def record_of(hyper_job: Object) -> GangRecord:
     numbers = [wire.number, wire.opened, wire.started, *(each.number for each in wire.parts.values())]
     if not all(0 <= number <= _MOST_NUMBER for number in numbers):
         return GangRecord()
-    parts = {name: Place(each.cluster, each.number, each.uid) for name, each in wire.parts.items()}
+    parts = {name: PlacedPart(each.cluster, each.number, each.uid) for name, each in wire.parts.items()}
     return GangRecord(wire.number, wire.opened, wire.started, wire.since, parts)

@@ -38,7 +38,7 @@ from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.decide import decide as decide_job_set
 from unisono.controllers.training.kubeflow.decide import decide as decide_training
 from unisono.controllers.training.kubeflow.framework import Framework
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.ray.cluster import decide as decide_ray
 from unisono.controllers.training.registry import FRAMEWORKS
 from unisono.errors import AlreadyExists
@@ -119,7 +119,7 @@ def _guided(pod: Pod, clusters: Collection[str] | None, outside: Collection[str]
     return pod if meta is pod.metadata and spec is pod.spec else msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
 
-Decide = Callable[[Seen[Any], float], Plan]
+Decide = Callable[[Seen[Any], float], TrainingPlan]
 Priorities = Callable[[str | None], int]
 
 

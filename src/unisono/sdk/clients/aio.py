@@ -201,8 +201,8 @@ class AsyncClient(Connection):
         namespace = None if all_namespaces else self.namespace
         jobs, index = await asyncio.gather(http.list(chosen, namespace), index_dependents(http, chosen, namespace))
         views = [observation(chosen, job, index.of(chosen, job)).view for job in jobs.items]
-        wanted = (view for view in views if queue is None or view.queue == queue)
-        return sorted(wanted, key=lambda view: (view.namespace, view.name))
+        in_queue = (view for view in views if queue is None or view.queue == queue)
+        return sorted(in_queue, key=lambda view: (view.namespace, view.name))
 
     async def watch(self, job: JobRef) -> AsyncGenerator[JobView, None]:
         """The job's view now and after every change, until it has ended or is deleted."""
@@ -277,8 +277,8 @@ class AsyncClient(Connection):
 
         """
         http = await self._connected()
-        wanted = LogSelection(task, params={} if tail is None else {"tailLines": str(tail)})
-        source = (follow_logs if follow else read_logs)(http, *self._key(job), wanted)
+        selection = LogSelection(task, params={} if tail is None else {"tailLines": str(tail)})
+        source = (follow_logs if follow else read_logs)(http, *self._key(job), selection)
         async with aclosing(source):
             async for line in source:
                 yield line

@@ -168,8 +168,8 @@ class PrivatePlane:
 
     async def _pause(self) -> None:
         if self._process.poll() is not None:
-            told = (self.data.root / "start.log").read_text(errors="replace").strip().splitlines()
-            reason = told[-1] if told else f"exit code {self._process.returncode}"
+            log_lines = (self.data.root / "start.log").read_text(errors="replace").strip().splitlines()
+            reason = log_lines[-1] if log_lines else f"exit code {self._process.returncode}"
             raise NoControlPlane(f"The private control plane ended at once: {reason}")
         await asyncio.sleep(POLL_SECONDS)
 

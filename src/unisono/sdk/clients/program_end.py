@@ -69,9 +69,9 @@ def end_with_program(client: Submits, job: JobView) -> None:
     endpoint = client.endpoint()
     if kind is None or endpoint.private is not None:
         return
-    known = _jobs.setdefault(client, [])
-    known.append(_Submitted(endpoint.config, kind, job.namespace, job.name))
-    del known[:-_MOST]
+    jobs = _jobs.setdefault(client, [])
+    jobs.append(_Submitted(endpoint.config, kind, job.namespace, job.name))
+    del jobs[:-_MOST]
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         return
     signal.signal(signal.SIGTERM, _end)

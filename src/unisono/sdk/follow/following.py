@@ -139,10 +139,10 @@ class _Follower:
         """Tell what changes; returns when all targets have ended, and their last views and logs are told."""
         while True:
             self._informers.changed.clear()
-            found = self._look()
-            if all(self._has_ended(target, each) for target, each in found.items()):
+            changes = self._look()
+            if all(self._has_ended(target, each) for target, each in changes.items()):
                 break
-            self._tell(found)
+            self._tell(changes)
             await self._informers.changed.wait()
             await asyncio.sleep(pause)
         # The end of a job may be heard of before the last of its pods.
@@ -171,18 +171,20 @@ class _Follower:
 
     def _look(self) -> dict[Target, Observation | None]:
         """All targets now; None for kinds without a view. Starts to read the logs of their pods."""
-        found = {target: self._informers.dependents(target) for target in self._informers.targets}
+        followed = {target: self._informers.dependents(target) for target in self._informers.targets}
         if self._copies:
             deleted = [Seen(target, pod, deleted=True) for target, pod in self._informers.take_deleted_pods()]
-            self._copies.start([*deleted, *(Seen(target, pod) for target, each in found.items() for pod in each.pods)])
-        return {target: self._look_at(target, each) for target, each in found.items()}
+            self._copies.start(
+                [*deleted, *(Seen(target, pod) for target, each in followed.items() for pod in each.pods)]
+            )
+        return {target: self._look_at(target, each) for target, each in followed.items()}
 
     def _look_at(self, target: Target, found: Dependents) -> Observation | None:
         if job_kind_of(target.kind) is None and target.kind.resource != PODS.resource:
             return None
-        told = self._told.get(target)
+        before = self._told.get(target)
         last, exists = self._informers.last(target)
-        seen = (observation if exists else last_observation)(target.kind, last, found, told[0] if told else None)
+        seen = (observation if exists else last_observation)(target.kind, last, found, before[0] if before else None)
         silent = self._silent.get(self._scheduler_of(target), "")
         if silent and seen.view.phase in _WAITING:
             seen = replace(seen, view=replace(seen.view, waiting=silent))

@@ -77,8 +77,8 @@ class LogSelection:
 
 def container_names(pods: Sequence[Pod]) -> list[str]:
     """Names of the pods' init containers and containers, in the order in which they run."""
-    found = (each.name for pod in pods for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())))
-    return list(dict.fromkeys(found))
+    names = (each.name for pod in pods for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())))
+    return list(dict.fromkeys(names))
 
 
 # Log lines of pods, followed until the container ends, with the task's name in front.

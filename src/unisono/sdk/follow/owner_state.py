@@ -62,8 +62,8 @@ def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
         state = owner.status.state
         if state is None or not state.phase:
             return "its phase is Pending, its PodGroup comes next"
-        told = (state.message or state.reason or "").rstrip(".")
-        text = f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
+        reason_text = (state.message or state.reason or "").rstrip(".")
+        text = f"its phase is {state.phase}" + (f": {reason_text}" if reason_text and state.phase in _TELLING else "")
         again = f"; unisono job resume --name {owner.metadata.name} starts it again"
         return text + (again if state.phase in ("Aborting", "Aborted") else "")
     if job_kind_of(kind) is None:

@@ -76,8 +76,8 @@ class Frames:
             )
         data = zlib.decompress(packed)
         if self._kind == "error":
-            told = json.loads(data)
-            raise RemoteError(f"Rank {rank} raised {told['message']}", rank=rank, traceback=told["traceback"])
+            outcome = json.loads(data)
+            raise RemoteError(f"Rank {rank} raised {outcome['message']}", rank=rank, traceback=outcome["traceback"])
         if self._kind == "file":
             data = _from_file(json.loads(data), folder, rank)
         try:
@@ -313,13 +313,13 @@ async def forget(client: AsyncClient, launched: Launched) -> None:
 
 
 async def _read(client: AsyncClient, view: JobView, rank: int, token: str, limit: asyncio.Semaphore) -> Frames:
-    found = Frames(token)
+    frames = Frames(token)
     tail = pod_entrypoint.MAX_RESULT * 4 // (3 * pod_entrypoint.CHUNK) * 2 + 100
     pod = f"{view.name}-{TASK}-{rank}"
     async with limit, aclosing(client.pod_log(view.namespace, pod, tail=tail)) as lines:
         async for line in lines:
-            found.feed(line)
-    return found
+            frames.feed(line)
+    return frames
 
 
 def _payload(function: Callable[..., Any], call: object, mode: str, token: str, results: str, *, local: bool) -> str:

@@ -78,24 +78,24 @@ def describe(function: Callable[..., Any], classes: Sequence[type] = ()) -> dict
 
 def search_path() -> list[str]:
     """Folders of this process's import path that are neither the standard library's nor those of installed packages."""
-    known = [Path(path) for path in {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}]
-    found = []
+    standard_paths = [Path(path) for path in {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}]
+    entries = []
     for entry in sys.path:
         path = Path(entry or ".").absolute()
-        if path.is_dir() and not any(path.is_relative_to(each) for each in known):
-            found.append(str(path))
-    return found
+        if path.is_dir() and not any(path.is_relative_to(each) for each in standard_paths):
+            entries.append(str(path))
+    return entries
 
 
 def _checked(function: Callable[..., Any], module: str, name: str) -> str:
     """The module, from which the function can be had by name."""
     try:
-        found: Any = importlib.import_module(module)
+        item: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            item = getattr(item, part)
     except (ImportError, AttributeError):
-        found = None
-    if getattr(found, "function", found) is not function:
+        item = None
+    if getattr(item, "function", item) is not function:
         raise CannotShip(f"{module}.{name} cannot be imported, or is another object there: give it a name of its own.")
     return module
 

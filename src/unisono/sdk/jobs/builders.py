@@ -124,9 +124,9 @@ class Job:
             raise BadWork(f"the job has a task {name!r} already: give this one another name.")
         further = {**(resources or {}), **({NVIDIA_GPU: gpus} if gpus else {})}
         limits = {} if memory_limit is None else {"memory": memory_limit}
-        wanted = _resources(cpu, memory, further, limits)
+        requirements = _resources(cpu, memory, further, limits)
         words, further_words = shell_words(command, "command"), shell_words(args, "args")
-        main = _container(name, image, words, further_words, working_dir, env, wanted)
+        main = _container(name, image, words, further_words, working_dir, env, requirements)
         template = {
             "metadata": _given({"labels": _copy(labels), "annotations": _copy(annotations)}),
             "spec": {"restartPolicy": restart_policy, "containers": [{**main, **(container or {})}], **(pod or {})},

@@ -71,18 +71,18 @@ async def send_action(client: Client, kind: Kind[Any], namespace: str, name: str
         NotFound: there is no such job.
 
     """
-    known = job_kind_of(kind)
-    if known is None:
+    job_kind = job_kind_of(kind)
+    if job_kind is None:
         raise BadWork(f"a {kind.kind} is no job that could be stopped.")
     live = await client.get(kind, name, namespace)
-    if known.control == "commands":
+    if job_kind.control == "commands":
         await client.create(COMMANDS, job_command(live, action))
-    elif known.control == "parts" and action == "TerminateJob":
+    elif job_kind.control == "parts" and action == "TerminateJob":
         for part in (await dependents(client, kind.resource, live)).parts:
             if not part.metadata.deletion_timestamp and not has_ended(part):
                 await client.create(COMMANDS, job_command(part, action))
     else:
-        patch = suspend_patch(known, action != "ResumeJob")
+        patch = suspend_patch(job_kind, action != "ResumeJob")
         await client.patch(kind, name, patch, namespace=namespace)
 
 

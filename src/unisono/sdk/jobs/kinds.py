@@ -15,8 +15,8 @@ Json = dict[str, Any]
 
 def job_kind_of(kind: Kind[Any]) -> JobKind | None:
     """What can be done with jobs of a kind; None where it is no job."""
-    found = job_kind(kind)
-    return found if found is not None and found.ends else None
+    job_kind_of_kind = job_kind(kind)
+    return job_kind_of_kind if job_kind_of_kind is not None and job_kind_of_kind.ends else None
 
 
 def is_job(api_version: str, kind: str) -> bool:
@@ -31,7 +31,7 @@ def named(name: str) -> Kind[Any]:
         BadWork: there is none; names those that there are.
 
     """
-    wanted = name.lower()
+    lowered = name.lower()
     for each in JOB_KINDS:
         names = (
             each.kind.lower(),
@@ -40,10 +40,10 @@ def named(name: str) -> Kind[Any]:
             each.resource,
             f"{each.singular_name}.{each.group}",
         )
-        if wanted in (*names, *each.short_names):
+        if lowered in (*names, *each.short_names):
             return each
-    known = ", ".join(dict.fromkeys(each.kind if each is not BATCH_JOBS else "job.batch" for each in JOB_KINDS))
-    raise BadWork(f"{name!r} is no kind of job: give one of {known}.")
+    choices = ", ".join(dict.fromkeys(each.kind if each is not BATCH_JOBS else "job.batch" for each in JOB_KINDS))
+    raise BadWork(f"{name!r} is no kind of job: give one of {choices}.")
 
 
 def suspend_patch(job_kind: JobKind, value: bool) -> Json:

@@ -53,11 +53,11 @@ class Surroundings:
         # What a script calls: the interpreter of the same environment.
         if python := shutil.which("python", path=self.variables.get("PATH")):
             programs.append(Path(python))
-        found = [Path(self.folder)]
+        paths = [Path(self.folder)]
         for path in (each for program in programs for each in (program, program.resolve())):
             # <prefix>/bin/python: its packages lie beside the folder bin.
-            found.append(path.parent.parent if path.parent.name in ("bin", "shims") else path.parent)
-        return tuple(dict.fromkeys(found))
+            paths.append(path.parent.parent if path.parent.name in ("bin", "shims") else path.parent)
+        return tuple(dict.fromkeys(paths))
 
 
 def caller_surroundings(word: str, environment: Mapping[str, str] | None = None) -> Surroundings:
@@ -75,19 +75,19 @@ def caller_surroundings(word: str, environment: Mapping[str, str] | None = None)
     folder = Path.cwd()
     path = values.get("PATH", os.defpath)
     named = str(folder / word) if "/" in word else word
-    found = shutil.which(named, path=path)
-    if found is None:
+    executable = shutil.which(named, path=path)
+    if executable is None:
         script = folder / word
         if script.is_file():
             how = f"python {word}" if word.endswith(".py") else f"bash {word}"
             raise BadWork(f"{word} is a file that cannot be executed: write what runs it, such as: -- {how}")
         if word == "python" and (other := shutil.which("python3", path=path)):
-            found = other
+            executable = other
         else:
             raise BadWork(f"there is no program {word} on the PATH: check its name, or give its path.")
     kept = {name: values[name] for name in _VARIABLES if values.get(name)}
     # Not resolved further: the link in a virtual environment is what makes it the environment's interpreter.
-    return Surroundings(str(Path(found).absolute()), str(folder), kept)
+    return Surroundings(str(Path(executable).absolute()), str(folder), kept)
 
 
 # A program as a gang: a command line, a number of processes and a launcher become a Job, without YAML (pure).

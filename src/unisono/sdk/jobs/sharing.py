@@ -42,17 +42,17 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
     if closed_folder(folder) is None or ":" in str(folder):
         return False
     try:
-        found = await client.get(NAMESPACES, namespace)
-        listed = readable_directories(found)
+        namespace_object = await client.get(NAMESPACES, namespace)
+        listed = readable_directories(namespace_object)
         # Without those that were removed, or can be reached by now.
         needed = {path for _, paths in hidden(listed) for path in paths}
-        known = [each for each in listed if each in needed]
-        if is_privileged(found) or any(folder.is_relative_to(each) for each in known):
+        shared = [each for each in listed if each in needed]
+        if is_privileged(namespace_object) or any(folder.is_relative_to(each) for each in shared):
             return False
-        kept = [each for each in known if not Path(each).is_relative_to(folder)]
+        kept = [each for each in shared if not Path(each).is_relative_to(folder)]
         # Where there is no room for all, those that were added longest ago go.
         value = ":".join([*kept[1 - MOST_DIRECTORIES :], str(folder)])
-        version = found.metadata.resource_version
+        version = namespace_object.metadata.resource_version
         change = {"metadata": {"annotations": {READABLE_DIRECTORIES: value}, "resourceVersion": version}}
         await client.patch(NAMESPACES, namespace, change)
     except ApiError:
@@ -77,10 +77,10 @@ async def is_read_only(client: Client, namespace: str, folder: Path) -> bool:
     from unisono.api.kinds import NAMESPACES
 
     try:
-        found = await client.get(NAMESPACES, namespace)
+        namespace_object = await client.get(NAMESPACES, namespace)
     except ApiError:
         return False
-    return not is_privileged(found) and not _others_may_write(folder)
+    return not is_privileged(namespace_object) and not _others_may_write(folder)
 
 
 def _others_may_write(folder: Path) -> bool:

@@ -104,8 +104,8 @@ def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, 
     jobs = [each for each in found if is_job(each["apiVersion"], each["kind"])]
     if len(jobs) != 1:
         kinds = ", ".join(sorted({str(each["kind"]) for each in found})) or "nothing"
-        known = ", ".join(dict.fromkeys(kind.kind for kind in JOB_KINDS))
-        raise BadWork(f"submit takes exactly one job ({known}), and here are {len(jobs)} (kinds: {kinds}).")
+        kinds_of_jobs = ", ".join(dict.fromkeys(kind.kind for kind in JOB_KINDS))
+        raise BadWork(f"submit takes exactly one job ({kinds_of_jobs}), and here are {len(jobs)} (kinds: {kinds}).")
     return [each for each in found if each is not jobs[0]], jobs[0]
 
 
@@ -156,10 +156,10 @@ def _read(work: str | Path) -> tuple[list[dict[str, Any]], Path]:
             text, name, folder = path.read_text(encoding="utf-8"), str(path), path.absolute().parent
         except (OSError, UnicodeDecodeError) as error:
             raise BadWork(f"{path} cannot be read: {error}.") from None
-    found = [document.value for document in expand_lists(load_all(text, file=name)) if document.value is not None]
-    if not found:
+    documents = [document.value for document in expand_lists(load_all(text, file=name)) if document.value is not None]
+    if not documents:
         raise BadWork(f"{name} holds no object: write at least one, with apiVersion and kind.")
-    return found, folder
+    return documents, folder
 
 
 def _plain(value: Any) -> Any:

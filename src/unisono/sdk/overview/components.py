@@ -61,10 +61,10 @@ async def scheduler_health(client: HttpClient, name: str) -> SchedulerHealth:
     if status >= 300:
         return SchedulerHealth()
     try:
-        found = msgspec.json.decode(body, type=_Leases).items
+        leases = msgspec.json.decode(body, type=_Leases).items
     except msgspec.DecodeError:
         return SchedulerHealth()
-    serving = [lease for lease in found if name in _names(lease)]
+    serving = [lease for lease in leases if name in _names(lease)]
     return judge(serving, name, client.transport.clock.time() + _ahead(headers))
 
 
@@ -80,8 +80,8 @@ def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
     if why := silence(latest, now):
         where = f"schedulerName {name}, Lease {latest.metadata.namespace}/{latest.metadata.name}"
         return SchedulerHealth(f"{why} ({where})")
-    told = latest.metadata.annotations or {}
-    return SchedulerHealth(configuration_error=told.get(CONFIGURATION_ERROR, ""), annotations=told)
+    annotations = latest.metadata.annotations or {}
+    return SchedulerHealth(configuration_error=annotations.get(CONFIGURATION_ERROR, ""), annotations=annotations)
 
 
 def trusted(leases: Iterable[Lease]) -> list[Lease]:
@@ -89,13 +89,13 @@ def trusted(leases: Iterable[Lease]) -> list[Lease]:
 
     Users may write Leases in their own namespaces: what those say of a scheduler does not count.
     """
-    found = list(leases)
-    first = min(found, key=lambda lease: lease.metadata.creation_timestamp or "", default=None)
-    where = {lease.metadata.namespace for lease in found}
+    candidates = list(leases)
+    first = min(candidates, key=lambda lease: lease.metadata.creation_timestamp or "", default=None)
+    where = {lease.metadata.namespace for lease in candidates}
     if first is None:
         return []
     namespace = _SYSTEM if _SYSTEM in where else first.metadata.namespace
-    return [lease for lease in found if lease.metadata.namespace == namespace]
+    return [lease for lease in candidates if lease.metadata.namespace == namespace]
 
 
 def _names(lease: Lease) -> list[str]:
@@ -110,9 +110,9 @@ async def server_time(client: HttpClient) -> float:
 
 def _ahead(headers: Mapping[str, str]) -> float:
     """Seconds by which the server's clock is ahead of this machine's, which may be wrong by minutes."""
-    told = next((value for key, value in headers.items() if key.lower() == "date"), "")
+    date = next((value for key, value in headers.items() if key.lower() == "date"), "")
     try:
-        moment = parsedate_to_datetime(told).timestamp()
+        moment = parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
         return 0.0
     ahead = moment - time.time()

@@ -146,7 +146,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Answers:
     """What the server answered; ``problem`` is what its readiness says, empty where it is ready.
 
     Of a hub, ``clusters`` are its members, and the pods are those of its jobs in members. ``unseen`` and ``within`` are
@@ -164,7 +164,7 @@ class Found:
     within: str = ""
 
 
-def overview(found: Found, now: float) -> Overview:
+def overview(found: Answers, now: float) -> Overview:
     """The overview of what a server answered at ``now``, seconds since the epoch."""
     ready = [node for node in found.nodes if is_ready(node)]
     open_nodes = [node for node in ready if not node.spec.unschedulable]
@@ -193,7 +193,7 @@ def overview(found: Found, now: float) -> Overview:
     )
 
 
-def _sees_all_pods(found: Found) -> bool:
+def _sees_all_pods(found: Answers) -> bool:
     return not found.within and PODS.plural not in found.unseen
 
 
@@ -304,11 +304,11 @@ async def read_overview(client: HttpClient, namespace: str = "default") -> Overv
         pods = [*pods, *await _pods_of_members(client)]
     # Who sees no member need not know that there is such a kind.
     unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
-    found = Found(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
-    told = overview(found, client.transport.clock.time())
+    answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
+    result = overview(answers, client.transport.clock.time())
     hooks = await unreached_webhooks(client)
     parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]
-    return replace(told, components=[*told.components, *parts]) if parts else told
+    return replace(result, components=[*result.components, *parts]) if parts else result
 
 
 async def unreached_webhooks(client: HttpClient) -> dict[str, str]:
@@ -317,10 +317,10 @@ async def unreached_webhooks(client: HttpClient) -> dict[str, str]:
     try:
         for kind in WEBHOOK_KINDS:
             hooks += [hook for one in (await client.list(kind)).items for hook in one.webhooks or ()]
-        wanted = [hook for hook in hooks if hook.failure_policy != "Ignore" and hook.client_config is not None]
-        if any(does_our_work(hook) for hook in wanted) and await _is_ours(client):
-            wanted = [hook for hook in wanted if not does_our_work(hook)]
-        return {hook.name: why for hook in wanted if (why := await _hindrance(client, hook))}
+        asked_hooks = [hook for hook in hooks if hook.failure_policy != "Ignore" and hook.client_config is not None]
+        if any(does_our_work(hook) for hook in asked_hooks) and await _is_ours(client):
+            asked_hooks = [hook for hook in asked_hooks if not does_our_work(hook)]
+        return {hook.name: why for hook in asked_hooks if (why := await _hindrance(client, hook))}
     except ApiError as error:
         if error.code not in (403, 404):
             raise

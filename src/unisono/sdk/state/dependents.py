@@ -60,8 +60,8 @@ def of_newest_revision(found: Dependents) -> Dependents:
 
 
 def _revision(replica_set: Any) -> tuple[int, str]:
-    told = (replica_set.metadata.annotations or {}).get("deployment.kubernetes.io/revision", "")
-    return int(told) if told.isdecimal() else 0, replica_set.metadata.creation_timestamp or ""
+    revision = (replica_set.metadata.annotations or {}).get("deployment.kubernetes.io/revision", "")
+    return int(revision) if revision.isdecimal() else 0, replica_set.metadata.creation_timestamp or ""
 
 
 class ByOwner:
@@ -98,13 +98,13 @@ def owners_of(
         kinds: what is known of kinds, where that is more than this program knows.
 
     """
-    found: list[tuple[str, Any]] = [(resource, owner)]
-    for above, each in found:
+    chain: list[tuple[str, Any]] = [(resource, owner)]
+    for above, each in chain:
         known = of_resource(above) if kinds is None else kinds.of_resource(above)
         for kind in known.makes if known is not None else ():
             if kind.resource in made:
-                found += [(kind.resource, part) for part in made[kind.resource].of(each)]
-    return found
+                chain += [(kind.resource, part) for part in made[kind.resource].of(each)]
+    return chain
 
 
 def collect(
@@ -120,12 +120,12 @@ def collect(
 
     """
     mine = {pod.metadata.name: pod for _, owner in owners for pod in pods.of(owner)}
-    found = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
+    by_name = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
     for pod in mine.values():
         group = named(pod_group_name(pod.metadata.annotations, pod.spec))
         if group is not None:
-            found[group.metadata.name] = group
-    return Dependents([part for _, part in owners[1:]], _sorted(found), _sorted(mine))
+            by_name[group.metadata.name] = group
+    return Dependents([part for _, part in owners[1:]], _sorted(by_name), _sorted(mine))
 
 
 async def dependents(client: Client, resource: str, owner: Object) -> Dependents:
@@ -155,24 +155,24 @@ async def _pods(client: Client, namespace: str | None, owners: Sequence[tuple[st
     selectors = {pod_selector(resource, owner) for resource, owner in owners}
     if "" in selectors or len(selectors) > _MANY_OWNERS:
         selectors = {""}
-    found: dict[str, Pod] = {}
+    pods: dict[str, Pod] = {}
     for selector in sorted(selectors):
         for pod in (await client.list(PODS, namespace, label_selector=selector)).items:
-            found[pod.metadata.uid or ""] = pod
-    return list(found.values())
+            pods[pod.metadata.uid or ""] = pod
+    return list(pods.values())
 
 
 def _has_pods(resource: str) -> bool:
     """Whether an owner has pods of its own, and not only others below it."""
-    known = of_resource(resource)
-    return known is None or known.own_pods
+    kind = of_resource(resource)
+    return kind is None or kind.own_pods
 
 
 def pod_selector(resource: str, owner: Object) -> str:
     """Which labels the owner's pods have; empty where nothing is known of them."""
-    known = of_resource(resource)
-    if known is not None and known.pods_label:
-        return f"{known.pods_label}={owner.metadata.name}"
+    kind = of_resource(resource)
+    if kind is not None and kind.pods_label:
+        return f"{kind.pods_label}={owner.metadata.name}"
     selector = getattr(getattr(owner, "spec", None), "selector", None)
     labels: dict[str, str] = getattr(selector, "match_labels", None) or {}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
@@ -180,8 +180,8 @@ def pod_selector(resource: str, owner: Object) -> str:
 
 def group_selector(resource: str, owner: Object) -> str:
     """Field selector of the owner's PodGroup; empty where its name is not known."""
-    known = of_resource(resource)
-    name = known.group_name.format(name=owner.metadata.name, uid=owner.metadata.uid) if known is not None else ""
+    kind = of_resource(resource)
+    name = kind.group_name.format(name=owner.metadata.name, uid=owner.metadata.uid) if kind is not None else ""
     return f"metadata.name={name}" if name else ""
 
 

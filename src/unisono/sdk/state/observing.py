@@ -56,12 +56,12 @@ def workload_view(
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
         seen.setdefault(_part(pod), Counter())[pod.status.phase or "Pending"] += 1
-    wanted: dict[str, int] = {}
+    replicas: dict[str, int] = {}
     for each in (job, *parts):
-        wanted.update(wanted_pods(each))
+        replicas.update(wanted_pods(each))
     tasks = tuple(
-        TaskView(name, wanted.get(name, sum(seen.get(name, {}).values())), dict(seen.get(name, {})))
-        for name in {**wanted, **seen}
+        TaskView(name, replicas.get(name, sum(seen.get(name, {}).values())), dict(seen.get(name, {})))
+        for name in {**replicas, **seen}
     )
     placed = [pod for pod in pods if pod.spec.node_name]
     phase, message = state_of(job, running=any(pod.status.phase == "Running" for pod in pods))

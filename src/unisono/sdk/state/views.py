@@ -44,8 +44,8 @@ class Steps(NamedTuple):
 
 def steps_of_line(text: str) -> Steps | None:
     """The last ``progress: 30/100`` of a log line; None where there is none."""
-    found = _LINE.findall(text)
-    return _steps(*found[-1]) if found else None
+    matches = _LINE.findall(text)
+    return _steps(*matches[-1]) if matches else None
 
 
 def says_steps_alone(text: str) -> bool:

@@ -30,7 +30,7 @@ class RecordingError(InputError):
     """A recording cannot be read; the message names file and line."""
 
 
-class Line(msgspec.Struct, rename="camel"):
+class RecordedLine(msgspec.Struct, rename="camel"):
     """One line; which fields are set follows from ``op``."""
 
     op: str = ""
@@ -78,7 +78,7 @@ class Cycle:
     now: float
     seed: int
     config: SchedulerConfig
-    decided: Line | None = None
+    decided: RecordedLine | None = None
 
 
 class Recording:
@@ -108,7 +108,7 @@ class Recording:
         with open_bytes(self.path) as lines:
             numbered = enumerate(lines, start=1)
             self._open(numbered)
-            decoder = msgspec.json.Decoder(Line)
+            decoder = msgspec.json.Decoder(RecordedLine)
             config: SchedulerConfig | None = None
             count = 0
             for number, text in numbered:
@@ -145,24 +145,26 @@ class Recording:
     def _cycle(
         self,
         count: int,
-        line: Line,
+        line: RecordedLine,
         config: SchedulerConfig,
         lines: Iterator[tuple[int, bytes]],
-        decoder: msgspec.json.Decoder[Line],
+        decoder: msgspec.json.Decoder[RecordedLine],
     ) -> Cycle:
         """The state stands still between the beginning of a cycle and its decisions, so these are the next line."""
         _, text = next(lines, (0, b""))
         decided = decoder.decode(text) if text.endswith(b"\n") else None
         return Cycle(count, line.now, line.seed, config, decided)
 
-    def _list(self, line: Line, lines: Iterator[tuple[int, bytes]], decoder: msgspec.json.Decoder[Line]) -> None:
+    def _list(
+        self, line: RecordedLine, lines: Iterator[tuple[int, bytes]], decoder: msgspec.json.Decoder[RecordedLine]
+    ) -> None:
         kind = self._kind(line.kind)
         items = [self._object(kind, decoder.decode(next(lines)[1])) for _ in range(line.count)]
         for obj in items:
             self._tell("LISTED", kind, obj)
         self.state.replace(kind, items)
 
-    def _change(self, line: Line) -> None:
+    def _change(self, line: RecordedLine) -> None:
         state, op = self.state, line.op
         if op in ("apply", "reject"):
             kind = self._kind(line.kind)
@@ -208,7 +210,7 @@ class Recording:
         return found
 
     @staticmethod
-    def _object(kind: Kind[Any], line: Line) -> Object:
+    def _object(kind: Kind[Any], line: RecordedLine) -> Object:
         obj: Object = msgspec.json.decode(line.object, type=kind.struct)
         return obj
 

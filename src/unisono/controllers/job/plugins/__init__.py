@@ -38,15 +38,15 @@ def load(view: JobView) -> list[JobPlugin]:
         PluginError: a plug-in is unknown, or an argument makes no sense.
 
     """
-    known = {plugin.name: plugin for plugin in ORDER}
-    wanted = {name: arguments or [] for name, arguments in (view.spec.plugins or {}).items()}
-    unknown = sorted(wanted.keys() - known.keys())
+    by_name = {plugin.name: plugin for plugin in ORDER}
+    arguments_of = {name: arguments or [] for name, arguments in (view.spec.plugins or {}).items()}
+    unknown = sorted(arguments_of.keys() - by_name.keys())
     if unknown:
         raise PluginError(
-            f"failed to get plugin {', '.join(unknown)}: this version has {', '.join(sorted(known))}; "
+            f"failed to get plugin {', '.join(unknown)}: this version has {', '.join(sorted(by_name))}; "
             "remove it from spec.plugins of a new job."
         )
-    for name in list(wanted):
-        for needed in known[name].needs:
-            wanted.setdefault(needed, [])
-    return [plugin(view, wanted[plugin.name]) for plugin in ORDER if plugin.name in wanted]
+    for name in list(arguments_of):
+        for needed in by_name[name].needs:
+            arguments_of.setdefault(needed, [])
+    return [plugin(view, arguments_of[plugin.name]) for plugin in ORDER if plugin.name in arguments_of]

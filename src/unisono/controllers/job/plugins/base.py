@@ -49,15 +49,15 @@ def read_flags(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[st
 
 def unknown_flags(arguments: Sequence[str], known: Collection[str]) -> list[str]:
     """Unknown flags among the arguments, each once, as they are written; so are words that follow no flag."""
-    found: list[str] = []
+    unknown: list[str] = []
     after_flag = False
     for argument in arguments:
         name, separator, _ = argument.lstrip("-").partition("=")
         is_flag = argument.startswith("-") or bool(separator)
         if (is_flag and name not in known) or (not is_flag and not after_flag):
-            found.append(argument.partition("=")[0])
+            unknown.append(argument.partition("=")[0])
         after_flag = is_flag and not separator
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(unknown))
 
 
 def flag_bool(plugin: str, values: Mapping[str, str], name: str) -> bool:
@@ -124,8 +124,8 @@ class JobPlugin:
     def remarks(self) -> Iterator[tuple[str, str]]:
         """Reason and text of what the author of the job should know."""
         if self._unknown:
-            known = ", ".join(f"--{name}" for name in self.flags) or "no arguments"
-            text = f"plug-in {self.name} leaves out {', '.join(self._unknown)}: it knows {known}"
+            flags = ", ".join(f"--{name}" for name in self.flags) or "no arguments"
+            text = f"plug-in {self.name} leaves out {', '.join(self._unknown)}: it knows {flags}"
             yield "UnknownPluginArgument", text
 
 

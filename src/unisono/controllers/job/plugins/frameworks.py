@@ -31,8 +31,8 @@ def open_port(container: Container, name: str, number: int) -> None:
 
 def tasks_named(view: JobView, names: Sequence[str]) -> list[TaskView]:
     """The tasks of these names that the job has, each once, in the order of the names."""
-    found = (view.task(name) for name in dict.fromkeys(names))
-    return [task for task in found if task is not None]
+    tasks = (view.task(name) for name in dict.fromkeys(names))
+    return [task for task in tasks if task is not None]
 
 
 def rank_of(view: JobView, names: Sequence[str], task: TaskView, index: int) -> int | None:
@@ -267,8 +267,8 @@ class TensorflowPlugin(JobPlugin):
     def _config(self, task: TaskView, index: int) -> dict[str, Any]:
         cluster: dict[str, list[str]] = {}
         for role, name in self.tasks.items():
-            found = self.view.task(name)
-            if found is not None and found.replicas:
-                cluster[role] = [f"{found.host(number)}:{self.port}" for number in range(found.replicas)]
+            of_name = self.view.task(name)
+            if of_name is not None and of_name.replicas:
+                cluster[role] = [f"{of_name.host(number)}:{self.port}" for number in range(of_name.replicas)]
         kind = next((role for role, name in self.tasks.items() if name == task.name), task.name)
         return {"cluster": cluster, "task": {"type": kind, "index": index}}

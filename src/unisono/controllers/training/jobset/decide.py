@@ -19,7 +19,7 @@ from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared_objects
 from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
-from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.plan import TrainingPlan, set_condition
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 from unisono.jobkinds.jobset import together
 
@@ -28,22 +28,22 @@ IN_PROGRESS, STARTED = "StartupPolicyInProgress", "StartupPolicyCompleted"
 _RESTART_SET = "RestartJobSet"
 
 
-def decide(seen: Seen[JobSet], now: float) -> Plan:
+def decide(seen: Seen[JobSet], now: float) -> TrainingPlan:
     """The next step for the JobSet; an empty plan when another operator manages it; ``now`` in seconds since 1970."""
-    return _Decision(seen, now).run()
+    return _JobSetDecision(seen, now).run()
 
 
-class _Decision:
+class _JobSetDecision:
     def __init__(self, seen: Seen[JobSet], now: float) -> None:
         self.seen, self.now, self.time = seen, now, rfc3339(now)
         self.view = JobSetView(seen.job, seen.pods)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), JobSetStatus)
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         view = self.view
         if view.spec.managed_by not in (None, "", JOBSET_CONTROLLER):
-            return Plan()
+            return TrainingPlan()
         if view.finished:
             self._wind_down()
             return self.plan
@@ -89,8 +89,8 @@ class _Decision:
         policy = self.view.spec.success_policy
         targets = (policy.target_replicated_jobs if policy else None) or [j.name for j in self.view.replicated_jobs]
         aimed = [child for child in self.view.children if child.replicated.name in targets]
-        wanted = any if policy is not None and policy.operator == "Any" else all
-        if not aimed or not wanted(child.complete for child in aimed):
+        combine = any if policy is not None and policy.operator == "Any" else all
+        if not aimed or not combine(child.complete for child in aimed):
             return False
         self._finish(COMPLETED, "AllJobsCompleted", "jobset completed successfully")
         return True
@@ -267,8 +267,8 @@ class _Decision:
         )
 
     def _status_of(self, name: str) -> ReplicatedJobStatus:
-        found = next((each for each in self.status.replicated_jobs_status or () if each.name == name), None)
-        return found or ReplicatedJobStatus(name=name)
+        status = next((each for each in self.status.replicated_jobs_status or () if each.name == name), None)
+        return status or ReplicatedJobStatus(name=name)
 
     def _set(self, type: str, reason: str, message: str, status: str) -> None:
         before = list(self.status.conditions or ())

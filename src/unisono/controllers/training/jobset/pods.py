@@ -131,7 +131,7 @@ def shared_objects(view: JobSetView) -> Iterator[Resource]:
     for policy in view.spec.volume_claim_policies or ():
         kept = policy.retention_policy is not None and policy.retention_policy.when_deleted == "Retain"
         for claim in policy.templates or ():
-            wanted = msgspec.structs.replace(
+            claim_of_job = msgspec.structs.replace(
                 claim,
                 metadata=ObjectMeta(
                     name=f"{claim.metadata.name}-{view.name}",
@@ -141,7 +141,7 @@ def shared_objects(view: JobSetView) -> Iterator[Resource]:
                     owner_references=None if kept else [owned_by(JOB_SETS, view.job_set)],
                 ),
             )
-            yield Resource(PERSISTENT_VOLUME_CLAIMS, wanted, permanent=True, warning="FailedCreateClaim")
+            yield Resource(PERSISTENT_VOLUME_CLAIMS, claim_of_job, permanent=True, warning="FailedCreateClaim")
 
 
 def _marks(view: JobSetView, child: ChildJob) -> dict[str, str]:

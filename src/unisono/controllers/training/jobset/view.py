@@ -105,13 +105,13 @@ class ChildJob:
 
     def failures_by_index(self) -> dict[int, list[str]]:
         """By completion index, what the Job's policy says of each pod that failed and counts."""
-        found: dict[int, list[str]] = {}
+        failures: dict[int, list[str]] = {}
         for pod in self.failed_pods():
             action = judge(self.policies.pod_failure, pod)[0]
             # A pod that lost its node is replaced without being counted, whatever else the policy says.
             if action != "Ignore" and (action != COUNT or not _is_disrupted(pod)):
-                found.setdefault(completion_index(pod), []).append(action)
-        return found
+                failures.setdefault(completion_index(pod), []).append(action)
+        return failures
 
     @cached_property
     def failed_indexes(self) -> set[int]:
@@ -260,8 +260,8 @@ class JobSetView:
     def _children(self) -> Iterator[ChildJob]:
         number = 0
         for replicated in self.replicated_jobs:
-            known = self.status_of(replicated.name)
-            single = (known.job_restarts if known is not None else None) or []
+            status = self.status_of(replicated.name)
+            single = (status.job_restarts if status is not None else None) or []
             for index in range(1 if replicated.replicas is None else replicated.replicas):
                 own = single[index] if index < len(single) else 0
                 yield ChildJob(replicated, index, number, f"{self.status.restarts or 0}.{own}")

@@ -42,11 +42,11 @@ from unisono.controllers.training.kubeflow.view import (
     SUSPENDED,
     Role,
     RolePod,
-    Tally,
+    RoleTally,
     TrainingView,
     with_condition,
 )
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
 from unisono.jobkinds.kubeflow import gang_size, pod_sets
 
@@ -54,7 +54,7 @@ from unisono.jobkinds.kubeflow import gang_size, pod_sets
 _FORGIVEN_SECONDS = 600.0
 
 
-def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan:
+def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> TrainingPlan:
     """The next step for the job; an empty plan when another operator manages it.
 
     Args:
@@ -63,27 +63,27 @@ def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan
         now: seconds since 1970.
 
     """
-    return _Decision(seen, framework, now).run()
+    return _KubeflowDecision(seen, framework, now).run()
 
 
-class _Decision:
+class _KubeflowDecision:
     def __init__(self, seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> None:
         self.seen, self.framework, self.now = seen, framework, now
         self.view = TrainingView(seen.job)
         self.time = rfc3339(now)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), TrainingStatus)
         places = [framework.place(self.view, pod) for pod in seen.pods]
         self.pods = [place for place in places if place is not None]
         self.strays = [pod for pod, place in zip(seen.pods, places, strict=True) if place is None]
-        self.tallies = {role.name: Tally(role.replicas) for role in self.view.roles}
+        self.tallies = {role.name: RoleTally(role.replicas) for role in self.view.roles}
         for pod in self.pods:
             self.tallies[pod.role].count(pod)
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         manager = self.view.run.managed_by
         if manager is not None and manager not in self.framework.managers:
-            return Plan()
+            return TrainingPlan()
         if self.view.finished:
             self._wind_down()
             return self.plan
@@ -117,18 +117,18 @@ class _Decision:
             return
         text = f"The server refuses pods of this job: {lack}"
         self.plan.warn("FailedValidation", text, once=text)
-        told = find_condition(self.status.conditions, PODS_LACK)
-        if told is None or told.message != text:
-            told = TrainingCondition(
+        condition = find_condition(self.status.conditions, PODS_LACK)
+        if condition is None or condition.message != text:
+            condition = TrainingCondition(
                 type=PODS_LACK,
                 status="True",
                 reason="InvalidPodTemplate",
                 message=text,
                 last_update_time=self.time,
-                last_transition_time=self.time if told is None else told.last_transition_time,
+                last_transition_time=self.time if condition is None else condition.last_transition_time,
             )
         # First: the last entry is what tools show as the state of the job.
-        self.status.conditions = [told, *others]
+        self.status.conditions = [condition, *others]
 
     # --- the life of an active job -----------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class _Decision:
         if is_true(self.status.conditions, FAILED) or is_true(self.status.conditions, SUCCEEDED):
             self.status.completion_time = self.time
             # Clean-up is planned from the stored end.
-            ended = Plan(annotations=self.plan.annotations, notices=self.plan.notices)
+            ended = TrainingPlan(annotations=self.plan.annotations, notices=self.plan.notices)
             self.plan = ended
             return
         try:
@@ -174,13 +174,13 @@ class _Decision:
         return True
 
     def _judge(self) -> None:
-        told = self._restart()
+        restart_message = self._restart()
         self._count()
         if is_true(self.status.conditions, FAILED):
             return
         judgement = self.framework.judge(self.view, self.tallies)
         # While a failed pod waits for its successor the job stays as it is: it would change to and fro.
-        if judgement.running and not (told and is_true(self.status.conditions, RESTARTING)):
+        if judgement.running and not (restart_message and is_true(self.status.conditions, RESTARTING)):
             self._set(RUNNING, "Running", judgement.running)
         if judgement.succeeded:
             self._set(SUCCEEDED, "Succeeded", judgement.succeeded)
@@ -188,12 +188,12 @@ class _Decision:
             return
         if judgement.failed:
             self._fail(judgement.failed)
-        elif told or judgement.restarting:
-            self._set(RESTARTING, "Restarting", told or judgement.restarting)
+        elif restart_message or judgement.restarting:
+            self._set(RESTARTING, "Restarting", restart_message or judgement.restarting)
 
     def _restart(self) -> str:
         """Replace failed pods, or find that the job has failed; answers what to say of a restart."""
-        told = ""
+        message = ""
         retried: list[RolePod] = []
         for pod in self.pods:
             role = self._role(pod)
@@ -204,19 +204,19 @@ class _Decision:
                 text = f"Pod: {self.view.namespace}.{pod.name} exited with code {code}"
                 self.plan.tell("ExitedWithCode", text, once=f"exit/{pod.pod.metadata.uid}")
             if self.framework.is_retried(self.view, role, pod):
-                told = told or f"job {self.view.name} is restarting because {role.name} replica(s) failed."
+                message = message or f"job {self.view.name} is restarting because {role.name} replica(s) failed."
                 retried.append(pod)
             elif self.framework.restart_policy(self.view, role) == EXIT_CODE:
                 self._fail(f'job "{self.view.name}" is failing because "{role.name}" replica(s) failed.')
         in_a_row = self._remember([pod for pod in retried if not pod.disrupted])
         self._make_again(retried, in_a_row)
-        return told
+        return message
 
     def _remember(self, failed: list[RolePod]) -> dict[str, int]:
         """Count failed pods that are replaced, each once; answers how often each place was in a row."""
         annotations = self.view.job.metadata.annotations or {}
-        known = set(annotations.get(RESTARTED_PODS, "").split(","))
-        new = [pod for pod in failed if (pod.pod.metadata.uid or "") not in known]
+        restarted = set(annotations.get(RESTARTED_PODS, "").split(","))
+        new = [pod for pod in failed if (pod.pod.metadata.uid or "") not in restarted]
         in_a_row = self.view.pod_restarts
         for pod in new:
             place = self._place(pod)
@@ -266,12 +266,12 @@ class _Decision:
         )
         there = {pod.name for pod in self.pods} | {pod.metadata.name for pod in self.strays}
         services = {service.metadata.name for service in self.seen.services}
-        wanted: set[str] = set()
+        names: set[str] = set()
         for role in view.roles:
             starts = admitted and framework.may_start(view, role, self.tallies)
             for index in range(role.replicas):
                 name = framework.pod_name(view, role, index)
-                wanted.add(name)
+                names.add(name)
                 if plan.full:
                     continue
                 if framework.pod_services and name not in services and f"services/{name}" not in self.seen.expected:
@@ -286,7 +286,7 @@ class _Decision:
             plan.delete_services.extend(
                 each
                 for each in self.seen.services
-                if each.metadata.name not in wanted and not each.metadata.deletion_timestamp
+                if each.metadata.name not in names and not each.metadata.deletion_timestamp
             )
 
     def _warn_of_template(self, role: Role) -> None:
@@ -306,7 +306,7 @@ class _Decision:
         self.plan.delete_services = [each for each in self.seen.services if not each.metadata.deletion_timestamp]
         drop_group(self.plan, view.job, self.seen.group)
         plan_autoscaler(self.plan, view, self.seen.autoscaler, active=False)
-        self.status.replica_statuses = {role.name: self._replica_status(role, Tally(0)) for role in view.roles}
+        self.status.replica_statuses = {role.name: self._replica_status(role, RoleTally(0)) for role in view.roles}
         if is_true(self.status.conditions, RUNNING):
             self._set(RUNNING, "Suspended", text, status="False")
         self._set(SUSPENDED, "Suspended", text)
@@ -364,15 +364,15 @@ class _Decision:
             if counts.active:
                 counts.succeeded, counts.active = (counts.succeeded or 0) + counts.active, None
 
-    def _replica_status(self, role: Role, tally: Tally) -> ReplicaStatus:
+    def _replica_status(self, role: Role, tally: RoleTally) -> ReplicaStatus:
         selector = None
         if self.framework.selector:
-            wanted = {
+            labels = {
                 KUBEFLOW_JOB_NAME: self.view.name,
                 OPERATOR_NAME: self.framework.operator,
                 KUBEFLOW_REPLICA_TYPE: role.lower,
             }
-            selector = ",".join(f"{key}={wanted[key]}" for key in sorted(wanted))
+            selector = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
         return ReplicaStatus(
             active=tally.active or None,
             succeeded=tally.succeeded or None,
@@ -385,8 +385,8 @@ class _Decision:
 
     def _set(self, type: str, word: str, message: str, status: str = "True") -> None:
         before = self.status.conditions or []
-        wanted = TrainingCondition(type=type, status=status, reason=f"{self.view.kind}{word}", message=message)
-        after = with_condition(before, wanted, self.time)
+        condition = TrainingCondition(type=type, status=status, reason=f"{self.view.kind}{word}", message=message)
+        after = with_condition(before, condition, self.time)
         if after != before:
             record = self.plan.warn if type in (FAILED, RESTARTING) else self.plan.tell
             record(f"{self.view.kind}{word}", message)

@@ -20,12 +20,12 @@ from unisono.controllers.training.kubeflow.view import (
     REPLICA_INDEX,
     Role,
     RolePod,
-    Tally,
+    RoleTally,
     TrainingView,
     is_retryable,
 )
 
-Tallies = Mapping[str, Tally]
+Tallies = Mapping[str, RoleTally]
 
 
 @dataclass(slots=True)

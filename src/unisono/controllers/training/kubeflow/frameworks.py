@@ -21,7 +21,7 @@ from unisono.controllers.training.kubeflow.framework import (
     judge_restartable,
     leader,
 )
-from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, Tally, TrainingView
+from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, RoleTally, TrainingView
 
 # TFJob: TF_CONFIG, and the rules of chief, workers and parameter servers.
 
@@ -85,25 +85,25 @@ class TensorFlow(Framework):
 
     def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
         """The chief decides; without one, worker 0 or all workers."""
-        told, full = Judgement(), f"{view.namespace}/{view.name}"
+        verdict, full = Judgement(), f"{view.namespace}/{view.name}"
         chief = leader(view, "Chief", "Master")
-        counts = tallies[chief.name] if chief is not None else tallies.get("Worker", Tally(0))
+        counts = tallies[chief.name] if chief is not None else tallies.get("Worker", RoleTally(0))
         if counts.active:
-            told.running = f"{view.kind} {full} is running."
+            verdict.running = f"{view.kind} {full} is running."
         done = counts.replicas > 0 and counts.expected <= 0
         if chief is None and not done and _spec(view).success_policy != ALL_WORKERS:
             first = counts.pods.get(0)
             done = first is not None and first.phase == "Succeeded"
         if done:
-            told.succeeded = f"{view.kind} {full} successfully completed."
-            return told
+            verdict.succeeded = f"{view.kind} {full} successfully completed."
+            return verdict
         for role in view.roles:
             tally = tallies[role.name]
             dynamic = role.name == "Worker" and _spec(view).enable_dynamic_worker
             if tally.crashed and role.restart_policy == NEVER and not dynamic and not view.holds(RESTARTING):
-                told.failed = f"{view.kind} {full} has failed because {tally.crashed} {role.name} replica(s) failed."
+                verdict.failed = f"{view.kind} {full} has failed because {tally.crashed} {role.name} replica(s) failed."
                 break
-        return told
+        return verdict
 
 
 def _spec(view: TrainingView) -> TFJobSpec:
@@ -172,20 +172,20 @@ class PyTorch(Framework):
 
 def judge_led(view: TrainingView, tallies: Tallies, *, any_worker: bool = False) -> Judgement:
     """The rule of jobs that a master leads, if they have one; otherwise the workers count."""
-    told = Judgement()
+    judgement = Judgement()
     master = tallies.get("Master")
     if master is not None:
         if master.active:
-            told.running = f"{view.kind} {view.name} is running."
+            judgement.running = f"{view.kind} {view.name} is running."
         if master.expected <= 0:
-            told.succeeded = f"{view.kind} {view.name} is successfully completed."
-        return judge_restartable(view, tallies, told, done=bool(told.succeeded))
+            judgement.succeeded = f"{view.kind} {view.name} is successfully completed."
+        return judge_restartable(view, tallies, judgement, done=bool(judgement.succeeded))
     worker, full = tallies["Worker"], f"{view.namespace}/{view.name}"
     if worker.expected <= 0 or (any_worker and worker.succeeded):
-        told.succeeded = f"{view.kind} {full} successfully completed."
+        judgement.succeeded = f"{view.kind} {full} successfully completed."
     elif worker.active:
-        told.running = f"{view.kind} {full} is running."
-    return judge_restartable(view, tallies, told, done=bool(told.succeeded))
+        judgement.running = f"{view.kind} {full} is running."
+    return judge_restartable(view, tallies, judgement, done=bool(judgement.succeeded))
 
 
 def wait_for(host: str) -> Container:
@@ -341,15 +341,15 @@ class XGBoost(Framework):
 
     def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
         """The master decides; a failed pod fails the job unless its exit code is to be looked at."""
-        told = Judgement()
+        verdict = Judgement()
         master = tallies.get("Master")
         if master is not None:
             if master.active:
-                told.running = f"{view.kind} {view.name} is running."
+                verdict.running = f"{view.kind} {view.name} is running."
             if master.expected <= 0:
-                told.succeeded = f"{view.kind} {view.name} is successfully completed."
-                return told
-        return judge_by_exit_code(view, tallies, told)
+                verdict.succeeded = f"{view.kind} {view.name} is successfully completed."
+                return verdict
+        return judge_by_exit_code(view, tallies, verdict)
 
 
 def _workers(view: TrainingView) -> str:

@@ -46,7 +46,7 @@ from unisono.controllers.training.kubeflow.view import (
     REPLICA_INDEX,
     Role,
     RolePod,
-    Tally,
+    RoleTally,
     TrainingView,
 )
 from unisono.controllers.training.plan import new_keys
@@ -210,19 +210,19 @@ class Mpi(Framework):
 
     def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
         """The launcher decides; in ``v1`` a failed worker fails the job as well."""
-        told = Judgement()
-        launcher, workers = tallies.get("Launcher", Tally(1)), tallies.get("Worker", Tally(0))
+        judgement = Judgement()
+        launcher, workers = tallies.get("Launcher", RoleTally(1)), tallies.get("Worker", RoleTally(0))
         if launcher.expected <= 0:
-            told.succeeded = _sentence(view, "is successfully completed.", "successfully completed.")
-            return told
+            judgement.succeeded = _sentence(view, "is successfully completed.", "successfully completed.")
+            return judgement
         if launcher.active and (not _is_v2(view) or workers.active >= workers.replicas):
-            told.running = _sentence(view, "is running.", "is running.")
+            judgement.running = _sentence(view, "is running.", "is running.")
         if _is_v2(view):
             evicted = sum(pod.crashed and pod.pod.status.reason == "Evicted" for pod in workers.pods.values())
             if evicted:
-                told.failed = f"{evicted}/{workers.replicas} workers are evicted"
-            return told
-        return judge_by_exit_code(view, tallies, told)
+                judgement.failed = f"{evicted}/{workers.replicas} workers are evicted"
+            return judgement
+        return judge_by_exit_code(view, tallies, judgement)
 
     def created(self, view: TrainingView) -> str:
         """Each version has words of its own."""

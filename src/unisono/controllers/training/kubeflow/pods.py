@@ -23,7 +23,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.view import DEFAULT_SCHEDULER, EXIT_CODE, JOB_ROLE, NEVER, Role, TrainingView
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 
 # Pods and Services of a training job, built from the templates of its roles.
 
@@ -89,7 +89,7 @@ def build_service(framework: Framework, view: TrainingView, role: Role, index: i
 
 
 def plan_autoscaler(
-    plan: Plan, view: TrainingView, found: HorizontalPodAutoscaler | None, *, active: bool = True
+    plan: TrainingPlan, view: TrainingView, found: HorizontalPodAutoscaler | None, *, active: bool = True
 ) -> None:
     """Bring the autoscaler about, to what the job says, or away.
 
@@ -100,21 +100,21 @@ def plan_autoscaler(
         active: False while the job is suspended: then it has none.
 
     """
-    wanted = _wanted(plan, view) if active else None
+    desired = _wanted(plan, view) if active else None
     ours = found is not None and owner_uid(found) == view.job.metadata.uid
-    if wanted is None:
+    if desired is None:
         if found is not None and ours and not found.metadata.deletion_timestamp:
             plan.remove.append((HORIZONTAL_POD_AUTOSCALERS, found))
     elif found is None:
-        plan.ensure.append(Resource(HORIZONTAL_POD_AUTOSCALERS, wanted, warning="FailedCreateHPA", missing=True))
+        plan.ensure.append(Resource(HORIZONTAL_POD_AUTOSCALERS, desired, warning="FailedCreateHPA", missing=True))
     elif not ours:
         text = f"horizontalpodautoscaler {found.key} belongs to something else; delete or rename it."
         plan.warn("FailedCreateHPA", text, once="autoscaler/foreign")
-    elif patch := difference(to_json(found), to_json(wanted)):
+    elif patch := difference(to_json(found), to_json(desired)):
         plan.patches.append((HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, patch))
 
 
-def _wanted(plan: Plan, view: TrainingView) -> HorizontalPodAutoscaler | None:
+def _wanted(plan: TrainingPlan, view: TrainingView) -> HorizontalPodAutoscaler | None:
     spec = view.job.spec
     policy = spec.elastic_policy if isinstance(spec, PyTorchJobSpec) else None
     worker = view.role("Worker")

@@ -159,7 +159,7 @@ class RolePod(PodView):
 
 
 @dataclass(slots=True)
-class Tally:
+class RoleTally:
     """Counts of one role.
 
     Attributes:

@@ -29,7 +29,7 @@ from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, sta
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.plan import TrainingPlan, set_condition
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
 from unisono.controllers.training.ray.pods import build_pod, head_service
 from unisono.controllers.training.ray.view import PORTS, Place, RayClusterView, head_service_name, most
@@ -41,23 +41,23 @@ AUTOSCALER_SERVED = "AutoscalerServed"
 SUSPENDING, SUSPENDED = "RayClusterSuspending", "RayClusterSuspended"
 
 
-def decide(seen: Seen[RayCluster], now: float) -> Plan:
+def decide(seen: Seen[RayCluster], now: float) -> TrainingPlan:
     """The next step for the cluster; an empty plan when another operator manages it; ``now`` in seconds since 1970."""
-    return _Decision(seen, now).run()
+    return _ClusterDecision(seen, now).run()
 
 
-class _Decision:
+class _ClusterDecision:
     def __init__(self, seen: Seen[RayCluster], now: float) -> None:
         self.seen, self.now, self.time = seen, now, rfc3339(now)
         self.view = RayClusterView(seen.job)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayClusterStatus)
         self.places = {place.name: place for place in self.view.places(seen.pods)}
         self.pods = {pod.metadata.name: pod for pod in seen.pods}
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         if self.view.spec.managed_by not in (None, "", RAY_OPERATOR):
-            return Plan()
+            return TrainingPlan()
         if not self.status.state and not self.status.conditions:
             errors = [error.message() for error in validate_ray_cluster(self.seen.job, None)]
             if errors:
@@ -89,10 +89,10 @@ class _Decision:
             return
         self.plan.ensure.append(Resource(SERVICES, head_service(self.view), warning="FailedToCreateService"))
         for pod in self.pods.values():
-            wanted = pod.metadata.name in self.places
-            if is_deleting(pod) or (wanted and not has_ended(pod)):
+            has_place = pod.metadata.name in self.places
+            if is_deleting(pod) or (has_place and not has_ended(pod)):
                 continue
-            left = refused_for(pod, self.now) if wanted else 0.0
+            left = refused_for(pod, self.now) if has_place else 0.0
             if left > 0:
                 self.plan.again_within(left)
             else:
@@ -156,8 +156,8 @@ class _Decision:
         status, view = self.status, self.view
         workers = [pod for name, pod in self.pods.items() if (at := self.places.get(name)) and not at.is_head]
         ready = sum(_is_ready(pod) for pod in workers)
-        wanted = sum(desired(group) for group in view.workers)
-        status.desired_worker_replicas = wanted
+        desired_workers = sum(desired(group) for group in view.workers)
+        status.desired_worker_replicas = desired_workers
         status.min_worker_replicas = sum(fewest(group) for group in view.workers)
         status.max_worker_replicas = min(2**31 - 1, sum(most(group) for group in view.workers))
         status.ready_worker_replicas = ready
@@ -177,7 +177,7 @@ class _Decision:
         else:
             reason = "HeadPodNotFound" if head is None else "ContainersNotReady"
             self._set(HEAD_READY, reason, "the head is not ready", holds=False)
-        if head_ready and ready >= wanted:
+        if head_ready and ready >= desired_workers:
             if status.state != "ready":
                 status.state_transition_times = {**(status.state_transition_times or {}), "ready": self.time}
             status.state = "ready"

@@ -32,7 +32,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, phase_of, staying
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.pod_group import part_of
 from unisono.controllers.training.ray import view
 from unisono.errors import ConfigError
@@ -236,7 +236,7 @@ INVALID = "ValidationFailed"
 _ENDED = frozenset({COMPLETE, FAILED, INVALID})
 
 
-def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None = None) -> Plan:
+def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None = None) -> TrainingPlan:
     """The next step for the job; an empty plan when another operator manages it.
 
     Args:
@@ -246,19 +246,19 @@ def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod
         head: pod of the cluster's head, which in SidecarMode submits the job.
 
     """
-    return _Decision(seen, cluster, now, head).run()
+    return _RayJobDecision(seen, cluster, now, head).run()
 
 
-class _Decision:
+class _RayJobDecision:
     def __init__(self, seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None) -> None:
         self.seen, self.job, self.cluster, self.head = seen, seen.job, cluster, head
         self.now, self.time = now, rfc3339(now)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayJobStatus)
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         if self.job.spec.managed_by not in (None, "", RAY_OPERATOR):
-            return Plan()
+            return TrainingPlan()
         phase = self.status.job_deployment_status or ""
         if phase in _ENDED:
             self._wind_down()
@@ -296,8 +296,8 @@ class _Decision:
             return
         spec = self.job.spec.ray_cluster_spec
         if not self._selected() and spec is not None and (self.cluster is None or not self._is_ours()):
-            wanted = self._wanted()
-            self.plan.ensure.append(Resource(RAY_CLUSTERS, wanted, permanent=True, warning="FailedToCreateRayCluster"))
+            cluster = self._wanted()
+            self.plan.ensure.append(Resource(RAY_CLUSTERS, cluster, permanent=True, warning="FailedToCreateRayCluster"))
         if self.cluster is None:
             self.plan.again_within(5.0)
             return
@@ -312,20 +312,20 @@ class _Decision:
 
     def _submit(self, sidecar: Submitter | None) -> None:
         """The submitter lives as long as the job; how it ends is how the job ended."""
-        found = sidecar if self.job.spec.submission_mode == SIDECAR_MODE else self._submitters_pod()
-        if found is None:
+        submitter = sidecar if self.job.spec.submission_mode == SIDECAR_MODE else self._submitters_pod()
+        if submitter is None:
             return
         info = self.status.ray_job_info or RayJobStatusInfo()
-        if not found.ended:
+        if not submitter.ended:
             if self.status.job_status != "RUNNING":
                 self.status.job_status, info.start_time = "RUNNING", self.time
                 self.status.ray_job_info = info
-        elif found.succeeded:
+        elif submitter.succeeded:
             self.status.job_status, self.status.succeeded = "SUCCEEDED", (self.status.succeeded or 0) + 1
             self._finish(COMPLETE, "", "Job finished successfully.")
         else:
             self.status.job_status = "FAILED"
-            self._fail("AppFailed", found.message)
+            self._fail("AppFailed", submitter.message)
 
     def _submitters_pod(self) -> Submitter | None:
         """The submitter in a pod of its own, which is made where it is missing; None until it runs."""

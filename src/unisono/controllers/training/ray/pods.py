@@ -147,7 +147,7 @@ def _gcs_port(view: RayClusterView) -> str:
 
 
 def _labels(view: RayClusterView, place: Place) -> dict[str, str]:
-    found = {
+    labels = {
         IS_RAY_NODE: "yes",
         RAY_CLUSTER: view.name,
         NODE_TYPE: "head" if place.is_head else "worker",
@@ -157,7 +157,7 @@ def _labels(view: RayClusterView, place: Place) -> dict[str, str]:
         "app.kubernetes.io/created-by": "kuberay-operator",
     }
     kept = (ORIGIN_NAME, ORIGIN_KIND)
-    return found | {key: view.marks[key] for key in kept if key in view.marks}
+    return labels | {key: view.marks[key] for key in kept if key in view.marks}
 
 
 def _selector(view: RayClusterView) -> dict[str, str]:
@@ -221,8 +221,8 @@ def _takes_jobs(place: Place) -> Probe | None:
 def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVar]:
     address, port = head_address(view.name, view.namespace), _gcs_port(view)
     local = "127.0.0.1"
-    found = [] if place.is_head else [EnvVar(name="FQ_RAY_IP", value=address)]
-    found += [
+    variables = [] if place.is_head else [EnvVar(name="FQ_RAY_IP", value=address)]
+    variables += [
         EnvVar(name="RAY_IP", value=local if place.is_head else head_service_name(view.name)),
         _field("RAY_CLUSTER_NAME", f"metadata.labels['{RAY_CLUSTER}']"),
         _field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
@@ -233,7 +233,7 @@ def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVa
         EnvVar(name="RAY_ADDRESS", value=f"{local if place.is_head else address}:{port}"),
         EnvVar(name="RAY_USAGE_STATS_KUBERAY_IN_USE", value="1"),
     ]
-    return found
+    return variables
 
 
 def _field(name: str, path: str) -> EnvVar:

@@ -53,7 +53,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting, is_ready
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.plan import TrainingPlan, set_condition
 from unisono.controllers.training.ray import view
 from unisono.controllers.training.ray.pods import head_service as cluster_head_service
 from unisono.controllers.training.ray.view import RayClusterView
@@ -241,10 +241,10 @@ def told_by(pod: Pod | None, config: str) -> dict[str, AppStatus] | None:
 def names(config: str) -> list[str]:
     """Names of the applications of a configuration; none where it cannot be read."""
     try:
-        found = [document.value for document in load_all(config)]
+        documents = [document.value for document in load_all(config)]
     except ConfigError:
         return []
-    apps = found[0].get("applications") if found and isinstance(found[0], dict) else None
+    apps = documents[0].get("applications") if documents and isinstance(documents[0], dict) else None
     return [str(each.get("name", "default")) for each in apps or () if isinstance(each, dict)]
 
 
@@ -276,9 +276,9 @@ class SeenCluster:
     @property
     def head(self) -> Pod | None:
         """The pod of the head, once it is ready."""
-        found = (pod for pod in self.pods if (pod.metadata.labels or {}).get(view.NODE_TYPE) == "head")
+        heads = (pod for pod in self.pods if (pod.metadata.labels or {}).get(view.NODE_TYPE) == "head")
         ready = is_true(self.cluster.status.conditions, "HeadPodReady")
-        return next((pod for pod in found if ready and is_ready(pod)), None)
+        return next((pod for pod in heads if ready and is_ready(pod)), None)
 
     @property
     def endpoints(self) -> int:
@@ -286,7 +286,7 @@ class SeenCluster:
         return sum(is_ready(pod) and (pod.metadata.labels or {}).get(view.SERVE) == "true" for pod in self.pods)
 
 
-def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> Plan:
+def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> TrainingPlan:
     """The next step for the service; an empty plan when another operator manages it.
 
     Args:
@@ -295,7 +295,7 @@ def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: flo
         now: seconds since 1970.
 
     """
-    return _Decision(seen, clusters, now).run()
+    return _ServiceDecision(seen, clusters, now).run()
 
 
 def cluster_name(service: RayService) -> str:
@@ -308,17 +308,17 @@ def cluster_name(service: RayService) -> str:
     return f"{service.metadata.name}-{view.letters(service.metadata.uid, digest)}"
 
 
-class _Decision:
+class _ServiceDecision:
     def __init__(self, seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> None:
         self.seen, self.service, self.clusters = seen, seen.job, clusters
         self.spec, self.now, self.time = seen.job.spec, now, rfc3339(now)
-        self.plan = Plan()
+        self.plan = TrainingPlan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayServiceStatus)
         self.kept_pods: set[str] = set()
 
-    def run(self) -> Plan:
+    def run(self) -> TrainingPlan:
         if self.spec.managed_by not in (None, "", RAY_OPERATOR):
-            return Plan()
+            return TrainingPlan()
         if not self.status.conditions and (errors := [e.message() for e in validate_ray_service(self.service, None)]):
             self.plan.warn("InvalidRayServiceSpec", "; ".join(errors), once="; ".join(errors))
             return self.plan
@@ -342,20 +342,20 @@ class _Decision:
         """Names of the cluster that serves and of the one that is to take over."""
         old = self.status.active_service_status
         active = (old.ray_cluster_name if old is not None else None) or ""
-        wanted = cluster_name(self.service)
-        if active == wanted:
+        desired_name = cluster_name(self.service)
+        if active == desired_name:
             return active, ""
         if active and active not in self.clusters:
             # What served is gone and cannot be made again from a spec that has changed.
             active = ""
         keep = self.spec.upgrade_strategy is not None and self.spec.upgrade_strategy.type == NO_UPGRADE
-        return active, "" if active and keep else wanted
+        return active, "" if active and keep else desired_name
 
     def _bring_about(self, name: str) -> None:
         """The cluster, if its spec is known, with as many workers as the service says now."""
         sizes = _sizes(self.spec.ray_cluster_config.worker_group_specs)
-        found = self.clusters.get(name)
-        if found is None:
+        seen = self.clusters.get(name)
+        if seen is None:
             if name == cluster_name(self.service):
                 self.plan.ensure.append(
                     Resource(
@@ -367,12 +367,12 @@ class _Decision:
                     )
                 )
             return
-        marks = found.cluster.metadata.annotations or {}
+        marks = seen.cluster.metadata.annotations or {}
         patch: dict[str, Any] = {}
         if name == cluster_name(self.service) and marks.get(SIZES) != sizes:
             # Between two changes of the service, sizes belong to what scales the cluster.
             patch["spec"] = {
-                "workerGroupSpecs": _resized(found.cluster, self.spec.ray_cluster_config.worker_group_specs)
+                "workerGroupSpecs": _resized(seen.cluster, self.spec.ray_cluster_config.worker_group_specs)
             }
             patch["metadata"] = {"annotations": {SIZES: sizes}}
         if UNUSED_SINCE in marks:
@@ -397,15 +397,15 @@ class _Decision:
 
     def _deploy(self, name: str) -> bool:
         """Hand the applications over; answers whether they have come to run on this head."""
-        found = self.clusters.get(name)
-        head = found.head if found is not None else None
-        if found is None or head is None:
+        seen = self.clusters.get(name)
+        head = seen.head if seen is not None else None
+        if seen is None or head is None:
             return False
-        pod_name = deployer_name(found.cluster, head, self.spec.serve_config_v2 or "")
+        pod_name = deployer_name(seen.cluster, head, self.spec.serve_config_v2 or "")
         self.kept_pods.add(pod_name)
         pod = next((each for each in self.seen.pods if each.metadata.name == pod_name), None)
         if pod is None and f"pods/{pod_name}" not in self.seen.expected:
-            self.plan.create_pods.append(partial(deployer_pod, self.service, found.cluster, pod_name))
+            self.plan.create_pods.append(partial(deployer_pod, self.service, seen.cluster, pod_name))
         if pod is not None and has_failed(pod):
             # It was evicted: containers that fail start again by themselves.
             self.plan.delete_pods.append(pod)
@@ -415,8 +415,8 @@ class _Decision:
         status = self.status
         status.active_service_status = self._of(active)
         status.pending_service_status = self._of(pending)
-        found = self.clusters.get(active)
-        count = found.endpoints if found is not None else 0
+        seen = self.clusters.get(active)
+        count = seen.endpoints if seen is not None else 0
         status.num_serve_endpoints = count
         status.service_status = RUNNING if count else ""
         if count:
@@ -435,24 +435,24 @@ class _Decision:
     def _of(self, name: str) -> RayServiceClusterStatus | None:
         if not name:
             return None
-        found = self.clusters.get(name)
-        told = None
-        if found is not None and (head := found.head) is not None:
+        seen = self.clusters.get(name)
+        report = None
+        if seen is not None and (head := seen.head) is not None:
             config = self.spec.serve_config_v2 or ""
-            wanted = deployer_name(found.cluster, head, config)
-            told = told_by(next((pod for pod in self.seen.pods if pod.metadata.name == wanted), None), config)
+            deployer = deployer_name(seen.cluster, head, config)
+            report = told_by(next((pod for pod in self.seen.pods if pod.metadata.name == deployer), None), config)
         return RayServiceClusterStatus(
-            application_statuses=told,
+            application_statuses=report,
             ray_cluster_name=name,
-            ray_cluster_status=found.cluster.status if found is not None else None,
+            ray_cluster_status=seen.cluster.status if seen is not None else None,
         )
 
     def _lead_to(self, active: str) -> None:
         """The Services, from when a head can answer."""
-        found = self.clusters.get(active)
-        if found is None:
+        seen = self.clusters.get(active)
+        if seen is None:
             return
-        for made in (head_service(self.service, found.cluster), serve_service(self.service, found.cluster)):
+        for made in (head_service(self.service, seen.cluster), serve_service(self.service, seen.cluster)):
             self.plan.ensure.append(Resource(SERVICES, made, warning="FailedToCreateService"))
 
     def _clean(self, active: str, pending: str) -> None:

@@ -181,8 +181,8 @@ def _line(host: str, slots: int) -> str:
 
 
 def _slots(job: TrainJob, policy: MpiPolicy) -> int:
-    wanted = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
-    return wanted if isinstance(wanted, int) else policy.num_proc_per_node or 1
+    processes = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
+    return processes if isinstance(processes, int) else policy.num_proc_per_node or 1
 
 
 def _mount(pods: PodTemplateSpec, volume: Volume, path: str) -> None:
@@ -310,12 +310,12 @@ def _framework_env(job: TrainJob, policy: MLPolicy, container: Container, host: 
     if policy.torch is not None:
         elastic = policy.torch.elastic_policy
         nodes = f"{elastic.min_nodes or number}:{elastic.max_nodes or number}" if elastic is not None else str(number)
-        wanted = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
-        if wanted is None:
-            wanted = policy.torch.num_proc_per_node
+        processes = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
+        if processes is None:
+            processes = policy.torch.num_proc_per_node
         return [
             EnvVar(name="PET_NNODES", value=nodes),
-            EnvVar(name="PET_NPROC_PER_NODE", value=_processes(wanted, container)),
+            EnvVar(name="PET_NPROC_PER_NODE", value=_processes(processes, container)),
             EnvVar(name="PET_NODE_RANK", value_from=rank),
             EnvVar(name="PET_MASTER_ADDR", value=host),
             EnvVar(name="PET_MASTER_PORT", value=str(PORT)),
@@ -360,13 +360,13 @@ def _amount(container: Container, name: str) -> float:
 def _topology(runtime: TrainingRuntimeSpec) -> dict[str, str]:
     """The topology that the runtime asks for, as annotations that the JobSet's pod group is made from."""
     volcano = runtime.pod_group_policy.volcano if runtime.pod_group_policy else None
-    wanted = volcano.network_topology if volcano else None
-    if wanted is None:
+    topology = volcano.network_topology if volcano else None
+    if topology is None:
         return {}
-    found = {NETWORK_TOPOLOGY_MODE: wanted.mode or "hard"}
-    if wanted.highest_tier_allowed is not None:
-        found[NETWORK_TOPOLOGY_HIGHEST_TIER] = str(wanted.highest_tier_allowed)
-    return found
+    annotations = {NETWORK_TOPOLOGY_MODE: topology.mode or "hard"}
+    if topology.highest_tier_allowed is not None:
+        annotations[NETWORK_TOPOLOGY_HIGHEST_TIER] = str(topology.highest_tier_allowed)
+    return annotations
 
 
 def _main(pods: PodTemplateSpec) -> Container | None:

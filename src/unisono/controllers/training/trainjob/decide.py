@@ -15,7 +15,7 @@ from unisono.api.validation.training import validate_train_job
 from unisono.controllers.keys import TooManyHosts
 from unisono.controllers.objects import owner_uid, to_json
 from unisono.controllers.plan import Resource
-from unisono.controllers.training.plan import Plan, set_condition
+from unisono.controllers.training.plan import TrainingPlan, set_condition
 from unisono.controllers.training.trainjob.build import build_job_set, mpi_objects
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
@@ -23,7 +23,7 @@ COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 _RUNTIME_RETRY = 10.0
 
 
-def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet | None, now: float) -> Plan:
+def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet | None, now: float) -> TrainingPlan:
     """The next step for the job.
 
     Args:
@@ -33,7 +33,7 @@ def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet |
         now: seconds since 1970.
 
     """
-    plan = Plan()
+    plan = TrainingPlan()
     if job.spec.managed_by not in (None, "", TRAINJOB_CONTROLLER):
         return plan
     status = msgspec.convert(msgspec.to_builtins(job.status), TrainJobStatus)
@@ -61,7 +61,7 @@ def decide(job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet |
     return plan
 
 
-def _make(plan: Plan, job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet | None) -> None:
+def _make(plan: TrainingPlan, job: TrainJob, runtime: TrainingRuntimeSpec | None, job_set: JobSet | None) -> None:
     """The JobSet: made once; changed only while it is suspended, but suspended and resumed at any time."""
     if runtime is None:
         kind = job.spec.runtime_ref.kind or "ClusterTrainingRuntime"
@@ -69,29 +69,29 @@ def _make(plan: Plan, job: TrainJob, runtime: TrainingRuntimeSpec | None, job_se
         plan.warn("TrainingRuntimeNotFound", text, once=text)
         plan.again_within(_RUNTIME_RETRY)
         return
-    wanted = build_job_set(job, runtime)
+    built = build_job_set(job, runtime)
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:
         try:
-            plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, wanted.spec))
+            plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, built.spec))
         except TooManyHosts as error:
             plan.warn(TooManyHosts.__name__, str(error), once=str(error))
             return
     if job_set is None or owner_uid(job_set) != job.metadata.uid:
-        plan.ensure.append(Resource(JOB_SETS, wanted, permanent=True, warning="FailedCreateJobSet"))
+        plan.ensure.append(Resource(JOB_SETS, built, permanent=True, warning="FailedCreateJobSet"))
         return
     patch = {}
-    if bool(job_set.spec.suspend) != bool(wanted.spec.suspend):
-        patch["suspend"] = bool(wanted.spec.suspend)
-    if job_set.spec.suspend and to_json(job_set.spec).get("replicatedJobs") != to_json(wanted.spec).get(
+    if bool(job_set.spec.suspend) != bool(built.spec.suspend):
+        patch["suspend"] = bool(built.spec.suspend)
+    if job_set.spec.suspend and to_json(job_set.spec).get("replicatedJobs") != to_json(built.spec).get(
         "replicatedJobs"
     ):
-        change = merge_diff(to_json(job_set.spec), to_json(wanted.spec))
+        change = merge_diff(to_json(job_set.spec), to_json(built.spec))
         patch |= {key: value for key, value in change.items() if key == "replicatedJobs"}
     if patch:
         plan.patches.append((JOB_SETS, job_set.metadata.name, {"spec": patch}))
 
 
-def _follow(plan: Plan, status: TrainJobStatus, job_set: JobSet, time: str) -> None:
+def _follow(plan: TrainingPlan, status: TrainJobStatus, job_set: JobSet, time: str) -> None:
     """Take over what the JobSet says."""
     status.jobs_status = [
         TrainJobReplicatedStatus(
@@ -110,7 +110,7 @@ def _follow(plan: Plan, status: TrainJobStatus, job_set: JobSet, time: str) -> N
                 _set(plan, status, ours, "True", each.reason or theirs, each.message or "", time)
 
 
-def _expire(plan: Plan, job: TrainJob, status: TrainJobStatus, time: str, now: float) -> None:
+def _expire(plan: TrainingPlan, job: TrainJob, status: TrainJobStatus, time: str, now: float) -> None:
     limit = job.spec.active_deadline_seconds
     if limit is None or job.spec.suspend or is_true(status.conditions, COMPLETE):
         return
@@ -124,14 +124,16 @@ def _expire(plan: Plan, job: TrainJob, status: TrainJobStatus, time: str, now: f
         _set(plan, status, FAILED, "True", "DeadlineExceeded", text, time)
 
 
-def _wind_down(plan: Plan, status: TrainJobStatus, job_set: JobSet | None) -> None:
+def _wind_down(plan: TrainingPlan, status: TrainJobStatus, job_set: JobSet | None) -> None:
     """A job that is out of time takes its JobSet with it, and so its pods."""
     late = any(each.type == FAILED and each.reason == "DeadlineExceeded" for each in status.conditions or ())
     if late and job_set is not None and not job_set.metadata.deletion_timestamp:
         plan.remove.append((JOB_SETS, job_set))
 
 
-def _set(plan: Plan, status: TrainJobStatus, type: str, value: str, reason: str, message: str, time: str) -> None:
+def _set(
+    plan: TrainingPlan, status: TrainJobStatus, type: str, value: str, reason: str, message: str, time: str
+) -> None:
     before = list(status.conditions or ())
     after = set_condition(before, type, value, reason, message, time)
     if after != before:

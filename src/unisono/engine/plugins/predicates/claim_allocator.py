@@ -20,7 +20,7 @@ from unisono.api.core import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from unisono.cluster.devices import Selector, SelectorError, compile_selector
+from unisono.cluster.devices import CompiledSelector, SelectorError, compile_selector
 from unisono.engine.plugins.predicates.device_inventory import Unit, attribute
 from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DevicesInUse, full_names, portions
 
@@ -117,7 +117,7 @@ def matcher_of(
         ClaimError: a selector cannot be compiled; also when it has no answer for a device.
 
     """
-    tests: list[Selector] = []
+    tests: list[CompiledSelector] = []
     for selector in selectors:
         if selector.cel is not None:
             try:
@@ -136,7 +136,7 @@ def matcher_of(
     return matches
 
 
-def _selected(name: str, tests: Sequence[Selector], unit: Unit) -> bool:
+def _selected(name: str, tests: Sequence[CompiledSelector], unit: Unit) -> bool:
     try:
         return all(test.selects(unit.facts) for test in tests)
     except SelectorError as error:
