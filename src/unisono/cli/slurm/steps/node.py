@@ -77,7 +77,7 @@ class Node:
         if not os.path.isdir(folder):
             told = f"srun: warning: {self.place.own}: there is no folder {folder}: the task starts in /tmp\n"
             await link.send(do="output", step=key[0], rank=key[1], to=2, data=packed(told.encode()))
-            folder = "/tmp"  # noqa: S108
+            folder = "/tmp"  # noqa: S108 # nosec B108 # only to stand in, as Slurm does
         piped = asyncio.subprocess.PIPE
         streams = [None if route == "log" and not step["label"] else piped for route in step["routes"]]
         try:
