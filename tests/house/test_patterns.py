@@ -9,12 +9,12 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "unisono"
 READS = {
     "engine/verdicts/device_facts.py": "expressions of device classes and claims",
     "engine/verdicts/missing_resources.py": "names of resources",
-    "sdk/builders.py": "command lines of users",
-    "sdk/crash.py": "what programs print",
+    "sdk/failures.py": "what programs print",
     "sdk/foreign.py": "messages of servers, kubelets and controllers",
-    "sdk/launch.py": "command lines of users",
-    "sdk/program.py": "command lines of users",
-    "sdk/progress.py": "what programs print",
+    "sdk/functions/launch.py": "command lines of users",
+    "sdk/jobs/builders.py": "command lines of users",
+    "sdk/jobs/program.py": "command lines of users",
+    "sdk/state/views.py": "what programs print",
 }
 """Modules that search texts with patterns, and whose texts."""
 

@@ -480,7 +480,7 @@ _CONTAINERS: Final = ("containers", "initContainers")
 _PREFIX: Final = "unisono.io/"
 _NAMES_OF_ONE_MODULE: Final = (
     "attempt folder given-by-limit nested-too-deep pod-restarts policy provisioning-class restart-round restarted-pods"
-    " restarts unused-since volume-node worker-groups"
+    " restarts slurm-job-id slurm-job-name unused-since volume-node worker-groups"
 )
 _OWN: Final = frozenset(
     (
