@@ -66,7 +66,7 @@ def fixed(settings: Any) -> Fixed:
 
 
 def busy() -> MemoryClient:
-    """A queue with a capability, a gang that runs, one that waits, and one that takes the place of a lesser one."""
+    """A queue with a capability, a gang that runs, one that waits, and one that takes what a lesser one can spare."""
     client = MemoryClient()
     client.put(NODES, node("n0", "4"))
     limited = queue("team-a")
@@ -75,7 +75,7 @@ def busy() -> MemoryClient:
     client.put(QUEUES, limited)
     client.put(QUEUES, queue())
     client.put(PRIORITY_CLASSES, PriorityClass(metadata=ObjectMeta(name="urgent"), value=100))
-    add(client, "runs", 4)
+    add(client, "runs", 4, min_member=2)
     return client
 
 

@@ -93,7 +93,7 @@ GROUPS: dict[str, str] = {
     "Queues, plans and reports": "queue report whatif schedule simulate defrag record",
     "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol",
     "vcctl's words": "job jobflow jobtemplate pod",
-    "Clusters": "install fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",
+    "Clusters": "install migrate fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",
     "Others": "support-bundle completion version",
 }
 """Commands under the headings of the help, which has all of them."""

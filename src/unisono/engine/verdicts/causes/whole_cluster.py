@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 
 from unisono.engine.answers import Refusal
 from unisono.engine.changes import RequestAtMost
@@ -86,8 +87,10 @@ def share(waiting: Waiting) -> Draft | None:
     usable, requested = cycle.session.usable_total, cycle.session.registry.requested
     if all(refusal.need[name] + refusal.have[name] <= usable[requested(name)] for name in short):
         # What queues share leaves out nodes that no pod may use: there lies the cause.
-        waiting.report.task, waiting.report.fit = task, cycle.fits.errors(task.pod_class)
-        return without_node(waiting, waiting.report)
+        # In a report of its own: that of the job says what the actions did, whoever of its like is explained first.
+        report = copy(waiting.report)
+        report.task, report.fit = task, cycle.fits.errors(task.pod_class)
+        return without_node(waiting, report)
     pod_class, placeable = task.pod_class, waiting.placeable
     empty = waiting.tools.capacity.empty(pod_class)
     cause = Cause.TOO_LARGE if empty.total < wanted(job, task) else Cause.NODES_FULL
