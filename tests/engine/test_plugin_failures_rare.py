@@ -113,6 +113,11 @@ def giving_up() -> list[Any]:
     return [theirs(gpus=2), taker(3)]
 
 
+def refused() -> list[Any]:
+    """No filter lets the gang in, so that plug-ins are asked what would."""
+    return [theirs(gpus=2), taker(1, selector={"of": "nobody"})]
+
+
 def admitted() -> list[Any]:
     return [theirs(gpus=8), taker(2, phase="Pending", min_resources=True)]
 
@@ -210,6 +215,7 @@ WORLDS = {
     "spared": World(losing, ("spared",), advice=True),
     "shuffled": World(losing, ("shuffled", "retained"), actions="enqueue, allocate, shuffle", evictions=2),
     "giving up": World(giving_up, ("removed", "placed"), actions="enqueue, allocate"),
+    "refused": World(refused, ("relax",), actions="enqueue, allocate"),
     "admitted": World(admitted, ("admissible", "enqueueable", "enqueued"), binds=2),
     "alike": World(alike, ("underused", "headroom", "missing"), binds=2),
     "with a volume": World(with_volume, ("preparations", "annotations"), binds=1),

@@ -62,7 +62,6 @@ def start_batch(
             "VC_RANK_HOSTS": hosts,
             "UNISONO_POD_IP": hosts.split(",")[node],
             "UNISONO_BATCH_KEY": str(key),
-            "UNISONO_BATCH_FOLDER": str(folder),
             "HOME": str(folder),
         }
         pods.append(

@@ -103,9 +103,8 @@ class Place:
         with open(environment["UNISONO_BATCH_KEY"], "rb") as file:
             self.key = hashlib.sha256(b"unisono batch" + file.read()).digest()
         secret = hmac.new(self.key, b"folder %d" % self.node, hashlib.sha256).hexdigest()[:20]
-        # Nobody can guess the folder's name, and it is made with mode 0700.
-        parent = environment.get("UNISONO_BATCH_FOLDER", "/tmp")  # noqa: S108 # nosec B108 # see above
-        self.folder = os.path.join(parent, f"unisono-{secret}")
+        # Nobody can guess the name, and it is made with mode 0700. Paths of sockets are short, so it is not elsewhere.
+        self.folder = f"/tmp/unisono-{secret}"  # noqa: S108 # nosec B108 # see above
         self.environment = self._common(environment)
 
     @property
