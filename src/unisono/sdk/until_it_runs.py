@@ -11,12 +11,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from unisono.api.documents.json_patch import apply_json_patch, json_diff
 from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.keys import HOSTNAME
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix
 from unisono.sdk.fixes.fix import Fix, Operation, Verb
@@ -120,7 +122,8 @@ class _Search:
         """A chain that works, else what is known of the longest one that was found."""
         todo: list[list[_Step]] = [[]]
         while todo and time.thread_time() < self._until:
-            chain, end = self._in_copy(self._climb(todo.pop()))
+            begun = todo.pop()
+            chain, end = self._in_copy(self._climb(begun), [step.fix for step in begun])
             if end is None and not chain:  # in the copy it runs as it is
                 return Found(None, (), ())
             if end is None:
@@ -132,12 +135,14 @@ class _Search:
         then = (self._then,) if self._longest else ()
         return Found(None, (*(one.cause for one in self._longest), *then), tuple(self._failed))
 
-    def _in_copy(self, work: Callable[[Shadow], Awaitable[T]]) -> T:
+    def _in_copy(self, work: Callable[[Shadow], Awaitable[T]], fixes: Sequence[Fix]) -> T:
+        """Work in a new copy, which has the nodes that these fixes add from the beginning."""
         from unisono.standalone.shadow import opened
         from unisono.standalone.virtual_time import VirtualLoop
 
         async def inside() -> T:
-            async with opened(self._folder, now=self._cluster.now, objects=self._cluster.objects) as shadow:
+            objects = [*self._cluster.objects, *_added_nodes(fixes, self._cluster.objects)]
+            async with opened(self._folder, now=self._cluster.now, objects=objects) as shadow:
                 shadow.start("controllers")
                 shadow.start("scheduler", self._cluster.config)
                 await shadow.settle()
@@ -172,6 +177,8 @@ class _Search:
                 if not steps or len(chain) == _LONGEST_CHAIN or time.thread_time() >= self._until:
                     return chain, others
                 others = [*others, *([*chain, one] for one in reversed(steps[1:]))]
+                if adds_nodes(steps[0].fix):  # nobody can do that by the API: another copy has them
+                    return chain, [*others, [*chain, steps[0]]]
                 refusal = await self._made(shadow, steps[0].fix)
                 if refusal:  # perhaps not once another change is made
                     before = [_Step(fix, told.headline) for fix in await self._against(shadow.client, refusal)]
@@ -189,17 +196,18 @@ class _Search:
         found = [
             fix
             for number, fix in enumerate(offered)
-            if fix.operations
-            and not any(fix.operations == other.operations for other in offered[:number])
+            if (fix.operations or adds_nodes(fix))
+            and not any(same(fix, other) for other in offered[:number])
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
         ]
-        found.sort(key=lambda fix: any(one["kind"] in _GIVES_UP for one in parts(fix.change)))
+        found.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
         return found[:_MOST_TRIED]
 
     async def _made(self, shadow: Shadow, fix: Fix) -> str:
         """Carry it out and wait for what follows; the refusal, empty where there was none."""
         try:
-            await apply_fix(shadow.client, fix)
+            if fix.operations:
+                await apply_fix(shadow.client, fix)
         except UnisonoError as error:
             return str(error) or type(error).__name__
         await shadow.settle()
@@ -218,7 +226,7 @@ class _Search:
             async def work(shadow: Shadow, fix: Fix = fix) -> bool:
                 return not await self._made(shadow, fix) and await self._runs(shadow.client)
 
-            if len(chain) == 1 or self._in_copy(work):
+            if len(chain) == 1 or self._in_copy(work, [fix]):
                 return Found(fix, tuple(one.cause for one in chain), tuple(self._failed))
         return None
 
@@ -239,7 +247,28 @@ def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, A
     operations.sort(key=lambda one: one.verb == "replace")  # what it needs comes before the job itself
     changes = [one for fix in fixes for one in parts(fix.change)]
     text = " and ".join(dict.fromkeys(fix.text for fix in fixes))
-    return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations))
+    why_not = next((fix.why_not for fix in fixes if not fix.operations), "")
+    return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations), why_not)
+
+
+def adds_nodes(fix: Fix) -> bool:
+    """Whether somebody has to add nodes to the cluster, which the API cannot."""
+    return any(one["kind"] == "AddNodes" for one in parts(fix.change))
+
+
+def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes as fixes add them: like one that is there, with names of their own."""
+    nodes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Node"}
+    added: list[dict[str, Any]] = []
+    for change in (one for fix in fixes for one in parts(fix.change) if one["kind"] == "AddNodes"):
+        like = nodes.get(change["like"])
+        for _ in range(change["count"] if like is not None else 0):
+            node = deepcopy(dict(like or {}))
+            name = f"{change['like']}-added-{len(added)}"
+            labels = {**(node["metadata"].get("labels") or {}), HOSTNAME: name}
+            node["metadata"] = {**node["metadata"], "name": name, "uid": name, "labels": labels}
+            added.append(node)
+    return added
 
 
 def parts(change: Mapping[str, Any]) -> list[Any]:
@@ -259,6 +288,11 @@ def _merged(mine: Sequence[Operation], live: Mapping[str, Any] | None) -> Operat
         return None
     verb: Verb = "replace" if any(one.verb == "replace" for one in mine) else "patch"
     return replace(mine[-1], verb=verb, patch_type="json", body=json_diff(live, body))
+
+
+def same(fix: Fix, other: Fix) -> bool:
+    """Whether two fixes do the same; where nothing can be sent, whether they say the same."""
+    return fix.operations == other.operations and (bool(fix.operations) or fix.text == other.text)
 
 
 def _target(operation: Operation) -> tuple[str, ...]:
