@@ -20,7 +20,7 @@ from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.offered_fixes import against
 from unisono.sdk.overview.components import server_time
 from unisono.sdk.state.dependents import dependents
-from unisono.sdk.until_it_runs import Ask, Cluster, Found, adds_nodes, same, until_it_runs
+from unisono.sdk.until_it_runs import Ask, Cluster, Found, same, until_it_runs
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -52,7 +52,7 @@ async def mended(
     if (
         kinds.find(item["apiVersion"], item["kind"]) in (None, QUEUES)
         or told.silent
-        or not any(fix.operations or adds_nodes(fix) for fix in (*told.fixes, *told.candidates))
+        or not any(fix.operations for fix in (*told.fixes, *told.candidates))
     ):
         return told
     cluster = await _cluster(client, config, told)

@@ -196,7 +196,7 @@ class _Search:
         found = [
             fix
             for number, fix in enumerate(offered)
-            if (fix.operations or adds_nodes(fix))
+            if (fix.operations or (chain and adds_nodes(fix)))  # nodes alone: the engine has tried them
             and not any(same(fix, other) for other in offered[:number])
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
         ]
