@@ -311,6 +311,7 @@ def put_in(fault: Fault) -> Iterator[None]:
     file = str(source_of(fault))
     places = {place: name for name, code in _codes(source_of(fault).read_text(), file).items() for place in [_at(code)]}
     spoiled, sound = _codes(faulty(fault), file), {}
+    gc.unfreeze()  # what is frozen is not listed
     for function in [one for one in gc.get_objects() if isinstance(one, FunctionType)]:
         code = function.__code__
         place = places.get(_at(code)) if code.co_filename == file else None
