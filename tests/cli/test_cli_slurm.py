@@ -479,3 +479,9 @@ def test_no_option_is_silent() -> None:
         else:
             # What is done is read, or is so in any case.
             assert name in READ or OPTIONS[name].how == "as it is here in any case", name
+
+
+@pytest.mark.parametrize("text", ["n[1-999999999]", "n[1-300][1-300]", "n[1-60000],m[1-60000]"])
+def test_a_list_of_more_hosts_than_there_are_is_refused(text: str) -> None:
+    with pytest.raises(BadOption, match="more than 65536 hosts"):
+        hosts_of(text)

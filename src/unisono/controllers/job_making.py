@@ -15,8 +15,6 @@ from unisono.controllers.job.phases import FINISHED
 from unisono.controllers.owners import controller_uids, keys_of, owned_by
 from unisono.kube.client import EventType
 
-# Jobs that other kinds make: cron jobs, job flows and hyper jobs.
-
 
 def make_job(
     kind: Kind[Any],

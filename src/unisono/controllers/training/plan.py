@@ -15,8 +15,6 @@ from unisono.api.core import Pod, Service
 from unisono.controllers.objects import SLICE
 from unisono.controllers.plan import BasePlan
 
-# What a decision about a training job wants done besides what all kinds of jobs have in common.
-
 
 @dataclass(slots=True)
 class TrainingPlan(BasePlan):

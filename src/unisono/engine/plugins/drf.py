@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from unisono.engine.session.victims import VictimJobs
 
 
-# drf: dominant resource fairness among jobs, namespaces, and queues that form a tree.
-
 # drf among jobs: the order of jobs by dominant share, and who may be preempted by it.
 
 DELTA = 1e-6

@@ -23,8 +23,6 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 
-# service-order: which job comes first by how long it has run, or has still to run; the last ones make room.
-
 # Service: what a job asks for times how long it has run, and the levels that it passes through as it runs.
 
 _SIZE = "service-order.size"

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 
-# A control plane at a glance: parts that are alive, what nodes have left, what queues use, jobs that wait and run.
-
 _WAITING = frozenset({"", "Pending", "Inqueue"})
 # Containers that are on their way say so, too.
 _STARTING = ("ContainerCreating", "PodInitializing")

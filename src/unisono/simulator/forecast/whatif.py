@@ -25,8 +25,7 @@ from unisono.cluster.recent import RunTimes
 from unisono.controllers.job.pod_group import pod_group_spec
 from unisono.controllers.job.view import JobView
 from unisono.controllers.owners import owned_by
-from unisono.controllers.pod_groups import sum_usage
-from unisono.controllers.podgroup.decide import min_member, topology
+from unisono.controllers.podgroup.decide import group_of_all, pod_group_for
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.jobkinds.kind import JobKind, by_annotation
@@ -169,27 +168,27 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str, now: float)
 
 def _collect(objects: LiveObjects, owner: Object) -> int:
     """Remove what an object owns, and what that owns, as the garbage collector does; answers how many pods went."""
-    gone, pods = {owner.metadata.uid}, 0
-    groups = set()
-    while True:
-        found = [
-            (items, item)
-            for _, items in objects.by_kind.values()
-            for item in items
-            if gone & {each.uid for each in item.metadata.owner_references or ()}
-            or (
-                isinstance(item, Pod)
-                and f"{item.metadata.namespace}/{pod_group_name(item.metadata.annotations, item.spec)}" in groups
-            )
-        ]
-        if not found:
-            return pods
-        for items, item in found:
-            items.remove(item)
-            gone.add(item.metadata.uid)
-            pods += isinstance(item, Pod)
-            if isinstance(item, PodGroup):
-                groups.add(item.key)
+    gone, groups, pods = {owner.metadata.uid} - {None, ""}, set[str](), 0
+
+    def goes(item: Object) -> bool:
+        if any(each.uid in gone for each in item.metadata.owner_references or ()):
+            return True
+        group = pod_group_name(item.metadata.annotations, item.spec) if isinstance(item, Pod) else ""
+        return bool(group) and f"{item.metadata.namespace}/{group}" in groups
+
+    found: list[Object] = [owner]
+    while found:
+        found = []
+        for _, items in objects.by_kind.values():
+            left = [item for item in items if not goes(item)]
+            if len(left) < len(items):
+                kept = set(map(id, left))
+                found += [item for item in items if id(item) not in kept]
+                items[:] = left
+        gone |= {item.metadata.uid for item in found} - {None, ""}
+        groups |= {item.key for item in found if isinstance(item, PodGroup)}
+        pods += sum(isinstance(item, Pod) for item in found)
+    return pods
 
 
 def _join(objects: LiveObjects, job: JobKind, obj: Object, now: float) -> int:
@@ -198,58 +197,39 @@ def _join(objects: LiveObjects, job: JobKind, obj: Object, now: float) -> int:
     created = meta.creation_timestamp = meta.creation_timestamp or rfc3339(now)
     owner = [owned_by(job.kind, obj)]
     classes = {each.metadata.name: each.value for each in objects.of("PriorityClass")}
+
+    def waits(name: str, spec: PodGroupSpec) -> None:
+        group = ObjectMeta(
+            name=name, namespace=meta.namespace, uid=f"{meta.uid}-group", creation_timestamp=created,
+            annotations=meta.annotations, owner_references=owner,
+        )  # fmt: skip
+        objects.add(POD_GROUPS, [PodGroup(metadata=group, spec=spec, status=PodGroupStatus(phase="Pending"))])
+
     if isinstance(obj, Job):
         # Its pods are built from the Job when it is admitted.
         view = JobView(obj)
-        spec = pod_group_spec(view, lambda name: classes.get(name or "", 0))
-        group = PodGroup(
-            metadata=ObjectMeta(
-                name=view.pod_group_name, namespace=meta.namespace, uid=f"{meta.uid}-group", creation_timestamp=created,
-                annotations=meta.annotations, owner_references=owner,
-            ),
-            spec=spec,
-            status=PodGroupStatus(phase="Pending"),
-        )  # fmt: skip
-        objects.add(POD_GROUPS, [group])
+        waits(view.pod_group_name, pod_group_spec(view, lambda name: classes.get(name or "", 0)))
         return sum(task.replicas for task in view.tasks)
-    sets = [each for each in job.pods(obj) if not each.helps]
-    count = min(sum(each.count for each in sets), MOST_PODS)
-    if not count:
-        return 0
-    notes = dict(meta.annotations or {})
-    least = sum(0 if each.later else each.count if each.least is None else each.least for each in sets)
-    priority = job.priority_of(obj)
-    group = PodGroup(
-        metadata=ObjectMeta(
-            name=meta.name, namespace=meta.namespace, uid=f"{meta.uid}-group", creation_timestamp=created,
-            annotations=notes, owner_references=owner,
-        ),
-        spec=PodGroupSpec(
-            min_member=min_member(notes) if job.fewer is by_annotation else max(least, 1),
-            queue=next(iter(job.queues_of(obj)), None),
-            priority_class_name=priority or None,
-            min_resources={**sum_usage((each.spec, each.count) for each in sets)} or None,
-            network_topology=topology(notes),
-        ),
-        status=PodGroupStatus(phase="Pending"),
-    )  # fmt: skip
-    objects.add(POD_GROUPS, [group])
-    number = 0
-    for each in sets:
-        pod_spec = msgspec.structs.replace(each.spec, scheduler_name=SCHEDULER, priority=classes.get(priority))
-        for _ in range(min(each.count, count - number)):
-            pod = Pod(
-                metadata=ObjectMeta(
-                    name=f"{meta.name}-{each.role or 'pod'}-{number}".lower(), namespace=meta.namespace,
-                    uid=f"{meta.uid}-{number}", creation_timestamp=created,
-                    annotations={**notes, GROUP_NAME: meta.name}, owner_references=owner,
-                ),
-                spec=pod_spec,
-                status=PodStatus(phase="Pending"),
+    notes, priority = dict(meta.annotations or {}), job.priority_of(obj)
+    pods: list[Pod] = []
+    for each in job.pods(obj):
+        spec = msgspec.structs.replace(
+            each.spec, scheduler_name=SCHEDULER, priority=classes.get(priority), priority_class_name=priority or None
+        )
+        for _ in range(0 if each.helps else min(each.count, MOST_PODS - len(pods))):
+            pod = ObjectMeta(
+                name=f"{meta.name}-{each.role or 'pod'}-{len(pods)}".lower(), namespace=meta.namespace,
+                uid=f"{meta.uid}-{len(pods)}", creation_timestamp=created,
+                annotations={**notes, GROUP_NAME: meta.name}, owner_references=owner,
             )  # fmt: skip
-            objects.add(PODS, [pod])
-            number += 1
-    return count
+            pods.append(Pod(metadata=pod, spec=spec, status=PodStatus(phase="Pending")))
+    if pods:
+        group = pod_group_for(pods[0], notes, next(iter(job.queues_of(obj)), ""))
+        if job.fewer is not by_annotation:
+            group = group_of_all(group, pods[0], job, obj)
+        waits(meta.name, group.spec)
+        objects.add(PODS, pods)
+    return len(pods)
 
 
 def _makers(objects: LiveObjects) -> dict[str, JobView]:

@@ -136,13 +136,24 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
     return found, rest
 
 
+MOST_HOSTS = 65_536
+"""Names of one list of hosts."""
+
+
 def hosts_of(text: str) -> list[str]:
-    """Names of a list of hosts: ``n[01-03,7],m`` is ``n01 n02 n03 n7 m``."""
+    """Names of a list of hosts: ``n[01-03,7],m`` is ``n01 n02 n03 n7 m``.
+
+    Raises:
+        BadOption: there are too many.
+
+    """
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[\s]|\[[^\]]*\])+", text):
         names = [""]
         for plain, inner in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
             ends = [plain] if plain else [each for piece in inner.split(",") for each in _numbers(piece)]
+            if len(found) + len(names) * len(ends) > MOST_HOSTS:
+                raise BadOption(f"{text[:40]}: more than {MOST_HOSTS} hosts")
             names = [name + end for name in names for end in ends]
         found += names
     return found
@@ -152,6 +163,8 @@ def _numbers(piece: str) -> list[str]:
     first, dashed, last = piece.partition("-")
     if not dashed or not (first.isdigit() and last.isdigit()):
         return [piece]
+    if int(last) - int(first) >= MOST_HOSTS:
+        raise BadOption(f"[{piece}]: more than {MOST_HOSTS} hosts")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 
 
