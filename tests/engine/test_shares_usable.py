@@ -107,6 +107,21 @@ def test_nodes_that_no_pod_of_ours_tolerates_are_not_shared(effect: str, toleran
     assert shares(world) == {"q": left}
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_sums_of_a_variant_are_taken_with_its_own_tolerations(before: int) -> None:
+    """However often the tolerations of the table that it was made from have changed."""
+    things = [node("n1", cpu=10), node("n2", cpu=10, taints=[DEDICATED]), queue("q"), group("j")]
+    others = [pod(f"p-{number}", "j", tolerations=[Toleration(key=f"k{number}")]) for number in range(before)]
+    state = cluster([*things, *others, pod("j-0", "j", tolerations=TOLERATES)])
+    snapshot, cpu = state.snapshot(), state.registry.find("cpu")
+    tolerant = snapshot.tasks["ns/j-0"].pod_class
+    plain = cluster([*things, *others]).snapshot().nodes
+    assert plain.sums().sharable[cpu] == 10_000
+    variant = plain.variant()
+    variant.tolerance = plain.tolerance.beside([tolerant])
+    assert variant.sums().sharable[cpu] == 20_000
+
+
 @pytest.mark.parametrize(("deleting", "left"), [(False, 10_000 + 3_000), (True, 10_000)])
 def test_what_terminates_on_a_cordoned_node_is_nobodys_share(deleting: bool, left: int) -> None:
     things = [node("n1", cpu=10), node("n2", cpu=10, unschedulable=True), queue("q"), group("j", phase="Running")]

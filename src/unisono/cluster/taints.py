@@ -80,6 +80,7 @@ class Tolerance:
     def beside(self, classes: Iterable[PodClass]) -> Tolerance:
         """What is tolerated when there are also pods of these classes."""
         fresh = Tolerance()
+        fresh.version = self.version + 1  # sums that were taken with this one do not hold for the other
         fresh._pods, fresh._kins, fresh._tolerations = Counter(self._pods), Counter(self._kins), {**self._tolerations}
         for pod_class in classes:
             fresh.add(pod_class)

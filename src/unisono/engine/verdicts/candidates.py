@@ -114,7 +114,10 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
     smaller = _smaller_gang(job, refusal, short, pods)
     if refusal.cause is Cause.OVER_CAPABILITY:
         steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=pods > 1)]
-        raised: list[Change] = [RaiseCapability(binding_queue(cycle.session, job, refusal), step) for step in steps]
+        name = binding_queue(cycle.session, job, refusal)
+        stated = cycle.session.queues[name].record.capability or {}
+        # What the cluster has is the limit of a queue without one of its own: to state one would only lower it.
+        raised: list[Change] = [RaiseCapability(name, step) for step in steps if stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
