@@ -85,4 +85,6 @@ def _victims(
         return []
     chosen = evictions.cycle.hooks.victims(actor, task, candidates, rule.purpose)
     victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
-    return [unit[0] for unit in evictions.units(actor, task, rule, evictable, victims)]
+    jobs = {other.key: job for other, job in pairs}
+    units = evictions.units(actor, task, rule, evictable, [(other, jobs[other.key]) for other in victims])
+    return [unit[0] for unit in units]

@@ -323,20 +323,29 @@ class Evictions:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
         victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
-        units = self.units(actor, task, rule, evictable, victims)
+        jobs = {other.key: job for other, job in pairs}
+        units = self.units(actor, task, rule, evictable, [(other, jobs[other.key]) for other in victims])
         missing = self._missing(task, column)
         if rule.among is Among.OTHER_QUEUES:
             rows = [row for row, amount in zip(task.pod_class.rows.tolist(), missing, strict=True) if amount > 0]
             kept = KeptShares(self.session, rows)
             units = [unit for unit in units if kept.lets_go(unit, self.job_of(unit[0]))]
-        here = {other.key: other for unit in units for other in unit if index.column[index.at(other)] == column}
-        enough = (self._held(list(here.values()))[task.pod_class.rows] >= missing).all()
+        here = [unit[0] for unit in units]
+        if max(map(len, units), default=0) > 1:  # of gangs that go whole what is on this node
+            every = {other.key: other for unit in units for other in unit}.values()
+            here = [other for other in every if index.column[index.at(other)] == column]
+        enough = (self._held(here)[task.pod_class.rows] >= missing).all()
         return [unit[0] for unit in units] if enough else []
 
     # ---- gangs of victims
 
     def units(
-        self, actor: JobState, task: Task, rule: Rule, evictable: EvictableAmounts, victims: Sequence[Task]
+        self,
+        actor: JobState,
+        task: Task,
+        rule: Rule,
+        evictable: EvictableAmounts,
+        victims: Sequence[tuple[Task, JobState]],
     ) -> list[list[Task]]:
         """Victims by what goes together: what gangs can spare, one by one, and then gangs that have to go whole.
 
@@ -345,16 +354,20 @@ class Evictions:
         of its victims.
         """
         if not self._keeps_gangs(rule):
-            return [[victim] for victim in victims]
+            return [[victim] for victim, _ in victims]
         spare: dict[str, Surplus] = {}
         single: list[list[Task]] = []
         whole: dict[str, list[Task]] = {}
-        for victim in victims:
-            job = self.job_of(victim)
+        for victim, job in victims:
+            if not job.min_member and not job.min_task_member and not job.record.sub_groups:
+                single.append([victim])
+                continue
             if job.key not in spare:
                 spare[job.key] = Surplus(self.session, job)
             if spare[job.key].take(victim):
                 single.append([victim])
+            elif count(job.counts, ALLOCATED_STATES) == 1:  # it is the whole gang
+                whole[job.key] = [victim]
             elif job.key not in whole:
                 rest = [other for other in self.tasks_of(job) if other is not victim]
                 whole[job.key] = [victim, *rest] if self._may_end(actor, task, rule, evictable, job) else []
@@ -371,9 +384,10 @@ class Evictions:
 
     def _together(self, victim: Task, rule: Rule) -> list[Task]:
         """What goes with a task, itself included: its whole gang where that would go on below its minimum."""
+        if not self._keeps_gangs(rule):
+            return [victim]
         job = self.job_of(victim)
-        plain = not (job.record.sub_groups or job.min_task_member)
-        if not self._keeps_gangs(rule) or (plain and job.ready_count > job.min_member):
+        if job.ready_count > job.min_member and not job.record.sub_groups and not job.min_task_member:
             return [victim]
         return [victim] if Surplus(self.session, job).take(victim) else self.tasks_of(job)
 
