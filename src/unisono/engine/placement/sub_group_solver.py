@@ -224,7 +224,9 @@ class Solver:
             return None
 
         def trial(order: RemainingTasks, within: Within) -> Outcome:
-            self.given, self.within, self.stuck = RemainingByGroup.of(self.cycle, self.job, order.left()), within, None
+            own = RemainingByGroup.of(self.cycle, self.job, order.left()).by_group  # of a group with nothing left: none
+            self.given = RemainingByGroup({key: own.get(key) or RemainingTasks([]) for key in given.by_group})
+            self.within, self.stuck = within, None
             left = self._solve_below(root)
             found.extend(() if left is None else (left,))
             stuck = self.stuck[0] if self.stuck is not None else None
