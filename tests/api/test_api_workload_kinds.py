@@ -46,11 +46,13 @@ def messages(kind: Kind[Any], spec: dict[str, Any], old: dict[str, Any] | None =
             "podGroupTemplateRef": {"workload": {"workloadName": "train", "podGroupTemplateName": "workers"}},
             "resourceClaims": [{"name": "net", "resourceClaimTemplateName": "nics"}],
         },
+        {**GANG, "disruptionMode": {"all": {}}, "preemptionPolicy": "Never"},
+        {**GANG, "disruptionMode": {"single": {}}, "workloadRef": {"workloadName": "train", "templateName": "workers"}},
     ],
 )
 def test_good_groups(spec: dict[str, Any]) -> None:
     assert messages(WORKLOAD_POD_GROUPS, spec) == []
-    template = {key: value for key, value in spec.items() if key != "podGroupTemplateRef"}
+    template = {key: value for key, value in spec.items() if key not in ("podGroupTemplateRef", "workloadRef")}
     assert messages(WORKLOADS, {"podGroupTemplates": [{"name": "one", **template}]}) == []
 
 
@@ -79,6 +81,13 @@ ONE_POLICY = "must specify one of: `basic`, `gang`"
             {**GANG, "schedulingConstraints": {"topology": RACK["topology"] * 2}},
             ["spec.schedulingConstraints.topology: Too many: 2: must have at most 1 items"],
         ),
+        ({**GANG, "disruptionMode": {}}, ["spec.disruptionMode: Invalid value"]),
+        ({**GANG, "disruptionMode": {"single": {}, "all": {}}}, ["spec.disruptionMode: Invalid value"]),
+        ({**GANG, "preemptionPolicy": "Sometimes"}, ["spec.preemptionPolicy: Unsupported value"]),
+        (
+            {**GANG, "workloadRef": {"workloadName": ""}},
+            ["spec.workloadRef.workloadName: Required value", "spec.workloadRef.templateName: Required value"],
+        ),
         ({**GANG, "podGroupTemplateRef": {}}, ["spec.podGroupTemplateRef: Required value"]),
         ({**GANG, "resourceClaims": [{"name": "net"}]}, ["spec.resourceClaims[0]: Invalid value"]),
     ],
@@ -97,11 +106,16 @@ def test_a_workload_needs_one_to_eight_templates_of_different_names() -> None:
     assert messages(WORKLOADS, twice) == [f'{path}[1].name: Duplicate value: "workers"']
 
 
-def test_specs_never_change() -> None:
+def test_the_minimum_of_a_gang_may_change_and_nothing_else() -> None:
+    larger = {"schedulingPolicy": {"gang": {"minCount": 5}}}
+    assert messages(WORKLOAD_POD_GROUPS, larger, GANG) == []
+    assert messages(WORKLOAD_POD_GROUPS, {**larger, "priorityClassName": "high"}, GANG)[0].startswith("spec: Invalid")
     assert messages(WORKLOAD_POD_GROUPS, {"schedulingPolicy": {"basic": {}}}, GANG)[0].startswith("spec: Invalid value")
     old = {"podGroupTemplates": [TEMPLATE]}
     new = copy.deepcopy(old)
     new["podGroupTemplates"][0]["schedulingPolicy"]["gang"]["minCount"] = 5  # type: ignore[index]
+    assert messages(WORKLOADS, new, old) == []
+    new["podGroupTemplates"][0]["priority"] = 5
     assert [each.split(":")[0] for each in messages(WORKLOADS, new, old)] == ["spec.podGroupTemplates"]
     owner = {"apiGroup": "batch", "kind": "Job", "name": "train"}
     assert messages(WORKLOADS, {**old, "controllerRef": owner}, old) == []
@@ -111,5 +125,6 @@ def test_specs_never_change() -> None:
 
 
 def test_two_kinds_are_called_podgroup() -> None:
-    assert find("scheduling.k8s.io/v1alpha2", "PodGroup") is WORKLOAD_POD_GROUPS
+    for version in ("v1beta1", "v1alpha3", "v1alpha2"):
+        assert find(f"scheduling.k8s.io/{version}", "PodGroup") is WORKLOAD_POD_GROUPS
     assert find("scheduling.volcano.sh/v1beta1", "PodGroup") is POD_GROUPS

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,24 +202,29 @@ BUILT_IN = [kind for kind in ALL_KINDS if not is_custom(kind)]
 def test_every_built_in_kind_has_its_messages(kind: Kind[Any]) -> None:
     if kind.group == "apiextensions.k8s.io":
         pytest.skip("clients send definitions as JSON")
-    name = protocol().find(kind.api_version, kind.kind)
-    assert name is not None
-    _compare(shape_of(kind.struct), name, kind.kind, set())
+    versions = [replace(kind, version=version).api_version for version in (kind.version, *kind.alias_versions)]
+    names = {protocol().find(version, kind.kind) for version in versions} - {None}
+    assert protocol().find(kind.api_version, kind.kind) in names
+    _compare(shape_of(kind.struct), frozenset(map(str, names)), kind.kind, set())
 
 
-def _compare(shape: Shape, message: str, path: str, seen: set[str]) -> None:
-    """Every field that is kept has a number; the message may have more, from newer versions of Kubernetes."""
-    if message in seen:
+def _compare(shape: Shape, messages: frozenset[str], path: str, seen: set[frozenset[str]]) -> None:
+    """Every field that is kept has a number in some version; there may be more, from newer versions of Kubernetes."""
+    if messages in seen:
         return
-    seen.add(message)
-    fields = _flat(message)
+    seen.add(messages)
+    fields: dict[str, set[str]] = {}
+    for message in messages:
+        for name, kind in _flat(message).items():
+            fields.setdefault(name, set()).add(kind)
     ours = set(shape.fields) - {"apiVersion", "kind"}
     assert ours <= set(fields), f"{path}: {sorted(ours - set(fields))} have no number"
     for name in ours:
         below = shape.fields[name].shape
         inner = below.item if below.kind in ("array", "map") and below.item else below
-        if inner.kind == "object" and fields[name] in protocol().messages:
-            _compare(inner, fields[name], f"{path}.{name}", seen)
+        known = frozenset(fields[name] & protocol().messages.keys())
+        if inner.kind == "object" and known:
+            _compare(inner, known, f"{path}.{name}", seen)
 
 
 def _flat(message: str) -> dict[str, str]:

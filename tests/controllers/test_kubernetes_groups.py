@@ -74,7 +74,13 @@ class GroupWorld(WorkloadWorld):
         found = self.client.find(WORKLOAD_POD_GROUPS, "default/work")
         assert found is not None
         for each in found.status.conditions or ():
-            assert each.type == "PodGroupScheduled" and each.last_transition_time
+            assert each.type == "PodGroupInitiallyScheduled" and each.last_transition_time
+            of_older = (found.status.conditions or [])[1]
+            assert (of_older.type, of_older.status, of_older.message) == (
+                "PodGroupScheduled",
+                each.status,
+                each.message,
+            )
             return each.status, each.reason or "", each.message or ""
         return None
 
@@ -149,9 +155,10 @@ async def test_the_status_says_when_the_gang_has_its_nodes() -> None:
         assert world.told() == ("True", "Scheduled", ""), "it tells of the first placement only"
 
 
-async def test_a_group_that_is_disrupted_as_a_whole_has_all_its_pods_as_its_minimum() -> None:
+@pytest.mark.parametrize("mode", ["PodGroup", {"all": {}}])
+async def test_a_group_that_is_disrupted_as_a_whole_has_all_its_pods_as_its_minimum(mode: Any) -> None:
     async with GroupWorld() as world:
-        await world.group(2, disruptionMode="PodGroup")
+        await world.group(2, disruptionMode=mode)
         await world.job(3)
         before = world.ours()
         assert before is not None and before.spec.min_member == 2

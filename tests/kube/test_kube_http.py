@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from support.things import THINGS, thing
 from support.virtual_clock import VirtualClock
+from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import LIMIT_RANGES, PODS, RESOURCE_CLAIMS
 from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
 from unisono.kube.http import CUT, HttpClient, cut_deep, split_lines
@@ -105,6 +107,71 @@ async def test_lists_are_read_page_by_page() -> None:
     first, second = (asked[2] for asked in script.asked)
     assert first == {"limit": "500", "labelSelector": "x=y", "fieldSelector": "metadata.name=z"}
     assert second["continue"] == "next"
+
+
+GROUPS = "/apis/scheduling.k8s.io"
+
+
+def served(*plurals: str) -> web.Response:
+    return answer({"kind": "APIResourceList", "resources": [{"name": each} for each in plurals]})
+
+
+def group(name: str, version: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "default", "resourceVersion": "1"}
+    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": meta, "spec": {}}
+
+
+async def test_a_server_is_spoken_to_in_the_version_that_it_serves() -> None:
+    item = group("a", "v1alpha2")
+    del item["apiVersion"], item["kind"]  # as in lists of Kubernetes
+    script = Script(
+        failure(404, "NotFound", "the server could not find the requested resource"),
+        failure(404, "NotFound", "the server could not find the requested resource"),
+        served("workloads", "podgroups", "podgroups/status"),
+        answer({"metadata": {"resourceVersion": "7"}, "items": [item]}),
+        lines({"type": "ADDED", "object": group("b", "v1alpha2")}),
+        answer(group("a", "v1alpha2")),
+    )
+    async with serving(script) as (client, _):
+        listing = await client.list(WORKLOAD_POD_GROUPS)
+        assert [each.api_version for each in listing.items] == ["scheduling.k8s.io/v1alpha2"]
+        events = [each async for each in client.watch(WORKLOAD_POD_GROUPS, resource_version="7")]
+        assert [each.object.metadata.name for each in events] == ["b"]
+        await client.patch(WORKLOAD_POD_GROUPS, "a", {"status": {}}, namespace="default", subresource="status")
+    assert [asked[1] for asked in script.asked] == [
+        f"{GROUPS}/v1beta1/podgroups",
+        f"{GROUPS}/v1alpha3",
+        f"{GROUPS}/v1alpha2",
+        f"{GROUPS}/v1alpha2/podgroups",
+        f"{GROUPS}/v1alpha2/podgroups",
+        f"{GROUPS}/v1alpha2/namespaces/default/podgroups/a/status",
+    ]
+
+
+async def test_a_watch_finds_the_version_of_its_server_too_and_a_later_one_after_an_upgrade() -> None:
+    unknown = partial(failure, 404, "NotFound", "the server could not find the requested resource")
+    script = Script(
+        unknown(),
+        served("workloads", "podgroups"),
+        lines({"type": "ADDED", "object": group("a", "v1alpha3")}),
+        unknown(),
+        served("workloads", "podgroups"),
+        answer({"metadata": {"resourceVersion": "7"}, "items": [group("a", "v1beta1")]}),
+    )
+    async with serving(script) as (client, _):
+        assert [each.object.metadata.name async for each in client.watch(WORKLOAD_POD_GROUPS, resource_version="")]
+        assert len((await client.list(WORKLOAD_POD_GROUPS)).items) == 1
+    versions = [asked[1].removeprefix(GROUPS).split("/")[1] for asked in script.asked]
+    assert versions == ["v1beta1", "v1alpha3", "v1alpha3", "v1alpha3", "v1beta1", "v1beta1"]
+
+
+async def test_a_kind_that_is_served_in_no_version_is_not_found() -> None:
+    unknown = partial(failure, 404, "NotFound", "the server could not find the requested resource")
+    script = Script(unknown(), served("priorityclasses"), unknown())
+    async with serving(script) as (client, _):
+        with pytest.raises(NotFound):
+            await client.list(WORKLOAD_POD_GROUPS)
+    assert len(script.asked) == 3
 
 
 async def test_a_null_list_is_empty() -> None:

@@ -137,13 +137,22 @@ HYPER_JOBS: Kind[batch.HyperJob] = Kind(
 FLOW_KINDS: tuple[Kind[Any], ...] = (CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS)
 
 
-# The kinds of ``scheduling.k8s.io/v1alpha2`` (Kubernetes 1.36), as constants; ``api.kinds`` lists them.
+# The kinds of ``scheduling.k8s.io`` from Kubernetes 1.36 (v1alpha2) on, as constants; ``api.kinds`` lists them.
 #
 # A Kubernetes API server serves them with the feature gate GenericWorkload.
 
-WORKLOADS: Kind[workload.Workload] = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", workload.Workload)
+_OLDER = ("v1alpha3", "v1alpha2")
+WORKLOADS: Kind[workload.Workload] = Kind(
+    "scheduling.k8s.io", "v1beta1", "Workload", "workloads", workload.Workload, alias_versions=_OLDER
+)
 WORKLOAD_POD_GROUPS: Kind[workload.WorkloadPodGroup] = Kind(
-    "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", workload.WorkloadPodGroup, status_subresource=True
+    "scheduling.k8s.io",
+    "v1beta1",
+    "PodGroup",
+    "podgroups",
+    workload.WorkloadPodGroup,
+    status_subresource=True,
+    alias_versions=_OLDER,
 )
 
 GROUP_KINDS: tuple[Kind[Any], ...] = (WORKLOADS, WORKLOAD_POD_GROUPS)

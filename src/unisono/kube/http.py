@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, MutableSequence, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.kind import Kind
-from unisono.errors import Unavailable, from_status
+from unisono.errors import NotFound, Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.pace import WritePace
@@ -205,6 +207,16 @@ _LEAN = frozenset({("", "pods"), ("", "nodes")})
 _WATCH_GRACE_SECONDS = 30.0
 
 
+class _ServedKind(msgspec.Struct):
+    name: str
+
+
+class _Served(msgspec.Struct):
+    """What discovery says of one version of a group."""
+
+    resources: list[_ServedKind] = []
+
+
 class HttpClient:
     """Typed access to the API server of a ``ClusterConfig``.
 
@@ -268,7 +280,15 @@ class HttpClient:
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
-        return self._decoding.whole(kind.struct, await self._call("GET", kind.path(namespace, name)))
+        spoken = self._spoken(kind)
+        try:
+            data = await self._call("GET", spoken.path(namespace, name))
+        except NotFound:
+            other = await self._other_version(kind, spoken)
+            if other is None:
+                raise
+            data = await self._call("GET", other.path(namespace, name))
+        return self._decoding.whole(kind.struct, data)
 
     async def list(
         self,
@@ -285,12 +305,24 @@ class HttpClient:
         params = {"limit": str(self._page), **_selectors(label_selector, field_selector)}
         items: list[T] = []
         unread: list[tuple[T, str]] = []
+        spoken = self._spoken(kind)
         while True:
-            page = self._decoding.page(kind, await self._call("GET", kind.path(namespace), params=params), unread)
+            try:
+                data = await self._call("GET", spoken.path(namespace), params=params)
+            except NotFound:
+                other = await self._other_version(kind, spoken)
+                if other is None:
+                    raise
+                spoken = other
+                data = await self._call("GET", spoken.path(namespace), params=params)
+            page = self._decoding.page(kind, data, unread)
             found = page.items or []
             if (kind.group, kind.plural) in _LEAN:
                 for item in found:
                     item.metadata.managed_fields = None
+            if spoken.version != kind.version:  # of which items of a list say nothing
+                for item in found:
+                    item.api_version = item.api_version or spoken.api_version
             items.extend(found if self._taken is None else map(self._taken, found))
             if self._most_listed is not None and len(items) + len(unread) > self._most_listed:
                 raise Unavailable(f"the list of {kind.resource} has more than {self._most_listed} objects")
@@ -324,20 +356,37 @@ class HttpClient:
         if timeout_seconds is not None:
             params["timeoutSeconds"] = str(max(1, int(timeout_seconds)))
             limit = timeout_seconds + _WATCH_GRACE_SECONDS
+        lines = self._lines(self._spoken(kind).path(namespace), params, limit)
+        try:
+            first = await anext(lines, None)
+        except NotFound:
+            other = await self._other_version(kind, self._spoken(kind))
+            if other is None:
+                raise
+            lines = self._lines(other.path(namespace), params, limit)
+            first = await anext(lines, None)
         # Each generator is closed by the one that reads it: a watch that is left must not keep its connection.
-        async with (
-            aclosing(self.transport.stream(kind.path(namespace), params, timeout=limit)) as chunks,
-            aclosing(split_lines(chunks)) as lines,
-        ):
-            async for line in lines:
+        async with aclosing(lines):
+            line = first
+            while line is not None:
                 event = self._decoding.whole(RawEvent, line)
                 if event.type == "ERROR":
                     raise from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
                 yield self._event(kind, event)
+                line = await anext(lines, None)
+
+    async def _lines(self, path: str, params: Mapping[str, str], limit: float | None) -> AsyncGenerator[bytes, None]:
+        """What a stream says, line by line."""
+        async with (
+            aclosing(self.transport.stream(path, params, timeout=limit)) as chunks,
+            aclosing(split_lines(chunks)) as lines,
+        ):
+            async for line in lines:
+                yield line
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
         """Create; without a namespace the one of the configuration is meant."""
-        namespace = obj.metadata.namespace or self.config.namespace
+        namespace, kind = obj.metadata.namespace or self.config.namespace, self._spoken(kind)
         value = msgspec.structs.replace(obj, api_version=kind.api_version, kind=kind.kind)
         params = {"dryRun": "All"} if dry_run else None
         data = await self._call("POST", kind.path(namespace), body=msgspec.json.encode(value), params=params)
@@ -357,7 +406,7 @@ class HttpClient:
         params = {"fieldManager": "unisono", "force": "true"} if patch_type == "apply" else None
         data = await self._call(
             "PATCH",
-            kind.path(namespace, name, subresource),
+            self._spoken(kind).path(namespace, name, subresource),
             body=msgspec.json.encode(patch),
             params=params,
             content_type=_PATCH_TYPES[patch_type],
@@ -382,7 +431,7 @@ class HttpClient:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        await self._call("DELETE", kind.path(namespace, name), body=msgspec.json.encode(options))
+        await self._call("DELETE", self._spoken(kind).path(namespace, name), body=msgspec.json.encode(options))
 
     async def bind(
         self,
@@ -446,6 +495,27 @@ class HttpClient:
         if status >= 300:
             raise error_of(status, headers, data)
         return data
+
+    def _spoken(self, kind: Kind[T]) -> Kind[T]:
+        """The kind in the version that the server was found to serve; its own one where that is not known."""
+        version = self.transport.versions.get((kind.group, kind.plural)) if kind.alias_versions else None
+        return kind if version is None else replace(kind, version=version)
+
+    async def _other_version(self, kind: Kind[T], tried: Kind[T]) -> Kind[T] | None:
+        """The kind in another version that the server serves, from now on; None where there is none.
+
+        Called where something was not found in the version that was tried: one request for each other version.
+        """
+        for version in (kind.version, *kind.alias_versions) if kind.alias_versions else ():
+            if version == tried.version:
+                continue
+            status, _, data = await self.transport.request("GET", f"/apis/{kind.group}/{version}")
+            if status == HTTPStatus.OK and any(
+                one.name == kind.plural for one in self._decoding.whole(_Served, data).resources
+            ):
+                self.transport.versions[kind.group, kind.plural] = version
+                return replace(kind, version=version)
+        return None
 
     def _event(self, kind: Kind[T], event: RawEvent) -> WatchEvent[T]:
         event_type: EventType = event.type  # type: ignore[assignment]

@@ -1,14 +1,19 @@
-"""``scheduling.k8s.io/v1alpha2``: Workload, and Kubernetes' own PodGroup."""
+"""``scheduling.k8s.io``: Workload, and Kubernetes' own PodGroup, from v1alpha2 (1.36) to v1beta1 (1.37).
+
+A field that a later version says otherwise is read in both forms, whatever version an object names.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from unisono.api.base import Base, Condition, Int32, Object, Required
 
-SCHEDULED = "PodGroupScheduled"
-"""Type of the condition that says whether the group's pods have got their nodes."""
-DISRUPTION_MODES = ("Pod", "PodGroup")
+SCHEDULED = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+"""Types of the condition that says whether the group's pods have got their nodes: of 1.37, and of 1.36."""
+DISRUPTION_MODES: tuple[Any, ...] = ({"single": {}}, {"all": {}}, "Pod", "PodGroup")
 
 
 class TypedLocalObjectReference(Base):
@@ -63,18 +68,26 @@ class _GroupPolicies(Base):
         scheduling_policy: basic or gang.
         scheduling_constraints: topology.
         resource_claims: claims of the whole group.
-        disruption_mode: ``Pod`` (the default) lets single pods be preempted, ``PodGroup`` only all at once.
+        disruption_mode: ``{"single": {}}`` (the default) lets single pods be preempted, ``{"all": {}}`` only all at
+            once; v1alpha2 has the words ``Pod`` and ``PodGroup``.
         priority_class_name: priority of the group.
         priority: the value of that class.
+        preemption_policy: ``Never`` or ``PreemptLowerPriority``.
 
     """
 
     scheduling_policy: PodGroupSchedulingPolicy = msgspec.field(default_factory=PodGroupSchedulingPolicy)
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: list[PodGroupResourceClaim] | None = None
-    disruption_mode: str | None = None
+    disruption_mode: Any = None
     priority_class_name: str | None = None
     priority: Int32 | None = None
+    preemption_policy: str | None = None
+
+    @property
+    def is_disrupted_whole(self) -> bool:
+        """Whether its pods may only be preempted all at once."""
+        return self.disruption_mode in ("PodGroup", {"all": {}})
 
 
 class PodGroupTemplate(_GroupPolicies):
@@ -109,9 +122,22 @@ class PodGroupTemplateReference(Base):
     workload: WorkloadPodGroupTemplateReference | None = None
 
 
-class WorkloadPodGroupSpec(_GroupPolicies):
-    """What a group of pods needs; fixed once it is made."""
+class WorkloadReference(Base):
+    """The Workload and its template that a PodGroup was made after."""
 
+    workload_name: Required = ""
+    template_name: Required = ""
+
+
+class WorkloadPodGroupSpec(_GroupPolicies):
+    """What a group of pods needs; fixed once it is made, but for the minimum of a gang.
+
+    Attributes:
+        workload_ref: what it was made after; ``pod_group_template_ref`` in v1alpha2.
+
+    """
+
+    workload_ref: WorkloadReference | None = None
     pod_group_template_ref: PodGroupTemplateReference | None = None
 
 
@@ -123,7 +149,7 @@ class PodGroupResourceClaimStatus(Base):
 
 
 class WorkloadPodGroupStatus(Base):
-    """The condition ``PodGroupScheduled`` has the reasons Scheduled, Unschedulable and SchedulerError."""
+    """The condition `SCHEDULED` has the reasons Scheduled, Unschedulable and SchedulerError."""
 
     conditions: list[Condition] | None = None
     resource_claim_statuses: list[PodGroupResourceClaimStatus] | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from unisono.api import names
 from unisono.api.base import ResourceList
@@ -14,6 +16,7 @@ from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.groups.topology import HyperNode, MemberSpec
 from unisono.api.groups.workload import (
     DISRUPTION_MODES,
+    GangSchedulingPolicy,
     PodGroupResourceClaim,
     PodGroupSchedulingPolicy,
     PodGroupTemplate,
@@ -178,6 +181,8 @@ def _pattern(text: str, path: str) -> Iterator[FieldError]:
 _MOST_TEMPLATES = 8
 _MOST_CLAIMS = 4
 _IMMUTABLE = "field is immutable"
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_Policies = TypeVar("_Policies", PodGroupTemplate, WorkloadPodGroupSpec)
 
 
 def validate_workload(workload: Workload, old: Workload | None) -> Iterator[FieldError]:
@@ -202,13 +207,18 @@ def validate_workload(workload: Workload, old: Workload | None) -> Iterator[Fiel
     if old is not None:
         if old.spec.controller_ref is not None and old.spec.controller_ref != reference:
             yield invalid("spec.controllerRef", None, _IMMUTABLE)
-        if old.spec.pod_group_templates != spec.pod_group_templates:
-            yield invalid(path, None, _IMMUTABLE)
+        before = [_without_minimum(template) for template in old.spec.pod_group_templates or []]
+        if before != [_without_minimum(template) for template in templates]:
+            yield invalid(path, None, f"{_IMMUTABLE}, but for minCount of a gang")
 
 
 def validate_native_pod_group(group: WorkloadPodGroup, old: WorkloadPodGroup | None) -> Iterator[FieldError]:
-    """A policy, at most one topology constraint, and a spec that never changes."""
+    """A policy, at most one topology constraint, and a spec of which nothing changes but the minimum of a gang."""
     spec = group.spec
+    if spec.workload_ref is not None:
+        at = "spec.workloadRef"
+        yield from _needed(f"{at}.workloadName", spec.workload_ref.workload_name, names.dns_subdomain)
+        yield from _needed(f"{at}.templateName", spec.workload_ref.template_name, names.dns_label)
     reference = spec.pod_group_template_ref
     if reference is not None:
         at = "spec.podGroupTemplateRef"
@@ -219,8 +229,16 @@ def validate_native_pod_group(group: WorkloadPodGroup, old: WorkloadPodGroup | N
             wanted = reference.workload.pod_group_template_name
             yield from _needed(f"{at}.workload.podGroupTemplateName", wanted, names.dns_label)
     yield from _policies(spec, "spec")
-    if old is not None and old.spec != spec:
-        yield invalid("spec", None, _IMMUTABLE)
+    if old is not None and _without_minimum(old.spec) != _without_minimum(spec):
+        yield invalid("spec", None, f"{_IMMUTABLE}, but for schedulingPolicy.gang.minCount")
+
+
+def _without_minimum(spec: _Policies) -> _Policies:
+    """What is fixed of it."""
+    policy = spec.scheduling_policy
+    if policy.gang is None:
+        return spec
+    return replace(spec, scheduling_policy=replace(policy, gang=GangSchedulingPolicy()))
 
 
 def _policies(spec: PodGroupTemplate | WorkloadPodGroupSpec, path: str) -> Iterator[FieldError]:
@@ -236,7 +254,12 @@ def _policies(spec: PodGroupTemplate | WorkloadPodGroupSpec, path: str) -> Itera
     seen: set[str] = set()
     for index, claim in enumerate(claims[:_MOST_CLAIMS]):
         yield from _claim(claim, f"{at}[{index}]", seen)
-    yield from one_of(f"{path}.disruptionMode", spec.disruption_mode, DISRUPTION_MODES)
+    mode, at = spec.disruption_mode, f"{path}.disruptionMode"
+    if isinstance(mode, str):
+        yield from one_of(at, mode, tuple(each for each in DISRUPTION_MODES if isinstance(each, str)))
+    elif mode is not None and mode not in DISRUPTION_MODES:
+        yield invalid(at, None, "must be one of: `{single: {}}`, `{all: {}}`")
+    yield from one_of(f"{path}.preemptionPolicy", spec.preemption_policy, _PREEMPTION_POLICIES)
     if spec.priority_class_name:
         yield from by(names.dns_subdomain, f"{path}.priorityClassName", spec.priority_class_name)
 

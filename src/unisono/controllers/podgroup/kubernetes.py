@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from unisono.api.base import Condition, ObjectMeta
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod, PodSpec
@@ -32,7 +34,8 @@ from unisono.kube.controller import Context, Controller
 # What a PodGroup of ``scheduling.k8s.io`` becomes for the scheduler, and what its status says (pure).
 
 _PREFIX = "volcano.sh/"
-_WHOLE = "PodGroup"
+# A server collects what belongs to an owner of a version that it serves.
+_VERSION = WORKLOAD_POD_GROUPS.api_version
 
 
 def mirror(group: WorkloadPodGroup, pods: Sequence[Pod], namespace_queue: str) -> PodGroup:
@@ -54,7 +57,7 @@ def mirror(group: WorkloadPodGroup, pods: Sequence[Pod], namespace_queue: str) -
             namespace=group.metadata.namespace,
             labels=inherited_labels({**(first.metadata.labels or {}), **(group.metadata.labels or {})}) or None,
             annotations=handed_down(notes, inherited_annotations(dict(of_pod)) | handed) or None,
-            owner_references=[owned_by(WORKLOAD_POD_GROUPS, group)],
+            owner_references=[replace(owned_by(WORKLOAD_POD_GROUPS, group), api_version=group.api_version or _VERSION)],
         ),
         spec=PodGroupSpec(
             min_member=members,
@@ -75,20 +78,20 @@ def min_member(group: WorkloadPodGroup, pods: Iterable[Pod]) -> int:
     """
     gang = group.spec.scheduling_policy.gang
     needed = 1 if gang is None else max(1, gang.min_count or 1)
-    if group.spec.disruption_mode != _WHOLE or not is_scheduled(group):
+    if not group.spec.is_disrupted_whole or not is_scheduled(group):
         return needed
     return max(needed, sum(1 for pod in pods if pod.spec.node_name and pod_facts.is_active(pod)))
 
 
 def is_scheduled(group: WorkloadPodGroup) -> bool:
     """Whether the group has had its minimum on nodes; this is never taken back."""
-    return is_true(group.status.conditions, SCHEDULED)
+    return any(is_true(group.status.conditions, name) for name in SCHEDULED)
 
 
-def scheduled_condition(
+def told_conditions(
     group: WorkloadPodGroup, ours: PodGroup | None, pods: Iterable[Pod], refused: str, now: float
-) -> Condition | None:
-    """The condition ``PodGroupScheduled`` as kube-scheduler words it; None where there is nothing new to say.
+) -> list[Condition]:
+    """All conditions, with how far it is under the names of each version; empty where there is nothing new to say.
 
     Args:
         group: Kubernetes' PodGroup.
@@ -99,7 +102,7 @@ def scheduled_condition(
 
     """
     if is_scheduled(group):
-        return None
+        return []
     gang = group.spec.scheduling_policy.gang
     needed = 1 if gang is None else max(1, gang.min_count or 1)
     placed = sum(1 for pod in pods if pod.spec.node_name and not pod_facts.has_failed(pod))
@@ -108,24 +111,27 @@ def scheduled_condition(
     elif refused or (message := _why(ours)):
         status, reason, message = "False", "Unschedulable", refused or message
     else:
-        return None
-    before = find_condition(group.status.conditions, SCHEDULED)
-    if before is not None and (before.status, before.reason, before.message or "") == (status, reason, message):
-        return None
-    since = before.last_transition_time if before is not None and before.status == status else None
-    return Condition(
-        type=SCHEDULED,
-        status=status,
-        observed_generation=group.metadata.generation,
-        last_transition_time=since or rfc3339(now),
-        reason=reason,
-        message=message,
-    )
-
-
-def conditions_with(group: WorkloadPodGroup, condition: Condition) -> list[Condition]:
-    """The group's conditions with this one instead of the one of its type."""
-    return [*(each for each in group.status.conditions or () if each.type != condition.type), condition]
+        return []
+    told = [each for each in group.status.conditions or () if each.type not in SCHEDULED]
+    others = len(told)
+    for name in SCHEDULED:
+        before = find_condition(group.status.conditions, name)
+        if before is not None and (before.status, before.reason, before.message or "") == (status, reason, message):
+            told.append(before)
+            continue
+        since = before.last_transition_time if before is not None and before.status == status else None
+        told.append(
+            Condition(
+                type=name,
+                status=status,
+                observed_generation=group.metadata.generation,
+                last_transition_time=since or rfc3339(now),
+                reason=reason,
+                message=message,
+            )
+        )
+    known = group.status.conditions or ()
+    return [] if all(any(each is old for old in known) for each in told[others:]) else told
 
 
 def _why(ours: PodGroup | None) -> str:
@@ -203,9 +209,9 @@ class KubernetesGroupController(Controller):
             refused, retry = foreign_group(ours), _REFUSED_RETRY
         else:
             await self._follow(ours, min_member(theirs, pods))
-        condition = scheduled_condition(theirs, ours, pods, refused, self._clock.time())
-        if condition is not None:
-            status = {"conditions": [to_json(each) for each in conditions_with(theirs, condition)]}
+        conditions = told_conditions(theirs, ours, pods, refused, self._clock.time())
+        if conditions:
+            status = {"conditions": [to_json(each) for each in conditions]}
             meta = theirs.metadata
             patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
             with contextlib.suppress(NotFound):
