@@ -51,6 +51,29 @@ def test_no_copy_is_made_of_a_large_cluster(tmp_path: Path, monkeypatch: pytest.
     assert told == [["nothing was carried out in a copy of the cluster: the cluster has more than 3 objects"], []]
 
 
+def test_of_a_large_cluster_the_engine_tries_two_changes_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mending, "MOST_OBJECTS", 3)
+    _check(case_of("job", [one for one in CAUSES if one.name in ("cordon", "taint")]), tmp_path)
+
+
+def test_of_a_large_cluster_it_is_said_that_the_time_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "MOST_OBJECTS", 3)
+    monkeypatch.setattr(mending, "ENGINE_SECONDS", 1e-9)
+    case = case_of("job", [one for one in CAUSES if one.name in ("cordon", "taint")])
+    told: list[str] = []
+
+    async def work(made: Plane) -> str:
+        answer = await made.explain(case.question, search=True)
+        told.extend(answer.warnings)
+        assert not any(fix.tried for fix in answer.fixes)
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert told == ["the search ended after 1e-09 s: there may be a fix that was not tried"]
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("case", list(drawn(60, SEED)), ids=lambda case: case.name)
 def test_one_fix_undoes_any_two(case: object, tmp_path: Path) -> None:

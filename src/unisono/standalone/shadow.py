@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -178,12 +178,13 @@ class TooLarge(UnisonoError):
     """A cluster has more objects than a copy is made of."""
 
 
-async def read_cluster(client: HttpClient, most: int) -> list[dict[str, Any]]:
-    """All that a copy has, in the words of the server.
+async def read_cluster(client: HttpClient, most: int, kinds: Iterable[Kind[Any]] = COPIED) -> list[dict[str, Any]]:
+    """All objects of some kinds, in the words of the server.
 
     Args:
         client: the server.
         most: how many objects are read.
+        kinds: by default all that a copy has.
 
     Raises:
         TooLarge: there are more.
@@ -192,14 +193,19 @@ async def read_cluster(client: HttpClient, most: int) -> list[dict[str, Any]]:
 
     """
     found: list[dict[str, Any]] = []
-    await asyncio.gather(*(_list(client, kind, found, most) for kind in COPIED))
-    known = {item["metadata"].get("uid") for item in found}
-    for item in found:  # the collector of a copy must not take what kinds own that it does not have
-        meta = item["metadata"]
-        meta.pop("managedFields", None)
+    await asyncio.gather(*(_list(client, kind, found, most) for kind in kinds))
+    for item in found:
+        item["metadata"].pop("managedFields", None)
+    return found
+
+
+def without_lost_owners(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The objects of a copy: its garbage collector must not take what kinds own that it does not have."""
+    known = {item["metadata"].get("uid") for item in objects}
+    for meta in (item["metadata"] for item in objects):
         if "ownerReferences" in meta:
             meta["ownerReferences"] = [one for one in meta["ownerReferences"] if one.get("uid") in known]
-    return found
+    return objects
 
 
 async def _list(client: HttpClient, kind: Kind[Any], found: list[dict[str, Any]], most: int) -> None:
