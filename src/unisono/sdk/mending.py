@@ -61,13 +61,12 @@ async def mended(
         or not (told.verdicts or told.fixes or told.candidates)
     ):
         return told
-    cluster, whole = await _cluster(client, config)
+    cluster, whole = await _cluster(client, config, item["metadata"].get("namespace", ""))
     if cluster is None:
         return told
-    if not whole:
-        return await _asked_alone(client, told, item, cluster)
-    if not any(fix.operations for fix in (*told.fixes, *told.candidates)):
-        return told
+    if not whole or not any(fix.operations for fix in (*told.fixes, *told.candidates)):
+        late = await _ask_alone(client, told, item, cluster)
+        return _as_far_as_tried(told, late=late, whole=whole)
 
     async def runs(copy: HttpClient) -> bool:
         return await all_run(copy, item)
@@ -103,17 +102,31 @@ def _with(told: Explanation, found: Found) -> Explanation:
     return told
 
 
-async def _asked_alone(client: HttpClient, told: Explanation, item: Raw, cluster: Cluster) -> Explanation:
-    """The explanation with what the engine finds for these jobs alone, in whatever place of the line they stand."""
-    keys, late = {verdict.job for verdict in told.verdicts}, False
-    if keys:
-        loop = asyncio.get_running_loop()
-        verdicts, late = await loop.run_in_executor(None, _cycle_for, cluster, keys)
-        told.verdicts = [verdicts.get(verdict.job, verdict) for verdict in told.verdicts]
-        told.fixes = [each.here() for each in await offer_fixes(client, told, dict(item))]
-    if late and not any(fix.tried for fix in told.fixes):
+async def _ask_alone(client: HttpClient, told: Explanation, item: Raw, cluster: Cluster) -> bool:
+    """Take over what the engine finds for these jobs alone, in whatever place of the line they stand.
+
+    Says whether the time for that was used up.
+    """
+    keys = {verdict.job for verdict in told.verdicts}
+    if not keys:
+        return False
+    loop = asyncio.get_running_loop()
+    verdicts, late = await loop.run_in_executor(None, _cycle_for, cluster, keys)
+    told.verdicts = [verdicts.get(verdict.job, verdict) for verdict in told.verdicts]
+    told.fixes = [each.here() for each in await offer_fixes(client, told, dict(item))]
+    return late
+
+
+def _as_far_as_tried(told: Explanation, *, late: bool, whole: bool) -> Explanation:
+    """The explanation with a word on what was not tried.
+
+    ``late``: the time has ended; ``whole``: the cluster is not too large for a copy.
+    """
+    if any(fix.tried for fix in told.fixes):
+        return told
+    if late:
         told.warnings.append(f"the search ended after {ENGINE_SECONDS:g} s: there may be a fix that was not tried")
-    elif told.fixes and not any(fix.tried for fix in told.fixes):
+    elif told.fixes and not whole:
         many = f"the cluster has more than {MOST_OBJECTS} objects"
         told.warnings.append(f"nothing was carried out in a copy of the cluster: {many}")
     return told
@@ -133,7 +146,7 @@ def _cycle_for(cluster: Cluster, keys: set[str]) -> tuple[dict[str, Verdict], bo
     return {key: on_wire(one) for key, one in decisions.verdicts.items()}, late
 
 
-async def _cluster(client: HttpClient, config: SchedulerConfig | None) -> tuple[Cluster | None, bool]:
+async def _cluster(client: HttpClient, config: SchedulerConfig | None, namespace: str) -> tuple[Cluster | None, bool]:
     """The cluster where it may be read, and whether all of it was: of a large one only what scheduling reads."""
     from unisono.engine.config_file.reader import load_config
     from unisono.install.options import NAMESPACE
@@ -153,8 +166,8 @@ async def _cluster(client: HttpClient, config: SchedulerConfig | None) -> tuple[
             others = [kind for kind in COPIED if kind not in SCHEDULED_BY]
             rest = await read_cluster(client, MOST_OBJECTS - len(found), others)
         except TooLarge:
-            return Cluster(found, config, now), False
-        return Cluster(without_lost_owners([*found, *rest]), config, now), True
+            return Cluster(found, config, now, namespace), False
+        return Cluster(without_lost_owners([*found, *rest]), config, now, namespace), True
     except UnisonoError:
         return None, False
 

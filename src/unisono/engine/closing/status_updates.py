@@ -39,8 +39,7 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict], asked: Asked | None = None
                 _close_pods(cycle, job, report, verdicts.get(job.key), held.get(job.key, []))
         except Exception as error:  # one job's status does not keep others from being written
             cycle.fail(f"status of PodGroup {job.key}", error)
-    if asked is None:
-        _close_queues(cycle)
+    _close_queues(cycle)
 
 
 def close_briefly(cycle: Cycle, but: Callable[[str], bool] = lambda _: False) -> None:
