@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from benchmarks.answers.mutations import CAUSES, KINDS, case_of, drawn
 from benchmarks.answers.plane import Plane
 
 from unisono.sdk import mending
+from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.until_it_runs import limit_of, until_it_runs
 
 SEED = 20
 PAIRS = (
@@ -49,6 +52,53 @@ def test_no_copy_is_made_of_a_large_cluster(tmp_path: Path, monkeypatch: pytest.
 
     assert judge.run(judge.stuck(case, tmp_path, work)) == ""
     assert told == [["nothing was carried out in a copy of the cluster: the cluster has more than 3 objects"], []]
+
+
+def test_of_a_large_cluster_the_engine_tries_two_changes_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mending, "MOST_OBJECTS", 3)
+    _check(case_of("job", [one for one in CAUSES if one.name in ("cordon", "taint")]), tmp_path)
+
+
+def test_of_a_large_cluster_it_is_said_that_the_time_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "MOST_OBJECTS", 3)
+    monkeypatch.setattr(mending, "ENGINE_SECONDS", 1e-9)
+    case = case_of("job", [one for one in CAUSES if one.name in ("cordon", "taint")])
+    told: list[str] = []
+
+    async def work(made: Plane) -> str:
+        answer = await made.explain(case.question, search=True)
+        told.extend(answer.warnings)
+        assert not any(fix.tried for fix in answer.fixes)
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert told == ["the search ended after 1e-09 s: there may be a fix that was not tried"]
+
+
+def test_a_search_ends_within_a_step_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "until_it_runs", partial(until_it_runs, seconds=1e-6))
+    case = case_of("job", [one for one in CAUSES if one.name in ("account", "taint")])
+    told: list[object] = []
+
+    async def work(made: Plane) -> str:
+        answer = await made.explain(case.question, search=True)
+        told.extend([answer.then, *(fix.tried for fix in answer.fixes)])
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert told == [[], False]
+
+
+def test_one_limit_is_raised_once_in_a_chain() -> None:
+    def raised(queue: str, **amounts: int) -> Fix:
+        return Fix("", False, {"kind": "RaiseCapability", "queue": queue, "amounts": amounts, "tried": False}, ())
+
+    first = limit_of(raised("a", cpu=1))
+    assert first == limit_of(raised("a", cpu=7))
+    assert first not in (limit_of(raised("b", cpu=1)), limit_of(raised("a", memory=1)))
+    assert limit_of(Fix("", False, {"kind": "Uncordon", "nodes": ("n",)}, ())) == ()
 
 
 @pytest.mark.more

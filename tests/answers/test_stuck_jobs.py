@@ -94,17 +94,7 @@ def test_the_answer_is_right(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)
 
 
-NOT_YET = {"claim-missing-and-full": "the trial of another node does not see that a claim is missing"}
-"""Cases whose answer is known to be wrong, and why."""
-
-
 @pytest.mark.more
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=NOT_YET[name], strict=True)) if name in NOT_YET else name
-        for name in sorted(set(case.names()) - set(QUICK))
-    ],
-)
+@pytest.mark.parametrize("name", sorted(set(case.names()) - set(QUICK)))
 def test_every_answer_is_right(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)

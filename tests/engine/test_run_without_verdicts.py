@@ -11,6 +11,7 @@ from benchmarks.check import world as worlds
 from unisono import engine
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
+from unisono.engine.verdict import Asked
 from unisono.scheduler.offline import read_cluster
 
 
@@ -34,3 +35,26 @@ def test_a_cycle_without_verdicts_decides_the_same(seed: int) -> None:
     # The whole cycle also lists PodGroups of which only conditions change.
     changed = {key: value for key, value in phases.items() if key in told[3]}
     assert told[3] == changed
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cycle_that_is_asked_for_one_job_decides_the_same_and_explains_that_one(seed: int) -> None:
+    world = worlds.World(seed)
+    state = read_cluster((value, "world") for value in world.objects()).state
+    config = load_config(json.dumps(settings.CONFIGS[world.config]))
+    now = worlds.START + 1000
+    whole = engine.run(state.snapshot(), config, now)
+    brief = engine.run(state.snapshot(), config, now, verdicts=False)
+    conditions = {update.key: update.conditions for update in whole.pod_groups}
+    for key in [*whole.verdicts][-3:]:
+        one = engine.run(state.snapshot(), config, now, verdicts=Asked(lambda other, key=key: other == key))
+        assert [*one.verdicts] == [key]
+        assert (one.verdicts[key].cause, one.verdicts[key].queue) == (
+            whole.verdicts[key].cause,
+            whole.verdicts[key].queue,
+        )
+        assert _decided(one)[:3] == _decided(brief)[:3]
+        told = {update.key: update.conditions for update in one.pod_groups}
+        assert set(told) - {key} == {update.key for update in brief.pod_groups} - {key}
+        if one.verdicts[key] == whole.verdicts[key]:  # for one job more can be tried
+            assert told.get(key) == conditions.get(key)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from unisono.engine.contract.plugin import Plugin
     from unisono.engine.decisions import Decisions
     from unisono.engine.plugin_host.stopwatch import Stopwatch
+    from unisono.engine.verdict import Asked
 
 __all__ = ["run"]
 
@@ -24,7 +25,7 @@ def run(
     plugins: Mapping[str, type[Plugin]] | None = None,
     monotonic: Callable[[], float] | None = None,
     advice: bool = True,
-    verdicts: bool = True,
+    verdicts: bool | Asked = True,
 ) -> Decisions:
     """Decide one cycle.
 
@@ -42,6 +43,7 @@ def run(
         advice: try what would start waiting jobs; without it suggestions are words only, and verdicts cost less.
         verdicts: explain what waits; without it binds, evictions, phases and nominations are the same, and there are
             no verdicts, conditions, queue statuses and figures. Most of a cycle's time goes into them where much waits.
+            With `Asked` only some jobs have verdicts and conditions, and all else is as without.
 
     Returns:
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
@@ -62,7 +64,7 @@ def _decide(
     watch: Stopwatch,
     *,
     advice: bool,
-    verdicts: bool,
+    verdicts: bool | Asked,
 ) -> Decisions:
     from unisono.engine.actions import run_actions
     from unisono.engine.closing.invariants import enforce
@@ -70,12 +72,13 @@ def _decide(
     from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
     from unisono.engine.session.book import close_promises, open_promises
+    from unisono.engine.verdict import Asked
     from unisono.engine.verdicts.explain import explain
     from unisono.engine.verdicts.other_names import for_readers
 
     with watch.stage("open"):
         open_promises(snapshot, now)
-        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=verdicts)
+        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=bool(verdicts))
     run_actions(cycle)
     again_at = close_promises(snapshot, now)
     if cycle.session.book.hopeful:
@@ -84,13 +87,14 @@ def _decide(
     with watch.stage("check"):
         enforce(cycle)
         cycle.write_out()
-    cycle.decisions.explained = verdicts
+    cycle.decisions.explained = bool(verdicts)
+    asked = verdicts if isinstance(verdicts, Asked) else None
     if verdicts:
         with watch.stage("explain"):
-            found = explain(cycle, advice=advice)
+            found = explain(cycle, advice=advice, asked=asked)
             cycle.decisions.verdicts = for_readers(cycle, found)
         with watch.stage("close"):
-            close(cycle, cycle.decisions.verdicts)
+            close(cycle, cycle.decisions.verdicts, asked)
     else:
         with watch.stage("close"):
             close_briefly(cycle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -41,6 +41,21 @@ def shown(text: str, namespace: str = "") -> str:
             name = f"a {kind or 'job'} of {ANOTHER_NAMESPACE}"
         found.append(f"{name}{after}")
     return "".join(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Jobs that are asked for, in place of all that wait.
+
+    Attributes:
+        wants: whether a job is one of them, by the key of its PodGroup.
+        seconds: how long changes may be tried for them together, whatever that costs; 0: for what it costs in any
+            cycle, which is little where many jobs wait.
+
+    """
+
+    wants: Callable[[str], bool]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.engine.changes import Change
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
-from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdict import Asked, Cause, Verdict
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
@@ -175,9 +175,9 @@ class ExplainingShare:
     decide stand between those that explain as well; on a small cluster every cycle explains.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        """``monotonic``: seconds that only grow."""
-        self._monotonic = monotonic
+    def __init__(self, monotonic: Callable[[], float], asked: Asked | None = None) -> None:
+        """``monotonic``: seconds that only grow; ``asked``: the jobs that are explained, None: all."""
+        self._monotonic, self._verdicts = monotonic, asked or True
         self._due = 0.0
 
     def decide(
@@ -185,7 +185,7 @@ class ExplainingShare:
     ) -> Decisions:
         """Run a cycle with or without explanations; one without them asks for another one when they are due."""
         rests = self._due - self._monotonic()
-        decisions = run(snapshot, config, now, seed, verdicts=rests <= 0)
+        decisions = run(snapshot, config, now, seed, verdicts=rests <= 0 and self._verdicts)
         if decisions.explained:
             spent = sum(decisions.seconds.get(stage, 0.0) for stage in ("explain", "close"))
             self._due = self._monotonic() + (_PARTS - 1) * spent

@@ -19,6 +19,7 @@ from unisono.engine.closing.messages import NOT_ENFORCED
 from unisono.engine.config.model import SchedulerConfig, from_flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
+from unisono.engine.verdict import Asked
 from unisono.gc_pauses import collector_paused
 from unisono.scheduler.explain import on_wire
 
@@ -106,10 +107,13 @@ def decide(
     now: float,
     seed: int = 0,
     monotonic: Callable[[], float] | None = None,
+    asked: Asked | None = None,
 ) -> Decisions:
-    """Run one cycle on the cluster as it was read."""
+    """Run one cycle on the cluster as it was read; ``asked``: the only jobs of which it is said why they wait."""
     with collector_paused():
-        return engine.run(cluster.state.snapshot(), config, now, seed, monotonic=monotonic)
+        return engine.run(
+            cluster.state.snapshot(), config, now, seed, monotonic=monotonic, verdicts=True if asked is None else asked
+        )
 
 
 def report(cluster: OfflineCluster, decisions: Decisions, seconds: Mapping[str, float]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig, enforced_queue_fields
 from unisono.engine.decisions import Decisions, Eviction
-from unisono.engine.verdict import ANOTHER_NAMESPACE, Verdict
+from unisono.engine.verdict import ANOTHER_NAMESPACE, Asked, Verdict
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
@@ -130,6 +130,7 @@ class Scheduler:
         gang_patience: float = 60.0,
         bind_concurrency: int = 64,
         decide: Decide | None = None,
+        asked: Asked | None = None,
         runner: Runner | None = None,
         seed: int = 0,
         heartbeat_lease: str = HEARTBEAT_LEASE,
@@ -152,6 +153,7 @@ class Scheduler:
             gang_patience: longest time in seconds that a gang may stay partly bound.
             bind_concurrency: binds under way at a time.
             decide: the engine; None for the real one.
+            asked: the only jobs that the engine explains; None: all.
             runner: how the engine is run off the event loop; None for a thread.
             seed: of the engine's tie-breaking randomness.
             heartbeat_lease: ``NAMESPACE/NAME`` of the Lease that is renewed when cycles end.
@@ -164,7 +166,7 @@ class Scheduler:
         self._bind_concurrency = bind_concurrency
         self._config_map = MappedConfig(config_source or FixedConfig(), self._look)
         self._source = self._adapted(self._config_map)
-        self._decide = decide or _engine(clock.monotonic)
+        self._decide = decide or _engine(clock.monotonic, asked)
         self._runner = runner or asyncio.to_thread
         self.metrics = Metrics(registry)
         self.events = EventRecorder(client, "unisono-scheduler", clock=clock)
@@ -453,7 +455,7 @@ class Scheduler:
         self.metrics.waiting(tasks)
 
 
-def _engine(monotonic: Callable[[], float]) -> Decide:
+def _engine(monotonic: Callable[[], float], asked: Asked | None = None) -> Decide:
     from unisono.engine import run
     from unisono.engine.plugins.extender import extender_with
     from unisono.gc_pauses import collector_paused
@@ -461,4 +463,4 @@ def _engine(monotonic: Callable[[], float]) -> Decide:
 
     plugin = extender_with(call, Extenders(monotonic).begin)
     cycle = partial(run, monotonic=monotonic, plugins={"extender": plugin})
-    return collector_paused()(partial(ExplainingShare(monotonic).decide, cycle))
+    return collector_paused()(partial(ExplainingShare(monotonic, asked).decide, cycle))

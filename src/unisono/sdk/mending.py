@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ from unisono.api.pod_states import has_ended
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.owners import Raw, read
-from unisono.sdk.offered_fixes import against
+from unisono.sdk.offered_fixes import against, offer_fixes
 from unisono.sdk.overview.components import server_time
 from unisono.sdk.state.dependents import dependents
 from unisono.sdk.until_it_runs import Ask, Cluster, Found, same, until_it_runs
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
+    from unisono.api.verdict import Verdict
     from unisono.engine.config.model import SchedulerConfig
     from unisono.kube.http import HttpClient
     from unisono.sdk.explanation import Explanation
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 _ENDED = ("Running", "Succeeded")
 MOST_OBJECTS = 4000
 """Of a cluster that is copied: a copy of more takes longer than people wait for an answer."""
+MOST_READ = 100_000
+"""Of a cluster that is read: of a larger one nothing is tried for one job alone."""
+ENGINE_SECONDS = 1.0
+"""CPU time within which changes are tried for one job alone on a cluster that is not copied."""
 
 
 async def mended(
@@ -52,12 +58,15 @@ async def mended(
     if (
         kinds.find(item["apiVersion"], item["kind"]) in (None, QUEUES)
         or told.silent
-        or not any(fix.operations for fix in (*told.fixes, *told.candidates))
+        or not (told.verdicts or told.fixes or told.candidates)
     ):
         return told
-    cluster = await _cluster(client, config, told)
+    cluster, whole = await _cluster(client, config, item["metadata"].get("namespace", ""))
     if cluster is None:
         return told
+    if not whole or not any(fix.operations for fix in (*told.fixes, *told.candidates)):
+        late = await _ask_alone(client, told, item, cluster)
+        return _as_far_as_tried(told, late=late, whole=whole)
 
     async def runs(copy: HttpClient) -> bool:
         return await all_run(copy, item)
@@ -93,25 +102,74 @@ def _with(told: Explanation, found: Found) -> Explanation:
     return told
 
 
-async def _cluster(client: HttpClient, config: SchedulerConfig | None, told: Explanation) -> Cluster | None:
+async def _ask_alone(client: HttpClient, told: Explanation, item: Raw, cluster: Cluster) -> bool:
+    """Take over what the engine finds for these jobs alone, in whatever place of the line they stand.
+
+    Says whether the time for that was used up.
+    """
+    keys = {verdict.job for verdict in told.verdicts}
+    if not keys:
+        return False
+    loop = asyncio.get_running_loop()
+    verdicts, late = await loop.run_in_executor(None, _cycle_for, cluster, keys)
+    told.verdicts = [verdicts.get(verdict.job, verdict) for verdict in told.verdicts]
+    told.fixes = [each.here() for each in await offer_fixes(client, told, dict(item))]
+    return late
+
+
+def _as_far_as_tried(told: Explanation, *, late: bool, whole: bool) -> Explanation:
+    """The explanation with a word on what was not tried.
+
+    ``late``: the time has ended; ``whole``: the cluster is not too large for a copy.
+    """
+    if any(fix.tried for fix in told.fixes):
+        return told
+    if late:
+        told.warnings.append(f"the search ended after {ENGINE_SECONDS:g} s: there may be a fix that was not tried")
+    elif told.fixes and not whole:
+        many = f"the cluster has more than {MOST_OBJECTS} objects"
+        told.warnings.append(f"nothing was carried out in a copy of the cluster: {many}")
+    return told
+
+
+def _cycle_for(cluster: Cluster, keys: set[str]) -> tuple[dict[str, Verdict], bool]:
+    """Verdicts of one cycle on a cluster for some jobs, by PodGroup; and whether the time for them was used up."""
+    from unisono.engine.config_file.reader import default_config
+    from unisono.engine.verdict import Asked
+    from unisono.scheduler.explain import on_wire
+    from unisono.scheduler.offline import decide, read_cluster
+
+    read = read_cluster((one, one["metadata"]["name"]) for one in cluster.objects)
+    asked = Asked(keys.__contains__, ENGINE_SECONDS)
+    decisions = decide(read, cluster.config or default_config(), cluster.now, monotonic=time.thread_time, asked=asked)
+    late = decisions.seconds.get("explain", 0.0) >= ENGINE_SECONDS
+    return {key: on_wire(one) for key, one in decisions.verdicts.items()}, late
+
+
+async def _cluster(client: HttpClient, config: SchedulerConfig | None, namespace: str) -> tuple[Cluster | None, bool]:
+    """The cluster where it may be read, and whether all of it was: of a large one only what scheduling reads."""
     from unisono.engine.config_file.reader import load_config
     from unisono.install.options import NAMESPACE
+    from unisono.scheduler.feed import KINDS as SCHEDULED_BY
     from unisono.simulator.forecast.live import configuration_in_force
-    from unisono.standalone.shadow import TooLarge, read_cluster
+    from unisono.standalone.shadow import COPIED, TooLarge, read_cluster, without_lost_owners
 
     try:
         if config is None:
             followed = await configuration_in_force(client, (NAMESPACE,))
             if followed.hidden:
-                return None
+                return None, False
             config = load_config(followed.text, followed.name)
-        return Cluster(await read_cluster(client, MOST_OBJECTS), config, await server_time(client))
-    except TooLarge as error:
-        if not any(fix.tried for fix in told.fixes):
-            told.warnings.append(f"nothing was carried out in a copy of the cluster: {error}")
-        return None
+        now = await server_time(client)
+        found = await read_cluster(client, MOST_READ, SCHEDULED_BY)
+        try:
+            others = [kind for kind in COPIED if kind not in SCHEDULED_BY]
+            rest = await read_cluster(client, MOST_OBJECTS - len(found), others)
+        except TooLarge:
+            return Cluster(found, config, now, namespace), False
+        return Cluster(without_lost_owners([*found, *rest]), config, now, namespace), True
     except UnisonoError:
-        return None
+        return None, False
 
 
 async def all_run(client: HttpClient, item: Raw) -> bool:

@@ -10,12 +10,13 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from unisono.api.annotations import VERDICT
 from unisono.api.documents.json_patch import apply_json_patch, json_diff
 from unisono.api.documents.merge import apply_merge_patch
 from unisono.api.keys import HOSTNAME
@@ -56,11 +57,21 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is copied: all objects, the scheduler's configuration (None: the default one) and the time."""
+    """What is copied, and of which jobs the copy's scheduler says why they wait.
+
+    Attributes:
+        objects: all of it.
+        config: the scheduler's; None: the default one.
+        now: seconds since the epoch.
+        namespace: where the job is that is asked for. Nothing is said of jobs of other namespaces, but of those that
+            come while changes are made.
+
+    """
 
     objects: Sequence[Mapping[str, Any]]
     config: SchedulerConfig | None
     now: float
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +118,10 @@ def until_it_runs(cluster: Cluster, ask: Ask, runs: Runs, against: Against, *, s
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class _TimeIsUp(Exception):
+    """The CPU time of a search has been used up."""
+
+
 class _Search:
     """Depth first, and the change that is offered first comes first."""
 
@@ -114,6 +129,9 @@ class _Search:
         self._cluster, self._ask, self._runs, self._folder, self._until = cluster, ask, runs, folder, until
         self._against = against
         self._known = {_key(one) for one in cluster.objects}
+        self._others = {f"{key[2]}/{key[3]}" for key in self._known if key[1] == "PodGroup"}
+        self._others = {key for key in self._others if not key.startswith(f"{cluster.namespace}/")}
+        self._objects = [self._without_verdict(one) for one in cluster.objects]
         self._longest: list[_Step] = []
         self._then = ""
         self._failed: dict[str, None] = {}
@@ -123,33 +141,56 @@ class _Search:
         todo: list[list[_Step]] = [[]]
         while todo and time.thread_time() < self._until:
             begun = todo.pop()
-            chain, end = self._in_copy(self._climb(begun), [step.fix for step in begun])
-            if end is None and not chain:  # in the copy it runs as it is
-                return Found(None, (), ())
-            if end is None:
-                found = self._proved(chain)
-                if found is not None:
-                    return found
-                continue
-            todo += end
+            try:
+                chain, end = self._in_copy(self._climb(begun), [step.fix for step in begun])
+                if end is None and not chain:  # in the copy it runs as it is
+                    return Found(None, (), ())
+                found = self._proved(chain) if end is None else None
+            except _TimeIsUp:
+                break
+            if found is not None:
+                return found
+            todo += end or ()
         then = (self._then,) if self._longest else ()
         return Found(None, (*(one.cause for one in self._longest), *then), tuple(self._failed))
 
     def _in_copy(self, work: Callable[[Shadow], Awaitable[T]], fixes: Sequence[Fix]) -> T:
         """Work in a new copy, which has the nodes that these fixes add from the beginning."""
+        from unisono.engine.verdict import Asked
         from unisono.standalone.shadow import opened
         from unisono.standalone.virtual_time import VirtualLoop
 
         async def inside() -> T:
-            objects = [*self._cluster.objects, *_added_nodes(fixes, self._cluster.objects)]
+            objects = [*self._objects, *_added_nodes(fixes, self._cluster.objects)]
             async with opened(self._folder, now=self._cluster.now, objects=objects) as shadow:
                 shadow.start("controllers")
-                shadow.start("scheduler", self._cluster.config)
-                await shadow.settle()
-                return await work(shadow)
+                shadow.start("scheduler", self._cluster.config, Asked(lambda key: key not in self._others))
+                return await self._in_time(self._settled(shadow, work))
 
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             return runner.run(inside())
+
+    async def _settled(self, shadow: Shadow, work: Callable[[Shadow], Awaitable[T]]) -> T:
+        await shadow.settle()
+        return await work(shadow)
+
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """Its result, where it comes before the time is up; it is looked at after each second of the copy's time."""
+        task = asyncio.create_task(work)
+        while not (await asyncio.wait({task}, timeout=1.0))[0]:
+            if time.thread_time() >= self._until:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise _TimeIsUp
+        return task.result()
+
+    def _without_verdict(self, one: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A PodGroup of which nothing will be said has no verdict that would have to be taken back."""
+        meta = one["metadata"]
+        notes = meta.get("annotations") or {}
+        if VERDICT not in notes or f"{meta.get('namespace')}/{meta['name']}" not in self._others:
+            return one
+        return {**one, "metadata": {**meta, "annotations": {key: notes[key] for key in notes if key != VERDICT}}}
 
     def _climb(
         self, begun: Sequence[_Step]
@@ -190,6 +231,7 @@ class _Search:
     def _usable(self, chain: Sequence[_Step], told: Told) -> list[Fix]:
         """Fixes that can be sent to the cluster as it is, and once what is in the chain was sent."""
         made = {_target(one) for step in chain for one in step.fix.operations if one.verb == "create"}
+        done = [limit_of(step.fix) for step in chain]
         offered = [*told.fixes, *told.candidates]
         if chain:  # pods that a change of their owner makes anew
             offered = [replace(fix, operations=fix.lasting or fix.operations) for fix in offered]
@@ -198,6 +240,7 @@ class _Search:
             for number, fix in enumerate(offered)
             if (fix.operations or (chain and adds_nodes(fix)))  # nodes alone: the engine has tried them
             and not any(same(fix, other) for other in offered[:number])
+            and not (limit_of(fix) and limit_of(fix) in done)
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
         ]
         found.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
@@ -220,6 +263,7 @@ class _Search:
 
     def _proved(self, chain: Sequence[_Step]) -> Found | None:
         """The chain as one fix, carried out from the cluster as it is."""
+        self._until = max(self._until, time.thread_time() + CPU_SECONDS / 2)  # what was found is not lost for that
         live = {_key(one): one for one in self._cluster.objects}
         for fix in (joined(chain, live), joined(chain, {})):
 
@@ -293,6 +337,16 @@ def _merged(mine: Sequence[Operation], live: Mapping[str, Any] | None) -> Operat
 def same(fix: Fix, other: Fix) -> bool:
     """Whether two fixes do the same; where nothing can be sent, whether they say the same."""
     return fix.operations == other.operations and (bool(fix.operations) or fix.text == other.text)
+
+
+def limit_of(fix: Fix) -> tuple[Any, ...]:
+    """What a fix raises or lowers, whatever by; empty where it does anything else.
+
+    Where that was not enough, the same again leads one small step after another nowhere.
+    """
+    amounts = fix.change.get("amounts")
+    rest = {key: value for key, value in fix.change.items() if key not in ("amounts", "tried")}
+    return (*sorted(rest.items()), *sorted(amounts)) if amounts else ()
 
 
 def _target(operation: Operation) -> tuple[str, ...]:

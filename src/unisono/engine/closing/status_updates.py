@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from unisono.api.resources import to_wire
 from unisono.cluster.jobs import phase_of, totals_of
@@ -15,7 +15,7 @@ from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.sleeping_jobs import woken_jobs
 from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.session.job_state import JobState
-from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdict import Asked, Cause, Verdict
 
 Status = tuple[str, int, int, int, tuple[Condition, ...], tuple[tuple[str, str, str], ...]] | None
 Held = list[tuple[Task, TaskStatus, int]]
@@ -25,11 +25,13 @@ _SAID = "closing.said"
 _TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
 
-def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
-    """Fill everything of the decisions that follows from the placements."""
+def close(cycle: Cycle, verdicts: dict[str, Verdict], asked: Asked | None = None) -> None:
+    """Fill everything of the decisions that follows from the placements; of jobs not ``asked`` for what must be."""
     held = cycle.held_back()
     known: dict[tuple[object, ...], Status] = {}
-    for job in cycle.jobs:
+    if asked is not None:
+        close_briefly(cycle, but=asked.wants)
+    for job in cycle.jobs if asked is None else [job for job in cycle.jobs if asked.wants(job.key)]:
         report = cycle.reports.get(job.key)
         try:
             _close_job(cycle, job, report, verdicts.get(job.key), known)
@@ -40,13 +42,16 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
     _close_queues(cycle)
 
 
-def close_briefly(cycle: Cycle) -> None:
-    """Only what later cycles go by: phases and totals of PodGroups, and promised places with their nominations."""
+def close_briefly(cycle: Cycle, but: Callable[[str], bool] = lambda _: False) -> None:
+    """Only what later cycles go by: phases and totals of PodGroups, and promised places with their nominations.
+
+    Jobs are left out whose keys ``but`` says.
+    """
     names, held = cycle.session.snapshot.nodes.names, cycle.held_back()
     jobs = cycle.jobs
     if cycle.asleep:
         jobs = sorted([*jobs, *woken_jobs(cycle.session, cycle.asleep), *_misstated(cycle)], key=lambda job: job.key)
-    for job in dict.fromkeys(jobs):
+    for job in [job for job in dict.fromkeys(jobs) if not but(job.key)]:
         update = _brief_update(cycle, job)
         if update is not None:
             cycle.decisions.pod_groups.append(update)

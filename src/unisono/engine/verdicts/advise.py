@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from msgspec import structs
 
@@ -13,6 +14,7 @@ from unisono.engine.changes import (
     EvictPods,
     LowerMinAvailable,
     RequestAtMost,
+    Together,
     Uncordon,
 )
 from unisono.engine.cycle.context import Cycle
@@ -57,7 +59,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Attempt:
-    """What has been tried for one job; ``cut``: the budget ended before all of it was."""
+    """What has been tried for one job; ``cut``: the budget ended before all of it was, ``refuted``: tried in vain."""
 
     key: str
     draft: Draft
@@ -66,6 +68,7 @@ class _Attempt:
     tried: bool = False
     ended: bool = False
     cut: bool = False
+    refuted: list[Change] = field(default_factory=list)
 
     def advance(self, trials: Trials, most: int) -> None:
         """Climb ladders until so many changes are known to work, or the budget ends."""
@@ -84,20 +87,51 @@ class _Attempt:
                     self.steps.append(_Step(change, failed))
                     break
                 failed = change
+                self.refuted.append(change)
+
+    def not_refuted(self) -> Draft:
+        """Where the budget has ended, without what is known not to be enough."""
+        if not self.cut or not self.refuted:
+            return self.draft
+        left = [[change for change in ladder if change not in self.refuted] for ladder in self.draft.ladders]
+        return structs.replace(self.draft, ladders=[ladder for ladder in left if ladder])
+
+    def combine(self, trials: Trials) -> None:
+        """Two changes together, where none is enough alone."""
+        if self.steps:
+            return
+        firsts = [ladder[-1] for ladder in self.draft.ladders if ladder]
+        for pair in combinations(firsts, 2):
+            if not trials.possible(self.key):
+                self.cut = True
+                return
+            if trials.starts(self.key, Together(pair)):
+                self.steps.append(_Step(Together(pair)))
+                return
 
 
-def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dict[str, Verdict]:
+def advise(
+    cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS, line: Sequence[str] = (), seconds: float = 0.0
+) -> dict[str, Verdict]:
     """Complete the verdicts; changes are tried for at most ``most`` jobs.
 
     Every job has its turn before more is looked for: a second pass finds further ways, a third one fewer nodes. Where
     none is enough alone, or only a smaller job would start, the first steps are ``candidates``: who carries out changes
     in a copy of the whole cluster finds chains of them. For jobs beyond the budget the first step of the first
     ladders is said in words, untried, without ``changes``.
+
+    Args:
+        cycle: after its actions.
+        drafts: by PodGroup key.
+        most: jobs for which changes are tried.
+        line: keys of all jobs that wait in their order, where the drafts are of some of them.
+        seconds: how long changes are tried; 0: for what they cost, see `Trials`.
+
     """
     if not drafts:
         return {}
     turns = _by_turn(cycle, drafts)
-    trials, evictable = Trials(cycle, turns), Evictable(cycle)
+    trials, evictable = Trials(cycle, line or turns, seconds), Evictable(cycle)
     off = tuple(sorted(cycle.hooks.failed))
     attempts = [
         _Attempt(key, drafts[key], iter(ladders))
@@ -109,10 +143,12 @@ def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dic
             _end_others(cycle, trials, evictable, attempt)
     for attempt in attempts:
         attempt.advance(trials, _MOST_CHANGES)
+    for attempt in attempts if seconds else ():
+        attempt.combine(trials)
     for attempt in attempts:  # only now: a rough answer for every job comes before exact ones
         attempt.steps = [_Step(_least(trials, attempt.key, step)) for step in attempt.steps]
     answered = {one.key: _answer(one) for one in attempts if one.steps or (one.tried and not one.cut)}
-    drafts |= {attempt.key: attempt.draft for attempt in attempts}
+    drafts |= {attempt.key: attempt.not_refuted() for attempt in attempts}
     return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}
 
 

@@ -18,7 +18,7 @@ from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
-from unisono.cluster.podclass import PodClass
+from unisono.cluster.podclass import UNTIED, PodClass, PodRelations
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
 from unisono.cluster.shared_objects import SharedObjects
@@ -144,17 +144,26 @@ class Edit:
             self._joined.append(task)
 
     def pod_class(self, old: PodClass, what: str, **changed: Any) -> PodClass:
-        """A class like ``old`` but for some attributes; one for each ``what``."""
+        """A class like ``old`` but for some attributes; one for each ``what``.
+
+        As with classes of the cluster its base is the same spec without ties: filters hold answers by base, and look
+        for claims and rules about other pods only where a class is not its own base.
+        """
         fresh = self._classes.get((old.id, what))
         if fresh is None:
-            fresh = copy(old)
-            fresh.id = self.origin.next_class + len(self._classes)
-            fresh.kin = -1 - fresh.id  # of no other
+            fresh = self._classes[old.id, what] = self._numbered(old)
             for name, value in changed.items():
                 setattr(fresh, name, value)
-            if old.base is old:
-                fresh.base = fresh
-            self._classes[old.id, what] = fresh
+            fresh.base = fresh
+            if fresh.ties != UNTIED:
+                fresh.base = self._classes[fresh.id, "alone"] = self._numbered(fresh, UNTIED)
+                fresh.base.base = fresh.base
+        return fresh
+
+    def _numbered(self, like: PodClass, ties: PodRelations | None = None) -> PodClass:
+        number = self.origin.next_class + len(self._classes)
+        fresh = like.refined(number, like.ties if ties is None else ties)
+        fresh.kin = -1 - number  # of no other
         return fresh
 
     # ---- the result

@@ -9,7 +9,7 @@ from unisono.engine.changes import CreateQueue, UseQueue
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
-from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdict import Asked, Cause, Verdict
 from unisono.engine.verdicts.advise import MOST_JOBS, advise
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.drafts import Drafts
@@ -21,14 +21,20 @@ _PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
 )
 
 
-def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
-    """A verdict for every job that waits, by PodGroup key; ``advice``: try what would start them."""
-    jobs = [job for job in cycle.jobs if not _is_served(cycle, job) and _waits(cycle, job)]
-    drafts = Drafts(cycle).of(sorted(jobs, key=turn), MOST_JOBS) if jobs else {}
+def explain(cycle: Cycle, *, advice: bool = True, asked: Asked | None = None) -> dict[str, Verdict]:
+    """A verdict for every job that waits, by PodGroup key; ``advice``: try what would start them.
+
+    Where some jobs are ``asked`` for, only those have one, wherever they stand in line.
+    """
+    line = sorted((job for job in cycle.jobs if not _is_served(cycle, job) and _waits(cycle, job)), key=turn)
+    jobs = line if asked is None else [job for job in line if asked.wants(job.key)]
+    drafts = Drafts(cycle).of(jobs, MOST_JOBS) if jobs else {}
     for record in cycle.strays:
-        if record.phase != "Completed":
+        if record.phase != "Completed" and (asked is None or asked.wants(record.key)):
             drafts[record.key] = _missing_queue(cycle, record)
-    return advise(cycle, drafts, most=MOST_JOBS if advice else 0)
+    strays = [key for key in drafts if key not in cycle.session.snapshot.jobs or cycle.session.job(key) is None]
+    ahead = [*(job.key for job in line), *strays] if asked is not None else ()
+    return advise(cycle, drafts, MOST_JOBS if advice else 0, ahead, asked.seconds if asked is not None else 0.0)
 
 
 def _is_served(cycle: Cycle, job: JobState) -> bool:

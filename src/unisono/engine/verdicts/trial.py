@@ -7,7 +7,7 @@ wait and that may take the room first, and with every plug-in that is configured
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
@@ -37,6 +37,7 @@ ADDED_COST = 3
 """Of each node or pod that a change adds."""
 _MOST_AHEAD = 8
 """Jobs without pods before the one in question that are given theirs."""
+_UNBOUNDED = 1 << 40
 _CYCLES = 3
 """Cycles that changes have by which others are evicted in the first one."""
 LIGHT = 32
@@ -73,18 +74,19 @@ class Trials:
     Args:
         cycle: after its actions.
         turns: keys of all jobs that wait, in the order in which they are tried.
-        limit: see `COST_LIMIT`; 0: that.
+        seconds: how long may be tried, by the cycle's clock, whatever it costs; 0: see `COST_LIMIT`.
 
     """
 
-    def __init__(self, cycle: Cycle, turns: list[str], limit: int = 0) -> None:
+    def __init__(self, cycle: Cycle, turns: Sequence[str], seconds: float = 0.0) -> None:
         self.cycle = cycle
-        limit = limit or (COST_LIMIT_OF_FEW if len(turns) <= FEW else COST_LIMIT)
+        limit = COST_LIMIT_OF_FEW if len(turns) <= FEW else COST_LIMIT
         decided = [*cycle.bound, *(placement for placement, _ in cycle.evicted)]
         spent = CARRY_COST * sum(len(placement.tasks) for placement in decided)
         outside = any(plugin.outside for plugin in cycle.hooks.plugins())
-        self.left = 0 if outside else max(limit - spent, 0)
         watch = cycle.stopwatch
+        self._until = watch.monotonic() + seconds if seconds and watch.monotonic is not None else 0.0
+        self.left = 0 if outside else _UNBOUNDED if self._until else max(limit - spent, 0)
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         heavy = any(each.weight > LIGHT for each in cycle.session.snapshot.classes.all.values())
         claims = cycle.session.snapshot.catalogue.device_claims
@@ -95,12 +97,13 @@ class Trials:
         self._whole = whole <= limit // 4
         self._costs = {key: whole if self._whole else base + own for key, own in zip(turns, costs, strict=True)}
         self._turn = {key: at for at, key in enumerate(turns)}
-        self._turns = turns
+        self._turns = list(turns)
         self._cycles = 1
 
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
-        return self.left >= self._costs[job]
+        late = self._until and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= self._until
+        return not late and self.left >= self._costs[job]
 
     def starts(self, job: str, change: Change) -> bool:
         """Whether the next cycle would bind the job (more of it, where it has its minimum) after the change."""

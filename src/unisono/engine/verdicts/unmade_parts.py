@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from unisono.api.annotations import GANG_PARTS
 from unisono.api.gang_parts import Part, decode_parts
-from unisono.cluster.podclass import PodClass
+from unisono.cluster.podclass import PodClass, PodRelations
 from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.snapshot import Snapshot
@@ -41,7 +41,7 @@ class _Classes:
         found = self._known.pop((text, namespace), None)
         if found is None:
             found = tuple(self._class(part, namespace, registry) for part in parts)
-        for one in found:
+        for one in (each for made in found for each in {made.id: made, made.base.id: made.base}.values()):
             if len(one.vector) != len(registry):
                 one.lay_out(registry)
         self._known[text, namespace] = found
@@ -50,14 +50,19 @@ class _Classes:
         return found
 
     def _class(self, part: Part, namespace: str, registry: ResourceRegistry) -> PodClass:
-        self._last -= 1
-        made = PodClass(self._last, part.spec, registry)
+        base = PodClass(self._next(), part.spec, registry)
         claims = (one.persistent_volume_claim for one in part.spec.volumes or ())
-        made.volumes = tuple(f"{namespace}/{one.claim_name}" for one in claims if one is not None)
+        volumes = tuple(f"{namespace}/{one.claim_name}" for one in claims if one is not None)
         # Claims that are made from templates come with the pods.
         names = (one.resource_claim_name for one in part.spec.resource_claims or ())
-        made.devices = tuple(f"{namespace}/{name}" for name in names if name is not None)
-        return made
+        devices = tuple(f"{namespace}/{name}" for name in names if name is not None)
+        if not volumes and not devices:
+            return base
+        return base.refined(self._next(), PodRelations(volumes=volumes, devices=devices))
+
+    def _next(self) -> int:
+        self._last -= 1
+        return self._last
 
 
 def unmade_pods(session: Session, record: Job) -> list[Unmade]:
