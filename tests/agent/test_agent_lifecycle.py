@@ -14,6 +14,7 @@ from unisono.agent.lifecycle import (
     Plan,
     PodView,
     Reason,
+    RestartRule,
     backoff,
     decide,
     next_crashes,
@@ -39,6 +40,9 @@ def pod(*containers: ContainerView, policy: str = "Never", **fields: Any) -> Pod
     return PodView("p", policy, containers, **fields)
 
 
+SOME, OTHERS = (RestartRule(frozenset((42,))),), (RestartRule(frozenset((42,)), but=True),)
+
+
 def short(plan: Plan) -> tuple[str, list[str], list[str], bool]:
     return plan.phase, plan.start, sorted(plan.stop), plan.done
 
@@ -58,6 +62,15 @@ def short(plan: Plan) -> tuple[str, list[str], list[str], bool]:
         (pod(exited(0), policy="Always"), ("Running", ["main"], [], False)),
         (pod(exited(1, crashes=2), policy="Always"), ("Running", [], [], False)),
         (pod(exited(1, crashes=2, ago=10), policy="Always"), ("Running", ["main"], [], False)),
+        # a container's own policy, and what counts before it
+        (pod(exited(1, restart_policy="OnFailure")), ("Running", ["main"], [], False)),
+        (pod(exited(0, restart_policy="OnFailure")), ("Succeeded", [], [], True)),
+        (pod(exited(1, restart_policy="Never"), policy="Always"), ("Failed", [], [], True)),
+        (pod(exited(42, restart_policy="Never", rules=SOME)), ("Running", ["main"], [], False)),
+        (pod(exited(41, restart_policy="Never", rules=SOME)), ("Failed", [], [], True)),
+        (pod(exited(42, restart_policy="Never", rules=OTHERS)), ("Failed", [], [], True)),
+        (pod(exited(41, restart_policy="Never", rules=OTHERS)), ("Running", ["main"], [], False)),
+        (pod(exited(42, "i", "init", restart_policy="Never", rules=SOME), none()), ("Pending", ["i"], [], False)),
         # init containers, in order
         (pod(none("i", "init"), none()), ("Pending", ["i"], [], False)),
         (pod(running("i", "init"), none()), ("Pending", [], [], False)),

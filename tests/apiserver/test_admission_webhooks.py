@@ -476,17 +476,25 @@ async def warned(backend: Backend, *each: dict[str, Any]) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("name", "service"),
-    [("validatejob.volcano.sh", "volcano-admission-service"), ("mutatepod.volcano.sh", "batch-admission-service")],
+    [
+        ("validatejob.volcano.sh", "volcano-admission-service"),
+        ("mutatepod.volcano.sh", "batch-admission-service"),
+        ("validator.trainjob.trainer.kubeflow.org", "webhook-service"),
+        ("validator.pytorchjob.training-operator.kubeflow.org", "training-operator"),
+        ("vjobset.kb.io", "jobset-webhook-service"),
+    ],
 )
-async def test_volcanos_own_webhooks_are_not_asked_and_their_author_is_told(
+async def test_webhooks_that_do_our_work_are_not_asked_and_their_author_is_told(
     backend: Backend, name: str, service: str
 ) -> None:
     told = await warned(backend, of_service(name, service))
-    assert told == (f"webhook {name} is not asked: this API server has Volcano's defaults and rules itself",)
+    assert told == (f"webhook {name} is not asked: this API server has its defaults and rules itself",)
     assert (await create(backend))["warnings"] == []
 
 
-@pytest.mark.parametrize("name", ["validatejob.example.com", "policy.volcano.sh", "validatejob.volcano.sh.evil"])
+@pytest.mark.parametrize(
+    "name", ["validatejob.example.com", "policy.volcano.sh", "validatejob.volcano.sh.evil", "vpod.kb.io"]
+)
 async def test_a_webhook_of_an_absent_service_is_told_of_and_refuses(backend: Backend, name: str) -> None:
     service = "absent" if name != "policy.volcano.sh" else "absent-service"
     (told,) = await warned(backend, of_service(name, service))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ async def test_nothing_is_without_effect_and_without_a_word(shape: dict[str, Any
     obj = shape["object"]
     kind = find(obj["apiVersion"], obj["kind"])
     assert kind is not None
+    kind = replace(kind, version=obj["apiVersion"].rpartition("/")[2])
     async with opened() as backend:
         namespace = "default" if kind.namespaced else None
         if "refused" in shape:

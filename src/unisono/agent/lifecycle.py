@@ -53,10 +53,20 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartRule:
+    """A container that ends with one of these codes, or ``but`` with another, is started again."""
+
+    codes: frozenset[int]
+    but: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerView:
     """One container as it is now.
 
     Attributes:
+        restart_policy: its own; empty where the pod's holds.
+        rules: what counts before the policy.
         runs: runs so far, the present one included.
         crashes: runs in a row that ended within ``BACKOFF_RESET``; the back-off doubles with each.
         last: end of the latest run when it ended.
@@ -80,6 +90,8 @@ class ContainerView:
     failing: Reason | None = None
     blocked: Reason | None = None
     retry_at: float = 0.0
+    restart_policy: str = ""
+    rules: tuple[RestartRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +202,7 @@ def _init_step(pod: PodView, plan: Plan, now: float) -> bool:
             ready = _sidecar_step(pod, container, plan, now)
         elif not _initialized(container):
             ready = False
-            if container.state == "exited" and pod.restart_policy == "Never":
+            if container.state == "exited" and not _again(pod, container):
                 _end(pod, plan, None)
                 return False
             _start_when_due(pod, container, plan, now)
@@ -246,9 +258,16 @@ def _finished(pod: PodView, container: ContainerView) -> bool:
     """Whether a main container ended for good."""
     if container.state != "exited" or container.last is None:
         return False
-    if pod.restart_policy == "OnFailure":
-        return container.last.exit_code == 0
-    return pod.restart_policy == "Never"
+    return not _again(pod, container)
+
+
+def _again(pod: PodView, container: ContainerView) -> bool:
+    """Whether a container that ended is started again: by its rules, else by its own policy, else by the pod's."""
+    code = container.last.exit_code if container.last is not None else 0
+    if any((code in rule.codes) != rule.but for rule in container.rules):
+        return True
+    policy = container.restart_policy or pod.restart_policy
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
 def _mains_finished(pod: PodView) -> bool:

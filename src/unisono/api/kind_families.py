@@ -315,13 +315,34 @@ CLUSTER_TRAINING_RUNTIMES: Kind[trainer.ClusterTrainingRuntime] = Kind(
     False,
 )
 RAY_CLUSTERS: Kind[ray.RayCluster] = Kind(
-    "ray.io", "v1", "RayCluster", "rayclusters", ray.RayCluster, categories=("all",), status_subresource=True
+    "ray.io",
+    "v1",
+    "RayCluster",
+    "rayclusters",
+    ray.RayCluster,
+    categories=("all",),
+    status_subresource=True,
+    alias_versions=("v1alpha1",),
 )
 RAY_JOBS: Kind[ray.RayJob] = Kind(
-    "ray.io", "v1", "RayJob", "rayjobs", ray.RayJob, categories=("all",), status_subresource=True
+    "ray.io",
+    "v1",
+    "RayJob",
+    "rayjobs",
+    ray.RayJob,
+    categories=("all",),
+    status_subresource=True,
+    alias_versions=("v1alpha1",),
 )
 RAY_SERVICES: Kind[ray.RayService] = Kind(
-    "ray.io", "v1", "RayService", "rayservices", ray.RayService, categories=("all",), status_subresource=True
+    "ray.io",
+    "v1",
+    "RayService",
+    "rayservices",
+    ray.RayService,
+    categories=("all",),
+    status_subresource=True,
+    alias_versions=("v1alpha1",),
 )
 
 KUBEFLOW_KINDS: tuple[Kind[Any], ...] = (PYTORCH_JOBS, TF_JOBS, MPI_JOBS, XGBOOST_JOBS, PADDLE_JOBS, JAX_JOBS)

@@ -11,7 +11,7 @@ import structlog
 
 from unisono.agent.containers.probing import Checks, Probing
 from unisono.agent.layout import PodDir, RunDir
-from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_crashes
+from unisono.agent.lifecycle import ContainerView, Exit, Reason, RestartRule, Role, next_crashes
 from unisono.agent.limits.memory_watch import MemoryWatch, Watched
 from unisono.agent.logs import last_lines
 from unisono.agent.processes import shims
@@ -61,6 +61,11 @@ class PodContainer:
         memory: MemoryWatch,
     ) -> None:
         self.spec, self.role = spec, role
+        self._rules = tuple(
+            RestartRule(frozenset(rule.exit_codes.values or ()), but=rule.exit_codes.operator == "NotIn")
+            for rule in spec.restart_policy_rules or ()
+            if rule.exit_codes is not None
+        )
         self.blocked: Reason | None = None
         self.retry_at = 0.0
         # In a row, for want of something else than what the manifest refers to.
@@ -112,6 +117,8 @@ class PodContainer:
             failing=probing.failing if probing else None,
             blocked=self.blocked,
             retry_at=self.retry_at,
+            restart_policy=self.spec.restart_policy or "",
+            rules=self._rules,
         )
 
     async def recover(self) -> None:

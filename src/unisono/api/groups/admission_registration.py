@@ -85,16 +85,18 @@ class MutatingWebhookConfiguration(Object):
 
 
 _OF_VOLCANO = re.compile(r"(mutate|validate)[a-z]+\.volcano\.sh")
+_OF_OPERATORS = re.compile(
+    r"(defaulter|validator)\.\w+\.(trainer|training-operator)\.kubeflow\.org|[mv](jobset|raycluster|rayjob|rayservice)\.kb\.io"
+)
 
 
 def does_our_work(hook: ValidatingWebhook) -> bool:
-    """Whether it belongs to Volcano's own admission, whose defaults and rules our API server has itself."""
+    """Whether it belongs to the admission of Volcano or of an operator whose kinds our API server checks itself."""
     service = hook.client_config.service if hook.client_config is not None else None
-    return (
-        service is not None
-        and service.name.endswith("admission-service")
-        and _OF_VOLCANO.fullmatch(hook.name) is not None
-    )
+    if service is None:
+        return False
+    of_volcano = service.name.endswith("admission-service") and _OF_VOLCANO.fullmatch(hook.name)
+    return bool(of_volcano or _OF_OPERATORS.fullmatch(hook.name))
 
 
 def serves(service: Service, pod: Pod) -> bool:

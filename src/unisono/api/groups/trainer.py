@@ -92,6 +92,40 @@ class RuntimePatch(Base):
     training_runtime_spec: FreeObject | None = None
 
 
+class TargetJob(Base):
+    """A job of the runtime's template, by its name."""
+
+    name: Required = ""
+
+
+class PodTemplateOverride(Base):
+    """What Trainer 2.1 changes of the pods of some jobs.
+
+    Attributes:
+        target_jobs: whose pods; absent for all.
+        metadata: labels and annotations to merge.
+        spec: the part of the pods' spec to merge, lists of named things by name.
+
+    """
+
+    target_jobs: list[TargetJob] | None = None
+    metadata: FreeObject | None = None
+    spec: FreeObject | None = None
+
+
+class PodSpecOverride(Base):
+    """The same as Trainer 2.0 writes it: parts of the pods' spec beside the names of the jobs."""
+
+    target_jobs: list[TargetJob] | None = None
+    service_account_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[FreeObject] | None = None
+    volumes: list[FreeObject] | None = None
+    init_containers: list[FreeObject] | None = None
+    containers: list[FreeObject] | None = None
+    scheduling_gates: list[FreeObject] | None = None
+
+
 class TrainJobSpec(Base):
     """A training job on a runtime.
 
@@ -100,6 +134,9 @@ class TrainJobSpec(Base):
         initializer: what is fetched first.
         trainer: what replaces the runtime's own values.
         runtime_patches: further changes.
+        pod_template_overrides: the same as Trainer 2.1 writes it.
+        pod_spec_overrides: the same as Trainer 2.0 writes it.
+        labels, annotations: of the JobSet, in Trainer 2.0 and 2.1.
         suspend: take all pods away until it is false again.
         active_deadline_seconds: fail the job when it has been active for so long.
         managed_by: who runs the job.
@@ -110,6 +147,10 @@ class TrainJobSpec(Base):
     initializer: Annotated[Initializer, Meta(extra_json_schema=_FIXED)] | None = None
     trainer: Annotated[Trainer, Meta(extra_json_schema=_FIXED)] | None = None
     runtime_patches: list[RuntimePatch] | None = None
+    pod_template_overrides: list[PodTemplateOverride] | None = None
+    pod_spec_overrides: list[PodSpecOverride] | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     suspend: bool | None = None
     active_deadline_seconds: int | None = None
     managed_by: str | None = None

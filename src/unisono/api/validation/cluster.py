@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -218,7 +219,7 @@ def validate_secret(secret: Secret, old: Secret | None) -> Iterator[FieldError]:
 def _sized(size: int, encoded: Mapping[str, str] | None, path: str, whole: str) -> Iterator[FieldError]:
     for key, text in (encoded or {}).items():
         try:
-            size += len(base64.b64decode(text, validate=True))
+            size += len(base64.b64decode(re.sub(r"[\r\n]", "", text), validate=True))  # Go's decoder skips line ends
         except (binascii.Error, ValueError):
             yield invalid(f"{path}[{key}]", text[:64], "illegal base64 data")
     if size > LARGEST:

@@ -23,7 +23,7 @@ from unisono.api.groups.kubeflow import (
     TFJob,
     XGBoostJob,
 )
-from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayService
+from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayJobSpec, RayService
 from unisono.api.groups.scheduling import Queue
 from unisono.api.groups.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from unisono.api.keys import MPI_OPERATOR, MULTIKUEUE, RAY_OPERATOR, TRAINING_OPERATOR, TRAINJOB_CONTROLLER
@@ -147,7 +147,7 @@ def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
         yield invalid("spec.activeDeadlineSeconds", spec.active_deadline_seconds, "must be greater than 0")
     if spec.submission_mode == "SidecarMode":
         yield from _sidecar(job)
-    if spec.submission_mode != "InteractiveMode" and not spec.entrypoint:
+    if spec.submission_mode != "InteractiveMode" and not spec.entrypoint and not _own_submitter(spec):
         yield required("spec.entrypoint", "the command that the job runs")
     if spec.managed_by and spec.managed_by not in (RAY_OPERATOR, MULTIKUEUE):
         yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
@@ -183,6 +183,15 @@ def _serve_config(text: str) -> Iterator[FieldError]:
         if not isinstance(each, dict) or not each.get("import_path"):
             detail = f"applications[{index}] must have an import_path such as module:application"
             yield invalid(path, OMITTED, detail)
+
+
+def _own_submitter(spec: RayJobSpec) -> bool:
+    """Whether a pod submits whose container has a command of its own, which needs no entrypoint."""
+    template = spec.submitter_pod_template if spec.submission_mode != "HTTPMode" else None
+    pod = template.get("spec") if isinstance(template, dict) else None
+    containers = pod.get("containers") if isinstance(pod, dict) else None
+    first = containers[0] if isinstance(containers, list) and containers else None
+    return isinstance(first, dict) and bool(first.get("command") or first.get("args"))
 
 
 def _sidecar(job: RayJob) -> Iterator[FieldError]:

@@ -158,7 +158,7 @@ def unreached(request: Request, view: View) -> list[str]:
     for hook in request.object.webhooks or ():
         service = hook.client_config.service if hook.client_config is not None else None
         if does_our_work(hook):
-            told.append(f"webhook {hook.name} is not asked: this API server has Volcano's defaults and rules itself")
+            told.append(f"webhook {hook.name} is not asked: this API server has its defaults and rules itself")
         elif service is not None:
             why = hindrance(
                 service, view.find(SERVICES, service.name, service.namespace), view.all(PODS, service.namespace)

@@ -13,6 +13,15 @@ from unisono.engine.actions import action_names
 from unisono.engine.config.arguments import Argument
 from unisono.engine.config.flags import FLAG_KEYS
 from unisono.engine.config.names import ACTION_ARGUMENTS, METRICS_KEYS, OTHER_SECTIONS
+from unisono.engine.config_file.foreign_words import (
+    ACTIONS,
+    PLUGINS,
+    SECTIONS,
+    Foreign,
+    argument_meant,
+    foreign,
+    foreign_argument,
+)
 from unisono.engine.config_file.yaml_positions import meant
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, is_code
 from unisono.errors import ConfigError
@@ -67,13 +76,15 @@ class _Writer:
         if "actions" in found:
             found["actions"] = self._actions(found["actions"])
         if isinstance(found.get("tiers"), list):
-            found["tiers"] = [self._tier(tier) for tier in found["tiers"]]
+            found["tiers"] = self._tiers(found["tiers"])
         if isinstance(found.get("configurations"), list):
             found["configurations"] = [one for each in found["configurations"] if (one := self._configuration(each))]
             if not found["configurations"]:
                 del found["configurations"]
         if isinstance(found.get("metrics"), dict):
             found["metrics"] = self._metrics(found["metrics"])
+        for key in [key for key in found if foreign(str(key), SECTIONS) or key in ("arguments", "args")]:
+            self._lost(f"{key}: {found.pop(key)!r} at the top of the file")
         for plugin, key, value in self._elsewhere:
             if plugin in self._plugins:
                 self._plugins[plugin].setdefault("arguments", {})[key] = value
@@ -94,14 +105,34 @@ class _Writer:
             self._changed("actions is a text with commas")
         kept = []
         for name in (str(each).strip() for each in names):
-            near = name if name in action_names() else meant(name, action_names())
-            if near and near != name:
-                self._changed(f"action {name} is {near}")
+            near = self._named(f"action {name}", name, action_names(), ACTIONS) if name else ""
             if near:
                 kept.append(near)
-            elif name:
-                self._lost(f"action {name}")
         return ", ".join(kept)
+
+    def _named(self, what: str, name: str, known: Iterable[str], table: Mapping[str, Foreign]) -> str:
+        """The name that is read here; empty where it has none, which is told."""
+        names = tuple(known)
+        said = foreign(name, table)
+        near = name if name in names else said.here if said is not None else meant(name, names)
+        if near and near != name:
+            self._changed(f"{what} is {near}")
+        elif not near:
+            self._lost(f"{what}, {said.says}" if said is not None else what)
+        return near
+
+    def _tiers(self, tiers: list[Any]) -> list[Any]:
+        """The tiers, with plug-ins that were written beside ``plugins`` moved below it."""
+        found: list[Any] = []
+        for tier in tiers:
+            if not isinstance(tier, dict) or "name" not in tier:
+                found.append(dict(tier) if isinstance(tier, dict) else tier)
+                continue
+            self._changed(f"plug-in {tier['name']} stands below plugins")
+            if not found or not isinstance(found[-1], dict):
+                found.append({})
+            found[-1]["plugins"] = [*(found[-1].get("plugins") or ()), tier]
+        return [self._tier(tier) for tier in found]
 
     def _tier(self, tier: Any) -> Any:
         listed = tier.get("plugins") if isinstance(tier, dict) else None
@@ -114,21 +145,30 @@ class _Writer:
             self._changed(f"plug-in {given} is written as name: {given}")
             given = {"name": given}
         name = str(given.get("name", ""))
-        known = name if name in BUILT_IN or is_code(name) else meant(name, BUILT_IN)
-        if not known:
-            self._lost(f"plug-in {name}")
+        own = [name] if is_code(name) else BUILT_IN
+        known = self._named(f"plug-in {name}", name, own, PLUGINS)
+        if not known or known in self._plugins:
             return None
-        if known != name:
-            self._changed(f"plug-in {name} is {known}")
         found: dict[str, Any] = {"name": known}
-        for key, value in given.items():
-            if key == "arguments" and isinstance(value, dict):
-                kept = self._arguments(value, arguments_of(known) or (), f"plug-in {known}")
-                if kept:
-                    found["arguments"] = kept
-            elif key != "name":
-                self._flag(found, str(key), value)
         self._plugins[known] = found
+        specs = tuple(arguments_of(known) or ())
+        inside = given.get("arguments") if isinstance(given.get("arguments"), dict) else {}
+        beside = {key: value for key, value in given.items() if any(spec.accepts(str(key)) for spec in specs)}
+        for key in beside:
+            self._changed(f"{key} of plug-in {known} stands below arguments")
+        arguments = {key: value for key, value in {**inside, **beside}.items() if key not in FLAG_KEYS}
+        if known != name and arguments and foreign(name, PLUGINS):
+            self._lost(f"the arguments of plug-in {name}: {', '.join(arguments)}")
+            arguments = {}
+        kept = self._arguments(arguments, specs, f"plug-in {known}")
+        if kept:
+            found["arguments"] = kept
+        for key in [key for key in inside if key in FLAG_KEYS]:
+            self._changed(f"{key} of plug-in {known} stands beside name")
+            self._flag(found, key, inside[key])
+        for key, value in given.items():
+            if key not in ("name", "arguments", *beside):
+                self._flag(found, str(key), value)
         return found
 
     def _flag(self, found: dict[str, Any], key: str, value: Any) -> None:
@@ -148,9 +188,17 @@ class _Writer:
 
     def _arguments(self, given: Mapping[str, Any], known: Iterable[Argument], owner: str) -> dict[str, Any]:
         specs, found = tuple(known), dict[str, Any]()
+        name = owner.rsplit(maxsplit=1)[-1]
         for key, value in given.items():
             spec = next((one for one in specs if one.accepts(str(key))), None)
-            near = key if spec is not None else meant(str(key), (one.key for one in specs))
+            said = foreign_argument(str(key), name) if spec is None else None
+            if said is not None and not (said.here and _owner_of(said.here)):
+                self._lost(f"{key}: {value!r} of {owner}: {said.says}")
+                continue
+            if said is not None:
+                self._elsewhere.append((_owner_of(said.here), said.here, value))
+                continue
+            near = key if spec is not None else argument_meant(str(key), specs, name)
             if spec is None and (other := _owner_of(str(key))):
                 self._elsewhere.append((other, str(key), self._value(str(key), value, other)))
                 continue
@@ -159,7 +207,7 @@ class _Writer:
                 continue
             if near != key:
                 self._changed(f"{key} of {owner} is {near}")
-                spec = next(one for one in specs if one.key == near)
+                spec = next(one for one in specs if one.accepts(near))
             found[near] = self._as(spec, value, f"{near} of {owner}") if spec is not None else value
         return found
 
@@ -194,6 +242,10 @@ class _Writer:
         if not isinstance(given, dict) or not isinstance(given.get("arguments"), dict):
             return given
         name = str(given.get("name", ""))
+        said = foreign(name, SECTIONS)
+        if said is not None:
+            self._lost(f"configuration {name}, {said.says}")
+            return None
         owner = OTHER_SECTIONS.get(name, f"action {name}")
         kept = self._arguments(given["arguments"], ACTION_ARGUMENTS.get(name, ()), owner)
         return {**given, "arguments": kept} if kept else None

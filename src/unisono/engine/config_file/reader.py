@@ -17,6 +17,15 @@ from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, OTHER_SECTIONS
+from unisono.engine.config_file.foreign_words import (
+    ACTIONS,
+    PLUGINS,
+    SECTIONS,
+    argument_form,
+    argument_suggestion,
+    foreign,
+    foreign_argument,
+)
 from unisono.engine.config_file.problems import Problems
 from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
@@ -46,6 +55,7 @@ def read_arguments(
     owner: str,
     problems: Problems,
     others: Mapping[str, Iterable[Argument]] = MappingProxyType({}),
+    notes: list[str] | None = None,
 ) -> dict[str, Any]:
     """The entries of an ``arguments`` map as plain Python values; what is wrong with one goes to ``problems``.
 
@@ -55,6 +65,7 @@ def read_arguments(
         owner: the plug-in or action, as errors name it.
         problems: collects the errors of single arguments.
         others: what other plug-ins and actions take, by what errors call them.
+        notes: collects what is right and has no effect.
 
     Raises:
         ConfigError: the value is no map.
@@ -73,13 +84,27 @@ def read_arguments(
                 continue
             plain = entry.plain()
             if not matches_kind(spec.kind, plain):
-                entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}")
+                right = _written_right(key, spec.kind, plain)
+                entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}{right}")
             if spec.choices and plain not in spec.choices:
                 entry.fail(f"argument {key} of {owner} must be {' or '.join(spec.choices)}, not {plain!r}")
             if spec.shape is not None:
                 check_shape(entry, spec.shape, f"{key} of {owner}", problems)
+            if notes is not None and not spec.effective and plain != spec.default:
+                notes.append(f"line {at.line}: {key} of {owner} has no effect: {spec.meaning}")
             read[key] = plain
     return read
+
+
+def _written_right(key: str, kind: str, plain: Any) -> str:
+    """What to write where a text holds a value of the right kind."""
+    if kind in ("int", "float") and isinstance(plain, str):
+        number = plain.strip().rstrip("%")
+        right = re.fullmatch(r"[-+]?\d+" if kind == "int" else r"[-+]?\d+(\.\d+)?", number)
+        return f"; write {key}: {number}" if right else ""
+    if kind == "duration" and isinstance(plain, int) and not isinstance(plain, bool):
+        return f"; write {key}: {plain}s"
+    return ""
 
 
 def check_shape(value: Value, shape: Shape, what: str, problems: Problems) -> None:
@@ -131,12 +156,18 @@ def _check_map(value: Value, shape: Shape, what: str, problems: Problems) -> Non
 
 
 def _elsewhere(key: str, specs: tuple[Argument, ...], owner: str, others: Mapping[str, Iterable[Argument]]) -> str:
-    """What was meant: an argument of another owner of exactly this name, or the nearest of this one."""
-    for name, known in others.items():
-        if name != owner and any(spec.accepts(key) for spec in known):
-            return f"; it is one of {name}"
-    near = suggestion(key, (spec.key for spec in specs))
-    return near or ("" if specs else f"; {owner} has no arguments")
+    """What was meant: a switch, an argument of another owner of exactly this name, or the nearest of this one."""
+    name = owner.removeprefix("plug-in ").removeprefix("action ")
+    if key in FLAG_KEYS and owner != name and owner.startswith("plug-in"):
+        return "; it is a switch: write it beside name and not below arguments"
+    said = foreign_argument(key, name)
+    if said is not None:
+        return f"; {said.says}"
+    exact = argument_form(key, specs, name)
+    for other, known in others.items() if not exact else ():
+        if other != owner and any(spec.accepts(key) for spec in known):
+            return f"; it is one of {other}"
+    return argument_suggestion(key, specs, name) or ("" if specs else f"; {owner} has no arguments")
 
 
 # Reads a configuration that consists of flags of a scheduler's command line, one on a line.
@@ -370,6 +401,7 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
         },
         "the scheduler configuration",
         problems,
+        _not_at_the_top,
     )
     if not reader.actions:
         reader.actions = [*DEFAULT_ACTIONS]
@@ -377,6 +409,8 @@ def _read(text: str, file: str, problems: Problems, *, imports: bool) -> Schedul
     tiers = (*reader.tiers, tuple(reader.node_order)) if reader.node_order else tuple(reader.tiers)
     if all(plugin.name != "gang" for tier in tiers for plugin in tier):
         reader.notes.append("no plug-in gang: pods of a PodGroup start one by one, also fewer than minMember")
+    idle = [name for name in reader.action_arguments if name in KNOWN_ACTIONS and name not in reader.actions]
+    reader.notes += [f"the configuration of {name} has no effect: {name} is not one of the actions" for name in idle]
     return SchedulerConfig(
         tuple(reader.actions), tiers, reader.action_arguments, reader.metrics, notes=tuple(reader.notes)
     )
@@ -387,6 +421,28 @@ def _takers() -> dict[str, tuple[Argument, ...]]:
     """What the built-in plug-ins and actions take, by what errors call them."""
     found = {f"plug-in {name}": arguments_of(name) or () for name in plugin_names()}
     return found | {f"action {name}": ACTION_ARGUMENTS.get(name, ()) for name in KNOWN_ACTIONS}
+
+
+def _not_at_the_top(key: str) -> str:
+    """What a key means that is not one of the whole file."""
+    said = foreign(key, SECTIONS)
+    if said is not None:
+        return f"; it is {said.says}"
+    if key in ("name", "arguments", "args") or key in FLAG_KEYS:
+        return "; it belongs to a plug-in: indent it as far as the plug-in's name"
+    return ""
+
+
+def _not_beside_name(key: str, plugin: str) -> str:
+    """Why a key does not stand beside the name of a plug-in: it is an argument, or misspelt."""
+    if any(spec.accepts(key) for spec in arguments_of(plugin) or ()):
+        return f"; it is an argument: write arguments: {{{key}: ...}}"
+    switch = re.sub("^(disable|enabled?)|Disabled$", "", key)
+    wanted = next((one for one in FLAG_KEYS if re.sub("^enabled?", "", one).lower() == switch.lower()), "")
+    if wanted:
+        off = key.startswith("disable") or key.endswith("Disabled")
+        return f"; it is {wanted} today: write {wanted}: false" if off else f"; did you mean {wanted}?"
+    return suggestion(key, ["name", "arguments", *FLAG_KEYS])
 
 
 class _Reader:
@@ -414,13 +470,18 @@ class _Reader:
         if name not in available and name in KNOWN_ACTIONS:
             value.fail(f"action {name} is not available in this version; remove it from actions")
         if name not in available:
-            value.fail(f"unknown action {name}{suggestion(name, KNOWN_ACTIONS | set(available))}")
+            said = foreign(name, ACTIONS)
+            known = suggestion(name, KNOWN_ACTIONS | set(available))
+            value.fail(f"unknown action {name}{f'; it is {said.says}' if said else known}")
         return name
 
     def read_tiers(self, value: Value) -> None:
         for tier in value.elements():
             with self._problems.kept():
                 listed = {name: entry for name, _, entry in tier.items()}
+                if "name" in listed:
+                    named = listed["name"].plain()
+                    tier.fail(f"plug-in {named} stands beside plugins; indent - name: {named} below - plugins:")
                 tier.entries({"plugins": Value.elements}, "a tier")
                 self.tiers.append(tuple(self._plugins(listed["plugins"])) if listed else ())
 
@@ -451,7 +512,7 @@ class _Reader:
                     if not entry.is_null:
                         switched[key] = entry.boolean()
                 elif key != "name":
-                    at.fail(f"unknown key {key} of plug-in {name}{suggestion(key, ['name', 'arguments', *FLAG_KEYS])}")
+                    at.fail(f"unknown key {key} of plug-in {name}{_not_beside_name(key, name)}")
         return self._tried(PluginConfig(name, Flags.from_keys(switched), arguments), entries.get("arguments"))
 
     def _tried(self, plugin: PluginConfig, given: tuple[Value, Value] | None) -> PluginConfig:
@@ -477,7 +538,9 @@ class _Reader:
         except ConfigError as error:
             value.fail(str(error))
         if found is None:
-            value.fail(f"unknown plug-in {name}{suggestion(name, plugin_names())}")
+            said = foreign(name, PLUGINS)
+            known = suggestion(name, plugin_names()) or "; one of your own is named as module:Class"
+            value.fail(f"unknown plug-in {name}{f'; it is {said.says}' if said else known}")
         return name
 
     def _seen(self, name: str) -> bool:
@@ -485,7 +548,7 @@ class _Reader:
 
     def _read_arguments(self, value: Value, name: str) -> dict[str, Any]:
         known = arguments_of(name) if self._seen(name) else None
-        return read_arguments(value, known, f"plug-in {name}", self._problems, _takers())
+        return read_arguments(value, known, f"plug-in {name}", self._problems, _takers(), self.notes)
 
     def read_node_order(self, value: Value) -> None:
         """Plug-ins that only score nodes, as ``{name, args}``; ``args`` is a map, or the same as JSON text."""
@@ -518,12 +581,15 @@ class _Reader:
         name = entries["name"].text()
         known = KNOWN_ACTIONS | {*OTHER_SECTIONS, *action_names()}
         if name not in known:
-            entries["name"].fail(f"unknown action {name}{suggestion(name, known)}")
+            said = foreign(name, SECTIONS) or foreign(name, ACTIONS)
+            entries["name"].fail(f"unknown action {name}{f'; it is {said.says}' if said else suggestion(name, known)}")
         given = entries.get("arguments")
         owner = OTHER_SECTIONS.get(name, f"action {name}")
         known_here = ACTION_ARGUMENTS.get(name, ())
-        arguments = read_arguments(given, known_here, owner, self._problems, _takers()) if given else {}
-        self.action_arguments.setdefault(name, arguments)
+        taken = read_arguments(given, known_here, owner, self._problems, _takers(), self.notes) if given else {}
+        if name in self.action_arguments:
+            self.notes.append(f"line {element.line}: {name} is configured twice; the first time holds")
+        self.action_arguments.setdefault(name, taken)
 
     def read_metrics(self, value: Value) -> None:
         for key, at, entry in value.items():

@@ -48,15 +48,31 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     same = meant(name, names)
     if same:
         return f"; did you mean {same}?"
-    by_lower = {candidate.lower(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    by_lower = {candidate.lower(): candidate for candidate in names if _differs_little(name, candidate)}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     return f"; did you mean {by_lower[near[0]]}?" if near else ""
+
+
+def _differs_little(one: str, other: str) -> bool:
+    """Whether what two names do not have in common is alike, too: ``predicate.AEnable`` is no ``predicate.BEnable``."""
+    mine, theirs = _words(one), _words(other)
+    rests = ["".join(word for word in _spelled(name) if word not in mine & theirs) for name in (one, other)]
+    return not any(rests) or difflib.SequenceMatcher(None, rests[0], rests[1]).ratio() >= _LIKE
 
 
 def meant(name: str, known: Iterable[str]) -> str:
     """The known name that means the same; empty where none does."""
-    found = max(known, key=lambda one: (_likeness(name, one), -len(one)), default="")
+    names = list(known)
+    same = next((one for one in names if _letters(one) == _letters(name)), "")
+    if same:
+        return same
+    found = max(names, key=lambda one: (_likeness(name, one), -len(one)), default="")
     return found if found and _likeness(name, found) >= _LIKE else ""
+
+
+def _letters(name: str) -> str:
+    """Without what only parts words: ``gangPreempt`` and ``gang-preempt`` are gangpreempt."""
+    return re.sub(r"[^a-z0-9/*]", "", name.lower())
 
 
 def _likeness(one: str, other: str) -> float:
@@ -71,8 +87,13 @@ def _likeness(one: str, other: str) -> float:
 
 
 def _words(name: str) -> frozenset[str]:
+    return frozenset(_spelled(name))
+
+
+def _spelled(name: str) -> list[str]:
+    """The words of a name in their order."""
     parts = (part.lower() for part in _PARTS.findall(name))
-    return frozenset(word for part in parts for word in _SAME.get(part, part).split())
+    return [word for part in parts for word in _SAME.get(part, part).split()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +209,18 @@ class Value:
         return value
 
     def entries(
-        self, readers: Mapping[str, Callable[[Value], object]], what: str, problems: Problems | None = None
+        self,
+        readers: Mapping[str, Callable[[Value], object]],
+        what: str,
+        problems: Problems | None = None,
+        hint: Callable[[str], str] = lambda name: "",
     ) -> None:
-        """Hand each entry of a map to its reader; an unknown key fails and names the nearest known one.
+        """Hand each entry of a map to its reader; an unknown key fails with its ``hint``, or the nearest known one.
 
         ``problems`` takes the error of each entry, so that the next one is read; without it the first error is raised.
         """
         for name, at, value in self.items():
             with problems.kept() if problems is not None else nullcontext():
                 if name not in readers:
-                    at.fail(f"unknown key {name} in {what}{suggestion(name, readers)}")
+                    at.fail(f"unknown key {name} in {what}{hint(name) or suggestion(name, readers)}")
                 readers[name](value)

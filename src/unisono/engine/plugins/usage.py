@@ -107,14 +107,43 @@ _GPU_LIMIT = Argument(
 _GPU_MEMORY_LIMIT = Argument("thresholds.gpumem", "int", 100, "the same for GPU memory", shape=PERCENT)
 _GPU = Argument("gpu.weight", "int", 1, "weight of GPU load, for pods that ask for GPUs; negative means 1")
 _GPU_MEMORY = Argument("gpumem.weight", "int", 1, "the same for GPU memory")
-_REQUEST = Argument("estimator.request_ratio", "float", 0.7, "part of its request that a new pod uses, 0 to 1")
-_BURST = Argument("estimator.burst_ratio", "float", 0.0, "part of what is between request and limit, 0 to 1")
-_RISK = Argument("estimator.risk_threshold", "float", 0.6, "load from which estimates are raised, 0 to 1")
-_FACTOR = Argument("estimator.risk_factor", "float", 1.2, "by how much; at least 1")
-_BE_CPU = Argument(
-    "estimator.be_cpu", "quantity", "250m", "estimate of a pod that requests nothing; a number is milli-cores"
+_PART = Shape("float", least=0, most=1)
+
+
+def _is_quantity(value: object) -> bool:
+    try:
+        return to_int(str(value)) >= 0
+    except QuantityError:
+        return False
+
+
+_QUANTITY = Shape("quantity", right=_is_quantity)
+_REQUEST = Argument(
+    "estimator.request_ratio", "float", 0.7, "part of its request that a new pod uses, 0 to 1", shape=_PART
 )
-_BE_MEMORY = Argument("estimator.be_mem", "quantity", "200Mi", "the same for memory; a number is MiB")
+_BURST = Argument(
+    "estimator.burst_ratio", "float", 0.0, "part of what is between request and limit, 0 to 1", shape=_PART
+)
+_RISK = Argument("estimator.risk_threshold", "float", 0.6, "load from which estimates are raised, 0 to 1", shape=_PART)
+_FACTOR = Argument("estimator.risk_factor", "float", 1.2, "by how much; at least 1", shape=Shape("float", least=1))
+_BE_CPU = Argument(
+    "estimator.be_cpu",
+    "quantity",
+    "250m",
+    "estimate of a pod that requests nothing; a number is milli-cores",
+    shape=_QUANTITY,
+)
+_BE_MEMORY = Argument("estimator.be_mem", "quantity", "200Mi", "the same for memory; a number is MiB", shape=_QUANTITY)
+_ESTIMATES = (_REQUEST, _BURST, _RISK, _FACTOR, _BE_CPU, _BE_MEMORY)
+_ESTIMATOR = Argument(
+    "estimator",
+    "map",
+    None,
+    "the same as a map, as Volcano 1.16 writes it: `{request_ratio: 0.7}`",
+    shape=Shape(
+        "map", fields={one.key.removeprefix("estimator."): one.shape for one in _ESTIMATES if one.shape is not None}
+    ),
+)
 
 
 class UsagePlugin(Plugin):
@@ -134,16 +163,14 @@ class UsagePlugin(Plugin):
         _GPU,
         _GPU_MEMORY,
         _LIMITS,
-        _REQUEST,
-        _BURST,
-        _RISK,
-        _FACTOR,
-        _BE_CPU,
-        _BE_MEMORY,
+        *_ESTIMATES,
+        _ESTIMATOR,
     )
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)
+        nested: Mapping[str, object] = argument_value(_ESTIMATOR, self.arguments) or {}
+        self.arguments = {**self.arguments, **{f"estimator.{key}": value for key, value in nested.items()}}
         self.weight = self._within(_WEIGHT, 0, float("inf"))
         self.cpu, self.memory = self._within(_CPU, 0, float("inf")), self._within(_MEMORY, 0, float("inf"))
         self.limits = self._limit(_CPU_LIMIT, "cpu"), self._limit(_MEMORY_LIMIT, "mem")

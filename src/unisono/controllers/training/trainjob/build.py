@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -33,8 +33,10 @@ from unisono.api.groups.trainer import (
     JobSetTemplateSpec,
     MLPolicy,
     MpiPolicy,
+    TargetJob,
     TrainingRuntimeSpec,
     TrainJob,
+    TrainJobSpec,
 )
 from unisono.api.keys import (
     LAST_APPLIED,
@@ -244,11 +246,34 @@ def nodes_of(job: TrainJob, policy: MLPolicy) -> int | None:
 
 def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSetTemplateSpec:
     value = msgspec.to_builtins(runtime.template)
-    for patch in job.spec.runtime_patches or ():
+    for change in _changes(job.spec, [each.name for each in runtime.template.spec.replicated_jobs or ()]):
+        value = merge_named(value, change)
+    return msgspec.convert(value, JobSetTemplateSpec)
+
+
+def _changes(spec: TrainJobSpec, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a job changes of its runtime's template, as Trainer 2.2, 2.1 and 2.0 write it; ``steps``: all its jobs."""
+    for patch in spec.runtime_patches or ():
         change = (patch.training_runtime_spec or {}).get("template")
         if isinstance(change, dict):
-            value = merge_named(value, change)
-    return msgspec.convert(value, JobSetTemplateSpec)
+            yield change
+    own = {"labels": spec.labels or {}, "annotations": spec.annotations or {}}
+    if spec.labels or spec.annotations:
+        yield {"metadata": own}
+    for override in spec.pod_template_overrides or ():
+        pods = {"metadata": override.metadata, "spec": override.spec}
+        yield _of_steps(override.target_jobs, steps, {key: part for key, part in pods.items() if part})
+    for older in spec.pod_spec_overrides or ():
+        parts = msgspec.to_builtins(older)
+        parts.pop("targetJobs", None)
+        yield _of_steps(older.target_jobs, steps, {"spec": parts})
+
+
+def _of_steps(targets: Sequence[TargetJob] | None, steps: Sequence[str], pods: dict[str, Any]) -> dict[str, Any]:
+    """A change to the pods of some jobs, or of all, as one of the whole template."""
+    wanted = {target.name for target in targets or ()}
+    names = [step for step in steps if not wanted or step in wanted]
+    return {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pods}}} for name in names]}}
 
 
 def _apply_trainer(job: TrainJob, pods: PodTemplateSpec) -> None:
