@@ -197,7 +197,40 @@ _TITLES = {
     "R": "NODELIST(REASON)",
     "r": "REASON",
 }
+_LETTERS = {
+    "jobid": "i",
+    "jobarrayid": "i",
+    "name": "j",
+    "partition": "P",
+    "username": "u",
+    "account": "a",
+    "statecompact": "t",
+    "state": "T",
+    "timeused": "M",
+    "numnodes": "D",
+    "numtasks": "C",
+    "nodelist": "N",
+    "reasonlist": "R",
+    "reason": "r",
+}
+"""Names of ``squeue --Format`` as letters of its ``--format``."""
 _FIELD = re.compile(r"%\.?\d*([A-Za-z])")
+
+
+def pattern_of(fields: str) -> str:
+    """``JobID:12,State,Reason`` of ``squeue --Format`` as a line of its ``--format``, ``%i %T %r``; without widths.
+
+    Raises:
+        UsageError: a field is not known; names those that there are.
+
+    """
+    names = [name for each in fields.split(",") if (name := each.partition(":")[0].strip().lower())]
+    for name in names:
+        if name not in _LETTERS:
+            raise click.UsageError(f"--Format {name} is not known here: there are {', '.join(_LETTERS)}.")
+    if not names:
+        raise click.UsageError("--Format names no field.")
+    return " ".join(f"%{_LETTERS[name]}" for name in names)
 
 
 def _formatted(jobs: Iterable[tuple[str, JobLine]], owner: str, pattern: str, *, title: bool) -> list[str]:
