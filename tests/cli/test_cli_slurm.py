@@ -444,7 +444,9 @@ def test_squeue_and_sinfo_have_slurms_columns() -> None:
     assert lines[1].split() == ["a", "gpu", "ann", "R", "1:05", "4", "n1,n2"]
     assert lines[2].split()[:6] == ["b-3", "cpu", "me", "PD", "1:01:40", "2"]
     assert len(lines[2]) == 70
-    assert sinfo_lines([NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")])[1].split()[:2] == ["n1", "mix"]
+    nodes = [NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")]
+    assert sinfo_lines(nodes)[1].split()[:2] == ["n1", "mix"]
+    assert sinfo_lines(nodes, title=False) == sinfo_lines(nodes)[1:]
 
 
 def test_a_job_of_a_cluster_has_nodes_image_mounts_and_a_cpu_for_each_task(

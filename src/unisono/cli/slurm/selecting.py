@@ -286,7 +286,8 @@ def squeue_lines(
     return [line if not width or len(line) <= width else line[: width - 3] + "..." for line in shown]
 
 
-def sinfo_lines(nodes: Iterable[NodeLine]) -> list[str]:
+def sinfo_lines(nodes: Iterable[NodeLine], *, title: bool = True) -> list[str]:
     """Nodes with their state, and what of them is allocated, idle and there in all."""
     rows: list[Sequence[object]] = [[node.name, node.state, node.cpus, node.memory, node.devices] for node in nodes]
-    return columns(["nodelist", "state", "cpus(used/all)", "memory(used/all)", "gres(used/all)"], rows, empty="")
+    lines = columns(["nodelist", "state", "cpus(used/all)", "memory(used/all)", "gres(used/all)"], rows, empty="")
+    return lines if title else lines[1:]
