@@ -285,7 +285,34 @@ def test_sacct_shows_the_columns_and_states_that_are_asked_for() -> None:
     assert [line.split() for line in lines] == [["JOBID", "STATE", "ELAPSED"], ["train", "FAILED", "1:01:05"]]
     assert len(sacct_lines(found, states=sacct_states("RUNNING,CD"))) == 2
     assert sacct_columns("") == list(SACCT_COLUMNS)
-    with pytest.raises(ValueError, match="no column maxrss: there are jobid"):
-        sacct_columns("JobID,MaxRSS")
+    with pytest.raises(ValueError, match="no column colour: there are jobid"):
+        sacct_columns("JobID,Colour")
     with pytest.raises(ValueError, match="no state X: there are CANCELLED"):
         sacct_states("X")
+
+
+def test_columns_come_as_they_were_asked_for() -> None:
+    found = Accounts(START, END, [JOB])
+    shown = sacct_columns("JobID,JobName%30,User,NCPUS,Account,JobID")
+    lines = sacct_lines(found, shown, parsable=True)
+    assert lines == ["JOBID|JOBNAME|USER|NCPUS|ACCOUNT|JOBID", "train|train|ann|4.5|research|train"]
+    assert sacct_lines(found, shown, parsable=True, title=False) == lines[1:]
+    assert sacct_lines(found, shown)[0].split() == lines[0].split("|")
+    assert sacct_lines(found, shown, sacct_states("CD"), title=False) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"), [("MaxRSS", "memory of jobs"), ("NodeList", "nodes of jobs"), ("QOS", "queues stand for it")]
+)
+def test_a_column_of_slurm_that_is_not_told_is_refused_with_the_reason(column: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"{column.lower()}: .*{reason}"):
+        sacct_columns(f"JobID,{column}")
+
+
+def test_scripts_read_cells_between_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Accounts(START, END, [JOB])
+    done, _ = run(monkeypatch, found, "sacct", "-P", "--noheader", "--format", "JobName,ExitCode")
+    assert done.output == "train|3:0\n"
+    done, _ = run(monkeypatch, found, "sacct", "-P", "-o", "csv")
+    assert done.exit_code == 2
+    assert "--parsable2" in done.output

@@ -18,7 +18,7 @@ from unisono.cli.main import cli
 from unisono.cli.slurm.arguments import script_elements, split_words
 from unisono.cli.slurm.batches import doubts, program_of
 from unisono.cli.slurm.script import OPTIONS, READ, BadScript, Batch, batch_of, read_options, read_script
-from unisono.cli.slurm.selecting import Selection, names_of, sinfo_lines, squeue_lines, states_of
+from unisono.cli.slurm.selecting import Selection, names_of, pattern_of, sinfo_lines, squeue_lines, states_of
 from unisono.cli.slurm.steps import command_text, program_text
 from unisono.cli.slurm.steps.words import ALONE, VALUED, BadOption, filled, hosts_of, shape_of
 from unisono.sdk.jobs.submission import job_of as job_of_program
@@ -414,6 +414,27 @@ def test_a_state_that_does_not_exist_is_named() -> None:
         states_of("R,FAILED")
 
 
+def test_squeue_takes_the_long_names_of_columns() -> None:
+    assert pattern_of("JobID:12,UserName, State:.9 ,ReasonList") == "%i %u %T %R"
+    line = JobLine("job/b", "default", "cpu", 5.0, gang=2, waiting="no room")
+    found = [("PD", line)]
+    assert squeue_lines(found, pattern=pattern_of("Name,NumTasks,StateCompact,Reason"), title=False) == [
+        "b 2 PD no room"
+    ]
+    for wrong, said in (("JobID,Colour", "colour is not known here: there are jobid"), (",", "names no field")):
+        with pytest.raises(click.UsageError, match=said):
+            pattern_of(wrong)
+    done = CliRunner().invoke(cli, ["squeue", "-O", "JobID", "-o", "json"])
+    assert done.exit_code == 2
+    assert "give one of them" in done.output
+
+
+def test_squeue_names_what_estimates_a_start() -> None:
+    done = CliRunner().invoke(cli, ["squeue", "--start"])
+    assert done.exit_code == 2
+    assert "unisono explain --estimate job/NAME" in done.output
+
+
 def test_squeue_and_sinfo_have_slurms_columns() -> None:
     running = [JobLine("job/a", "default", "gpu", 65, pods=4, gang=4, user="ann", nodes=("n1", "n2"))]
     waiting = [JobLine("job/b-3", "team", "cpu", 3700, gang=2, waiting="no room: " + "x" * 80)]
@@ -423,7 +444,9 @@ def test_squeue_and_sinfo_have_slurms_columns() -> None:
     assert lines[1].split() == ["a", "gpu", "ann", "R", "1:05", "4", "n1,n2"]
     assert lines[2].split()[:6] == ["b-3", "cpu", "me", "PD", "1:01:40", "2"]
     assert len(lines[2]) == 70
-    assert sinfo_lines([NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")])[1].split()[:2] == ["n1", "mix"]
+    nodes = [NodeLine("n1", "mix", "4/8", "0/1Gi", "nvidia.com/gpu 1/2")]
+    assert sinfo_lines(nodes)[1].split()[:2] == ["n1", "mix"]
+    assert sinfo_lines(nodes, title=False) == sinfo_lines(nodes)[1:]
 
 
 def test_a_job_of_a_cluster_has_nodes_image_mounts_and_a_cpu_for_each_task(

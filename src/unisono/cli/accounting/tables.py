@@ -57,6 +57,14 @@ _ALIASES = {
     "ntasks": "alloctasks",
     "account": "partition",
 }
+_NO_MEMORY = "sacct does not tell the memory of jobs"
+_NO_NODES = "sacct does not tell the nodes of jobs"
+_NOT_KEPT = {
+    **dict.fromkeys(("maxrss", "averss", "maxvmsize", "avevmsize", "reqmem"), _NO_MEMORY),
+    **dict.fromkeys(("nodelist", "nnodes", "allocnodes"), _NO_NODES),
+    "qos": "queues stand for it: ask for partition",
+}
+"""Columns of Slurm that are asked for often, and why they are not there."""
 REPORT_COLUMNS = (
     "ended",
     "completed",
@@ -104,33 +112,48 @@ def report_csv(report: Report) -> str:
     )
 
 
-def sacct_lines(found: Accounts, shown: Sequence[str] = SACCT_COLUMNS, states: Sequence[str] = ()) -> list[str]:
+def sacct_lines(
+    found: Accounts,
+    shown: Sequence[str] = SACCT_COLUMNS,
+    states: Sequence[str] = (),
+    *,
+    parsable: bool = False,
+    title: bool = True,
+) -> list[str]:
     """One line per job.
 
     Args:
         found: the jobs.
-        shown: columns of ``SACCT_COLUMNS``.
+        shown: columns, as of `sacct_columns`.
         states: only jobs in these, in Slurm's words; empty for all.
+        parsable: cells stand between bars, without blanks.
+        title: the first line has the columns' names.
 
     """
-    places = [SACCT_COLUMNS.index(name) for name in shown]
+    places = [SACCT_COLUMNS.index(_ALIASES.get(name, name)) for name in shown]
     rows = (_sacct(job) for job in found.jobs)
-    return columns(shown, ([row[at] for at in places] for row in rows if not states or row[_STATE] in states), empty="")
+    cells = [[str(row[at]) for at in places] for row in rows if not states or row[_STATE] in states]
+    if parsable:
+        lines = ["|".join(row) for row in ([name.upper() for name in shown], *cells)]
+    else:
+        lines = columns(shown, cells, empty="")
+    return lines if title else lines[1:]
 
 
 def sacct_columns(text: str) -> list[str]:
-    """Columns of ``JobID,State%20,Elapsed``.
+    """Columns of ``JobID,State%20,Elapsed``, in this order and as often: scripts count them.
 
     Raises:
-        ValueError: there is no such column; the message names those that there are.
+        ValueError: there is no such column; the message names those that there are, or says why one is not kept.
 
     """
     found = [word.partition("%")[0].strip().lower() for word in text.split(",") if word.strip()]
-    found = [_ALIASES.get(name, name) for name in found]
     for name in found:
-        if name not in SACCT_COLUMNS:
-            raise ValueError(f"there is no column {name}: there are {', '.join(SACCT_COLUMNS)}")
-    return list(dict.fromkeys(found)) or list(SACCT_COLUMNS)
+        if name in _NOT_KEPT:
+            raise ValueError(f"{name}: {_NOT_KEPT[name]}")
+        if name not in SACCT_COLUMNS and name not in _ALIASES:
+            raise ValueError(f"there is no column {name}: there are {', '.join((*SACCT_COLUMNS, *_ALIASES))}")
+    return found or list(SACCT_COLUMNS)
 
 
 def sacct_states(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 @click.option("-n", "--namespace", default="", help="Only jobs of this namespace.")
 @click.option("--format", "columns", default="", metavar="COLUMN,...", help="Only these columns, such as JobID,State.")
 @click.option("-s", "--state", default="", metavar="STATE,...", help="Only jobs in these states, such as F or FAILED.")
+@click.option("-P", "--parsable2", "parsable", is_flag=True, help="Cells between bars, as scripts read them.")
+@click.option("--noheader", is_flag=True, help="Without the line of the columns' names.")
 @click.option("-X", "--allocations", is_flag=True, help="Accepted: there is always one line for each job.")
 @output_option("table", "csv", "json", default="table")
 @history_place_options
@@ -38,6 +40,8 @@ def command(
     output: str,
     place: HistoryPlace,
     *,
+    parsable: bool,
+    noheader: bool,
     allocations: bool,
 ) -> None:
     """List jobs with their use and their end, also those that are gone, as Slurm's sacct does."""
@@ -48,10 +52,21 @@ def command(
         shown, states = sacct_columns(columns), sacct_states(state)
     except ValueError as error:
         raise click.UsageError(f"{error}.") from None
-    if (columns or state) and output != "table":
-        raise click.UsageError("--format and --state are for the table: csv and json have all.")
+    if (columns or state or parsable or noheader) and output != "table":
+        raise click.UsageError(
+            "--format, --state, --parsable2 and --noheader are for the table: csv and json have all."
+        )
     asked = {"name": name, "queue": partition, "user": user}
-    run_async(_sacct(where, (since, until), asked, output, (shown, states), place))
+    run_async(
+        _sacct(
+            where,
+            (since, until),
+            asked,
+            output,
+            {"shown": shown, "states": states, "parsable": parsable, "title": not noheader},
+            place,
+        )
+    )
 
 
 async def _sacct(
@@ -59,7 +74,7 @@ async def _sacct(
     times: tuple[str, str],
     asked: dict[str, str],
     output: str,
-    table: tuple[list[str], list[str]],
+    table: dict[str, Any],
     place: HistoryPlace,
 ) -> None:
     import time
@@ -79,7 +94,7 @@ async def _sacct(
     elif output == "csv":
         click.echo(sacct_csv(found), nl=False)
     else:
-        for line in sacct_lines(found, *table):
+        for line in sacct_lines(found, **table):
             click.echo(line)
         if found.more:
             click.echo("There are more jobs: these are the latest; ask for a shorter time.", err=True)

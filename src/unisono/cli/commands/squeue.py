@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from unisono.cli.options import Where, where_options
-from unisono.cli.slurm.selecting import selection_options
+from unisono.cli.slurm.selecting import pattern_of, selection_options
 
 
 @click.command("squeue")
@@ -17,15 +17,34 @@ from unisono.cli.slurm.selecting import selection_options
 @click.option("-h", "--noheader", is_flag=True, help="Without the names of the columns.")
 @click.option("-A", "--account", default="", help="As --partition: queues stand for accounts.")
 @click.option("-o", "--output", "--format", default="text", help="text, json, or a line of Slurm's such as '%i %T %R'.")
+@click.option("-O", "--Format", "fields", metavar="FIELD,...", help="Only these columns, such as JobID,State,Reason.")
+@click.option("--start", is_flag=True, help="Refused: 'unisono explain --estimate job/NAME' says when a job may start.")
 @where_options
-def command(where: Where, jobs: str, output: str, account: str, *, long: bool, noheader: bool, **asked: Any) -> None:
+def command(
+    where: Where,
+    jobs: str,
+    output: str,
+    account: str,
+    fields: str | None,
+    *,
+    long: bool,
+    noheader: bool,
+    start: bool,
+    **asked: Any,
+) -> None:
     """List jobs that run (R) and wait (PD) with the reason, as Slurm's squeue does; see also 'unisono status'."""
     from unisono.cli.connection import run_async
 
+    if start:
+        raise click.UsageError("--start is not done for all jobs: 'unisono explain --estimate job/NAME' does one.")
     if account and asked["partition"]:
         raise click.UsageError("--account and --partition both name a queue here; give one of them.")
     if output not in ("text", "json") and "%" not in output:
         raise click.UsageError(f"--output {output}: text, json or a line such as '%i %T %R' is expected.")
+    if fields is not None:
+        if output != "text":
+            raise click.UsageError("--Format and --output both say what is shown; give one of them.")
+        output = pattern_of(fields)
     asked["partition"] = asked["partition"] or account
     asked["name"] = ",".join(filter(None, (asked["name"], jobs)))
     run_async(_squeue(where, asked, output, long=long, title=not noheader))

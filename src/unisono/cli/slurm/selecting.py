@@ -197,7 +197,40 @@ _TITLES = {
     "R": "NODELIST(REASON)",
     "r": "REASON",
 }
+_LETTERS = {
+    "jobid": "i",
+    "jobarrayid": "i",
+    "name": "j",
+    "partition": "P",
+    "username": "u",
+    "account": "a",
+    "statecompact": "t",
+    "state": "T",
+    "timeused": "M",
+    "numnodes": "D",
+    "numtasks": "C",
+    "nodelist": "N",
+    "reasonlist": "R",
+    "reason": "r",
+}
+"""Names of ``squeue --Format`` as letters of its ``--format``."""
 _FIELD = re.compile(r"%\.?\d*([A-Za-z])")
+
+
+def pattern_of(fields: str) -> str:
+    """``JobID:12,State,Reason`` of ``squeue --Format`` as a line of its ``--format``, ``%i %T %r``; without widths.
+
+    Raises:
+        UsageError: a field is not known; names those that there are.
+
+    """
+    names = [name for each in fields.split(",") if (name := each.partition(":")[0].strip().lower())]
+    for name in names:
+        if name not in _LETTERS:
+            raise click.UsageError(f"--Format {name} is not known here: there are {', '.join(_LETTERS)}.")
+    if not names:
+        raise click.UsageError("--Format names no field.")
+    return " ".join(f"%{_LETTERS[name]}" for name in names)
 
 
 def _formatted(jobs: Iterable[tuple[str, JobLine]], owner: str, pattern: str, *, title: bool) -> list[str]:
@@ -253,7 +286,8 @@ def squeue_lines(
     return [line if not width or len(line) <= width else line[: width - 3] + "..." for line in shown]
 
 
-def sinfo_lines(nodes: Iterable[NodeLine]) -> list[str]:
+def sinfo_lines(nodes: Iterable[NodeLine], *, title: bool = True) -> list[str]:
     """Nodes with their state, and what of them is allocated, idle and there in all."""
     rows: list[Sequence[object]] = [[node.name, node.state, node.cpus, node.memory, node.devices] for node in nodes]
-    return columns(["nodelist", "state", "cpus(used/all)", "memory(used/all)", "gres(used/all)"], rows, empty="")
+    lines = columns(["nodelist", "state", "cpus(used/all)", "memory(used/all)", "gres(used/all)"], rows, empty="")
+    return lines if title else lines[1:]
