@@ -87,6 +87,7 @@ FAULTS = (
         "unisono.kube.informer",
         "            self._remove(key, self._objects[key])\n        for key, obj in listed.items()",
         "            pass\n        for key, obj in listed.items()",
+        seed=2004,
     ),
     Fault(
         "go-on-after-the-last-list-when-a-watch-breaks",
@@ -206,6 +207,7 @@ FAULTS = (
         "unisono.apiserver.operations.pod_actions",
         "    if pod.spec.node_name:\n",
         "    if False:\n",
+        seed=2000,
     ),
     Fault(
         "write-counts-without-end",
@@ -213,6 +215,7 @@ FAULTS = (
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n",
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n"
         "        plan.patch = {'metadata': {'annotations': {'seen': str(self._clock.time())}}}\n",
+        seed=2003,
     ),
     Fault(
         "leave-orphans",
@@ -232,6 +235,7 @@ FAULTS = (
         "unisono.apiserver.operations.strategy",
         "if meta.resource_version and meta.resource_version != before.resource_version:",
         "if False:",
+        seed=2000,
     ),
     Fault(
         "begin-again-with-an-older-revision",
@@ -257,18 +261,21 @@ FAULTS = (
         "unisono.controllers.job.sync",
         "        missing = _missing(view, pods, seen.expected)\n",
         "        missing = _missing(view, pods, seen.expected) if not pods else iter(())\n",
+        seed=2000,
     ),
     Fault(
         "keep-pods-beyond-the-size",
         "unisono.controllers.job.decide",
         "[pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]",
         "[]",
+        seed=2000,
     ),
     Fault(
         "forget-to-come-back-for-a-finished-job",
         "unisono.controllers.ttl",
         "                return due - self._clock.time()\n",
         "                return None\n",
+        seed=2000,
     ),
     Fault(
         "forget-when-a-pod-ends",

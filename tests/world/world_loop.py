@@ -10,6 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+# Whose turn it is: the name of a process, which tasks and timers hand on to those that they begin.
+PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("process", default="")
 # Added to every jump of time: a rounding error must not leave a timer due for ever at the same moment (seconds).
 _TICK = 1e-6
 # Steps without any time going by, after which something runs in a circle.
@@ -84,6 +86,8 @@ class SeededLoop(asyncio.SelectorEventLoop):
         """``disorder``: share of the turns that are shuffled; ``slowest``: seconds that a thread may take."""
         self._now, self._draw, self._disorder, self._slowest = 0.0, draw, disorder, slowest
         self.steps = self._at_once = 0
+        self._paused: set[str] = set()
+        self._held: list[asyncio.Handle] = []
         super().__init__(_NoSelector())  # type: ignore[arg-type]
         _Task.numbers = itertools.count()
         self.set_task_factory(lambda loop, coro, **more: _Task(coro, loop=loop, **more))
@@ -155,11 +159,28 @@ class SeededLoop(asyncio.SelectorEventLoop):
         for at, handle in enumerate(turn):
             if handle._cancelled:
                 continue
+            if self._paused and handle._context.get(PROCESS, "") in self._paused:
+                self._held.append(handle)
+                continue
             self.steps += 1
             handle._run()
             if self._stopping:  # type: ignore[attr-defined]
                 ready.extendleft(reversed(turn[at + 1 :]))
                 return
+
+    def pause(self, process: str) -> None:
+        """Nothing of ``process`` runs until it goes on: its machine stands still."""
+        self._paused.add(process)
+
+    def go_on(self, process: str) -> None:
+        """All that came due in the meantime is ready."""
+        self._paused.discard(process)
+        self._ready.extend(self._held)  # type: ignore[attr-defined]
+        self._held.clear()
+
+    def is_paused(self, process: str) -> bool:
+        """Whether it stands still."""
+        return process in self._paused
 
     def _shuffle(self, turn: list[Any]) -> None:
         places = [at for at, handle in enumerate(turn) if _is_step(handle)]
