@@ -162,6 +162,7 @@ FAULTS = (
         "            if old is not None:\n                self._take_out(old)\n            self._put_in(task)\n",
         "            if old is not None:\n                self._take_out(old)\n            self._put_in(task)\n"
         "            if task.node and old is not None:\n                self._occupy(task, 1)\n",
+        seed=1101,
     ),
     Fault(
         "free-a-node-before-the-pod-is-gone",
@@ -185,9 +186,17 @@ FAULTS = (
     ),
     Fault(
         "forget-a-user's-limit-in-growth",
-        "unisono.engine.plugins.user_limits",
-        "    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:\n",
-        "    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:\n        return None\n",
+        "unisono.engine.session.limit",
+        "        least = UNLIMITED\n",
+        "        return UNLIMITED\n        least = UNLIMITED\n",
+        seed=2000,
+    ),
+    Fault(
+        "forget-in-a-limit-what-a-cycle-has-placed",
+        "unisono.engine.session.limit",
+        "        self.held += amounts\n",
+        "        pass\n",
+        seed=2000,
     ),
     Fault(
         "forget-a-rollback-in-a-cycle",
@@ -255,6 +264,7 @@ FAULTS = (
         "unisono.kube.leader",
         "    def _check(self) -> None:\n",
         "    def _check(self) -> None:\n        return\n",
+        seed=2005,
     ),
     Fault(
         "make-no-pod-a-second-time",
