@@ -40,3 +40,9 @@ def test_a_seed_makes_the_same_history_again_and_in_another_process() -> None:
 @pytest.mark.more
 def test_more_seeds_make_the_same_histories_whatever_the_hashes_of_texts() -> None:
     assert _digests(0, 10, 1) == _digests(0, 10, 2)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("seed", [1101, 2001])
+def test_contention_and_pauses_make_the_same_histories_in_another_process(seed: int) -> None:
+    assert _digests(seed, seed + 1, 1) == _digests(seed, seed + 1, 2)

@@ -18,7 +18,7 @@ from world_story import Deed
 
 from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
 from unisono.apiserver.types import DeleteOptions, WriteOptions
-from unisono.errors import ApiError
+from unisono.errors import ApiError, Conflict, NotFound
 
 _KINDS = {(kind.api_version, kind.kind): kind for kind in ALL_KINDS}
 
@@ -50,7 +50,7 @@ class Deeds(Server):
     async def _do(self, deed: Deed) -> None:
         self.note(f"deed {deed}")
         what, given = deed.what, deed.given
-        breaks = what not in ("create", "patch", "delete", "delete-pod", "order", "bind-again")
+        breaks = what not in ("create", "patch", "delete", "delete-pod", "order", "bind-again", "stale")
         if breaks:
             self._broke()
         try:
@@ -137,6 +137,26 @@ class Deeds(Server):
         await self._kill(name)
         await asyncio.sleep(down)
         self._revive(name)
+
+    async def _do_pause(self, name: str, lasts: float) -> None:
+        """The machine of a process stands still, and does not know it."""
+        self._loop.pause(name)
+        await asyncio.sleep(lasts)
+        self._loop.go_on(name)
+
+    async def _do_stale(self, number: int) -> None:
+        """Somebody writes an object as it was before its last change."""
+        one = self.truth.stale(number)
+        if one is None:
+            return
+        kind, namespace, name, version = one
+        known = next(found for found in ALL_KINDS if found.resource == kind)
+        patch = {"metadata": {"resourceVersion": str(version), "labels": {"stale": "true"}}}
+        options = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
+        service = await self._service()
+        with suppress(Conflict, NotFound):
+            await self._asked(service.patch(known, namespace or None, name, patch, "merge", options, ""))
+            self.truth.say(f"{known.plural} {name} takes a change of what it was at an older revision")
 
     async def _do_storm(self, lasts: float, trouble: float, cutting: float) -> None:
         self.weather.trouble, self.weather.cutting = trouble, cutting

@@ -87,6 +87,7 @@ FAULTS = (
         "unisono.kube.informer",
         "            self._remove(key, self._objects[key])\n        for key, obj in listed.items()",
         "            pass\n        for key, obj in listed.items()",
+        seed=2004,
     ),
     Fault(
         "go-on-after-the-last-list-when-a-watch-breaks",
@@ -161,6 +162,7 @@ FAULTS = (
         "            if old is not None:\n                self._take_out(old)\n            self._put_in(task)\n",
         "            if old is not None:\n                self._take_out(old)\n            self._put_in(task)\n"
         "            if task.node and old is not None:\n                self._occupy(task, 1)\n",
+        seed=1101,
     ),
     Fault(
         "free-a-node-before-the-pod-is-gone",
@@ -184,9 +186,17 @@ FAULTS = (
     ),
     Fault(
         "forget-a-user's-limit-in-growth",
-        "unisono.engine.plugins.user_limits",
-        "    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:\n",
-        "    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:\n        return None\n",
+        "unisono.engine.session.limit",
+        "        least = UNLIMITED\n",
+        "        return UNLIMITED\n        least = UNLIMITED\n",
+        seed=2000,
+    ),
+    Fault(
+        "forget-in-a-limit-what-a-cycle-has-placed",
+        "unisono.engine.session.limit",
+        "        self.held += amounts\n",
+        "        pass\n",
+        seed=2000,
     ),
     Fault(
         "forget-a-rollback-in-a-cycle",
@@ -206,6 +216,7 @@ FAULTS = (
         "unisono.apiserver.operations.pod_actions",
         "    if pod.spec.node_name:\n",
         "    if False:\n",
+        seed=2000,
     ),
     Fault(
         "write-counts-without-end",
@@ -213,6 +224,7 @@ FAULTS = (
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n",
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n"
         "        plan.patch = {'metadata': {'annotations': {'seen': str(self._clock.time())}}}\n",
+        seed=2003,
     ),
     Fault(
         "leave-orphans",
@@ -232,6 +244,7 @@ FAULTS = (
         "unisono.apiserver.operations.strategy",
         "if meta.resource_version and meta.resource_version != before.resource_version:",
         "if False:",
+        seed=2000,
     ),
     Fault(
         "begin-again-with-an-older-revision",
@@ -251,24 +264,28 @@ FAULTS = (
         "unisono.kube.leader",
         "    def _check(self) -> None:\n",
         "    def _check(self) -> None:\n        return\n",
+        seed=2005,
     ),
     Fault(
         "make-no-pod-a-second-time",
         "unisono.controllers.job.sync",
         "        missing = _missing(view, pods, seen.expected)\n",
         "        missing = _missing(view, pods, seen.expected) if not pods else iter(())\n",
+        seed=2000,
     ),
     Fault(
         "keep-pods-beyond-the-size",
         "unisono.controllers.job.decide",
         "[pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]",
         "[]",
+        seed=2000,
     ),
     Fault(
         "forget-to-come-back-for-a-finished-job",
         "unisono.controllers.ttl",
         "                return due - self._clock.time()\n",
         "                return None\n",
+        seed=2000,
     ),
     Fault(
         "forget-when-a-pod-ends",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
+from world_loop import PROCESS
+
 from unisono.apiserver.local import LocalClient
 from unisono.errors import ApiError, Conflict, Unavailable
 from unisono.kube.client import Listing, WatchEvent
@@ -61,6 +63,10 @@ class Server(Protocol):
 
     def serve(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
         """Run a request; it dies with the server."""
+        ...
+
+    def is_paused(self, process: str) -> bool:
+        """Whether a process stands still."""
         ...
 
     def sent(self, process: str, verb: str, what: str) -> None:
@@ -183,6 +189,16 @@ class Wire:
         """Nothing to release."""
 
     async def _call(self, verb: str, what: str, ask: Callable[[LocalClient], Awaitable[Any]]) -> Any:
+        """What is under way stays so while the process stands still, which then hears of it late."""
+        mark = PROCESS.set("")
+        try:
+            return await self._carry(verb, what, ask)
+        finally:
+            PROCESS.reset(mark)
+            if self._server.is_paused(PROCESS.get()):
+                await asyncio.sleep(0)
+
+    async def _carry(self, verb: str, what: str, ask: Callable[[LocalClient], Awaitable[Any]]) -> Any:
         weather, draw = self._server.weather, self._server.draw
         reads = verb in ("get", "list")
         trouble = draw.random() < weather.trouble

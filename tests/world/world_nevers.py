@@ -322,6 +322,14 @@ class Truth:
         meta = group["metadata"]
         return (meta.get("annotations") or {}).get("unisono.io/user") or f"namespace {meta['namespace']}"
 
+    def stale(self, number: int) -> tuple[str, str, str, int] | None:
+        """Resource, namespace and name of an object, and a revision that it had once."""
+        found = sorted(key for key in self.versions if plural(key[0]) in (PODS, GROUPS, "queues"))
+        if not found:
+            return None
+        resource, namespace, name = found[number % len(found)]
+        return resource, namespace, name, self.versions[resource, namespace, name] - 1
+
     def facts(self) -> Facts:
         """All objects as facts."""
         found = []

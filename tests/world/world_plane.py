@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import hashlib
 import os
@@ -22,7 +23,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 from world_deeds import Deeds, Process
-from world_loop import RunsInCircles, SeededLoop, WorldClock
+from world_loop import PROCESS, RunsInCircles, SeededLoop, WorldClock
 from world_network import Weather, Wire
 from world_nevers import Eviction, held_back, helpless, limits, stuck, unanswered, unkept, unrest, waiting
 from world_server import NOW
@@ -102,7 +103,9 @@ class World(Deeds):
         process.lives += 1
         identity = f"{process.name}.{process.lives}"
         process.wire = Wire(self, identity if "scheduler" in identity else process.name, process.name, process.clock)
-        process.task = asyncio.create_task(self._life(process, process.wire))
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, process.name)
+        process.task = asyncio.create_task(self._life(process, process.wire), context=context)
 
     async def _life(self, process: Process, wire: Wire) -> None:
         failures = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
 import itertools
 from collections.abc import Awaitable
@@ -58,7 +59,8 @@ class Server:
 
     def serve(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
         """Run a request."""
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        # It is the server that does it, and not the process that has asked.
+        task: asyncio.Task[Any] = contextvars.Context().run(asyncio.ensure_future, work)
         self._serving.add(task)
         task.add_done_callback(self._served)
         return task
@@ -67,6 +69,10 @@ class Server:
         self._serving.discard(task)
         if not task.cancelled():
             task.exception()
+
+    def is_paused(self, process: str) -> bool:
+        """Whether a process stands still."""
+        return self._loop.is_paused(process)
 
     def sent(self, process: str, verb: str, what: str) -> None:
         """A request reaches the server."""

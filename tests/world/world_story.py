@@ -92,11 +92,15 @@ class _Draw:
 def story(seed: int, *, short: bool = False) -> Story:
     """The story of a seed; ``short`` ones take a third of the time and see the same faults.
 
-    Those of each first thousand seeds are of all kinds of work and faults; those of each second thousand of more work
-    than there is room for, while binds and evictions are slow, fail, and are heard of late.
+    Of each three thousand seeds, those of the first are of all kinds of work and faults; those of the second of more
+    work than there is room for, while binds and evictions are slow, fail, and are heard of late; those of the third of
+    work without end that grows and shrinks below limits, in a cluster with room.
     """
-    if seed // _THOUSAND % 2:
+    family = seed // _THOUSAND % 3
+    if family == 1:
         return throng(seed - _THOUSAND, short=short)
+    if family:
+        return growth(seed - 2 * _THOUSAND, short=short)
     draw = _Draw(Random(seed), short)
     random = draw.random
     nodes = _nodes(draw)
@@ -144,6 +148,82 @@ def throng(seed: int, *, short: bool) -> Story:
     deeds = tuple(sorted(draw.deeds, key=lambda deed: deed.at))
     disorder = random.choice((0.0, 0.3, 0.8))
     return Story(seed, nodes, config, queues, deeds, draw.length + 10.0, disorder, advice=seed % 100 == 7)
+
+
+def growth(seed: int, *, short: bool) -> Story:
+    """A story of jobs that would grow beyond what their queue or user may hold, and of pods that go and come again."""
+    draw = _Draw(Random(seed), short)
+    random = draw.random
+    count, size = random.randint(2, 3), random.choice((6, 8))
+    nodes = ({"name": "n", "count": count, "capacity": {"cpu": size, "memory": "64Gi"}},)
+    draw.node_names += [f"n-{number}" for number in range(count)]
+    queues = (
+        _queue("capped", {"weight": 1, "capability": {"cpu": random.randint(2, 4)}}),
+        _queue("shared", {"weight": 1}, random.choice(("cpu=3", "pods=2", "cpu=4,pods=3"))),
+        _queue("free", {"weight": 2}),
+    )
+    draw.queues += ["capped", "shared", "free"]
+    second: list[Object] = [{"name": "predicates"}, {"name": random.choice(("capacity", "capacity", "proportion"))}]
+    second += [{"name": "user-limits"}, {"name": "nodeorder"}]
+    tiers = [{"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]}, {"plugins": second}]
+    actions = random.choice(("enqueue, allocate, backfill", "enqueue, allocate, preempt, backfill"))
+    for number in range(random.randint(4, 6) if short else random.randint(8, 12)):
+        _growing(draw, number)
+    for _ in range(random.randint(2, 4) if short else random.randint(5, 9)):
+        draw.do(draw.when(), "delete-pod", random.randrange(1000))
+        draw.do(draw.when(), "stale", random.randrange(1000))
+        draw.do(draw.when(), "bind-again", random.randrange(1000), random.choice(draw.node_names))
+    for kind in random.sample(("pause", "pause", "part", "node", "power", "nodes", "bind"), random.randint(2, 3)):
+        at, lasts = draw.when(0.8), round(random.uniform(12, 30), 3)
+        if kind == "pause":
+            for name in ("scheduler-a", "scheduler-b"):
+                draw.do(at, "pause", name, lasts)
+                at = round(at + lasts + 5, 3)
+        elif kind == "part":
+            draw.do(at, "part", "observer", lasts)
+        elif kind == "node":
+            draw.do(at, "kill", "nodes", lasts)
+            draw.do(at, "delete", "v1", "Node", random.choice(draw.node_names))
+        elif kind == "power":
+            draw.do(at, "power", random.choice(("now", "commit")), 1.0)
+        elif kind == "nodes":
+            draw.do(at, "kill", "nodes", lasts)
+        else:
+            draw.do(at, "refuse", "bind", lasts, 0.8, random.choice(("busy", "conflict", "lost")))
+    deeds = tuple(sorted(draw.deeds, key=lambda deed: deed.at))
+    disorder = random.choice((0.0, 0.3, 0.8))
+    return Story(seed, nodes, {"actions": actions, "tiers": tiers}, queues, deeds, draw.length + 40.0, disorder)
+
+
+def _queue(name: str, spec: Object, users: str = "") -> Object:
+    notes = {"unisono.io/user-limits": users} if users else {}
+    return {"apiVersion": VOLCANO, "kind": "Queue", "metadata": {"name": name, "annotations": notes}, "spec": spec}
+
+
+def _growing(draw: _Draw, number: int) -> None:
+    random, name = draw.random, f"j{number}"
+    at, replicas = draw.when(0.5), random.randint(2, 6)
+    ends = random.random() < 0.3
+    template = pod_template(random, {"cpu": "1", "memory": "1Gi"}, round(random.uniform(3, 20), 1) if ends else None)
+    spec: Object = {
+        "schedulerName": "volcano",
+        "queue": draw.queues[number % len(draw.queues)],
+        "minAvailable": random.choice((1, 1, min(replicas, 2))),
+        "tasks": [{"name": "t", "replicas": replicas, "template": template}],
+    }
+    if ends:
+        spec["ttlSecondsAfterFinished"] = random.randint(5, 40)
+    body = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+    }
+    draw.do(at, "create", random.choice(_USERS), {**body, "spec": spec})
+    draw.jobs.append(name)
+    if random.random() < 0.5:
+        tasks = [{"name": "t", "replicas": random.choice((1, 1, 2, 8)), "template": template}]
+        later = round(at + random.uniform(5, 25), 3)
+        draw.do(later, "patch", body["apiVersion"], "Job", name, {"spec": {"minAvailable": 1, "tasks": tasks}})
 
 
 def _contended(draw: _Draw, room: int) -> tuple[Object, ...]:
