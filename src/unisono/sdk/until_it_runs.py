@@ -34,6 +34,8 @@ CPU_SECONDS = 8.0
 _LONGEST_CHAIN = 6
 _MOST_TRIED = 4
 """Changes of one explanation that are tried."""
+_SAME_LIMIT = 3
+"""How often one limit is raised in a chain: pods that start one by one ask for more of it one after the other."""
 _SLOW = (30.0, 90.0)
 """Virtual seconds after which it is looked whether the job runs: controllers rest before they try again."""
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
@@ -240,7 +242,7 @@ class _Search:
             for number, fix in enumerate(offered)
             if (fix.operations or (chain and adds_nodes(fix)))  # nodes alone: the engine has tried them
             and not any(same(fix, other) for other in offered[:number])
-            and not (limit_of(fix) and limit_of(fix) in done)
+            and not (limit_of(fix) and done.count(limit_of(fix)) == _SAME_LIMIT)
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
         ]
         found.sort(key=lambda fix: (adds_nodes(fix), any(one["kind"] in _GIVES_UP for one in parts(fix.change))))
@@ -342,7 +344,7 @@ def same(fix: Fix, other: Fix) -> bool:
 def limit_of(fix: Fix) -> tuple[Any, ...]:
     """What a fix raises or lowers, whatever by; empty where it does anything else.
 
-    Where that was not enough, the same again leads one small step after another nowhere.
+    Where that was not enough again and again, the same once more leads nowhere, one small step after another.
     """
     amounts = fix.change.get("amounts")
     rest = {key: value for key, value in fix.change.items() if key not in ("amounts", "tried")}
