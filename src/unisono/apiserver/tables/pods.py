@@ -178,12 +178,13 @@ def _policy(obj: Row) -> str:
 
 
 def _status(obj: Row) -> str:
-    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") == SCHEDULED)
+    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in SCHEDULED)
     return next((str(each.get("reason") or NONE) for each in conditions), NONE)
 
 
 def _pod_group(obj: Row, now: float) -> list[Any]:
-    workload = text(obj, "spec", "podGroupTemplateRef", "workload", "workloadName")
+    older = text(obj, "spec", "podGroupTemplateRef", "workload", "workloadName")
+    workload = text(obj, "spec", "workloadRef", "workloadName") or older
     created = age(get(obj, "metadata", "creationTimestamp"), now)
     return [text(obj, "metadata", "name"), _policy(obj), workload or NONE, _status(obj), created]
 

@@ -7,8 +7,10 @@ MindCluster bring (August 2026).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from unisono.engine.config.arguments import Argument
 from unisono.engine.config_file.yaml_positions import meant, suggestion
@@ -134,6 +136,17 @@ def argument_suggestion(key: str, known: Iterable[Argument], owner: str) -> str:
     specs = tuple(known)
     found = argument_meant(key, specs, owner)
     return f"; did you mean {found}?" if found else suggestion(key, [spec.key for spec in specs])
+
+
+def written_right(key: str, kind: str, plain: Any) -> str:
+    """What to write where a text holds a value of the right kind."""
+    if kind in ("int", "float") and isinstance(plain, str):
+        number = plain.strip().rstrip("%")
+        right = re.fullmatch(r"[-+]?\d+" if kind == "int" else r"[-+]?\d+(\.\d+)?", number)
+        return f"; write {key}: {number}" if right else ""
+    if kind == "duration" and isinstance(plain, int) and not isinstance(plain, bool):
+        return f"; write {key}: {plain}s"
+    return ""
 
 
 def _stem(specs: tuple[Argument, ...]) -> str:

@@ -25,6 +25,7 @@ from unisono.engine.config_file.foreign_words import (
     argument_suggestion,
     foreign,
     foreign_argument,
+    written_right,
 )
 from unisono.engine.config_file.problems import Problems
 from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
@@ -34,8 +35,7 @@ from unisono.errors import ConfigError
 # Reads ``arguments`` maps of a configuration file, strictly.
 #
 # Volcano ignores an argument of the wrong type and keeps the default; here it is an error, because a quoted ``"5"``
-# that
-# silently means 1 costs hours.
+# that silently means 1 costs hours.
 
 _WORDS = {
     "bool": "true or false",
@@ -84,7 +84,7 @@ def read_arguments(
                 continue
             plain = entry.plain()
             if not matches_kind(spec.kind, plain):
-                right = _written_right(key, spec.kind, plain)
+                right = written_right(key, spec.kind, plain)
                 entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}{right}")
             if spec.choices and plain not in spec.choices:
                 entry.fail(f"argument {key} of {owner} must be {' or '.join(spec.choices)}, not {plain!r}")
@@ -94,17 +94,6 @@ def read_arguments(
                 notes.append(f"line {at.line}: {key} of {owner} has no effect: {spec.meaning}")
             read[key] = plain
     return read
-
-
-def _written_right(key: str, kind: str, plain: Any) -> str:
-    """What to write where a text holds a value of the right kind."""
-    if kind in ("int", "float") and isinstance(plain, str):
-        number = plain.strip().rstrip("%")
-        right = re.fullmatch(r"[-+]?\d+" if kind == "int" else r"[-+]?\d+(\.\d+)?", number)
-        return f"; write {key}: {number}" if right else ""
-    if kind == "duration" and isinstance(plain, int) and not isinstance(plain, bool):
-        return f"; write {key}: {plain}s"
-    return ""
 
 
 def check_shape(value: Value, shape: Shape, what: str, problems: Problems) -> None:

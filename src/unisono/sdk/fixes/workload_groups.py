@@ -23,7 +23,7 @@ def why_unscheduled(group: Mapping[str, Any]) -> str:
     """What its condition says while it waits; empty where that is nothing."""
     conditions = (group.get("status") or {}).get("conditions") or ()
     told: Mapping[str, Any] = next(
-        (one for one in conditions if one.get("type") == SCHEDULED and one.get("status") != "True"), {}
+        (one for one in conditions if one.get("type") in SCHEDULED and one.get("status") != "True"), {}
     )
     return str(told.get("message") or "")
 
