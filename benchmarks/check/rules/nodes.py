@@ -46,7 +46,7 @@ def _node(pod: Pod, node: Mapping[str, Any]) -> Iterator[str]:
     if spec.get("unschedulable"):
         taints.append(_CORDON)
     for taint in taints:
-        if _kept_off(pod, taint):
+        if kept_off(pod, taint):
             yield f"pod {pod.key} is bound to node {name} and does not tolerate {taint['key']}"
     if not selected(pod, node):
         yield f"pod {pod.key} is bound to node {name}, which its node selector or affinity forbids"
@@ -57,7 +57,8 @@ def ready(node: Mapping[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
 
 
-def _kept_off(pod: Pod, taint: Mapping[str, Any]) -> bool:
+def kept_off(pod: Pod, taint: Mapping[str, Any]) -> bool:
+    """Whether a taint keeps the pod off its node."""
     tolerations = pod.spec.get("tolerations") or []
     return taint["effect"] in ("NoSchedule", "NoExecute") and not any(_tolerates(each, taint) for each in tolerations)
 
@@ -67,7 +68,7 @@ def takes(pod: Pod, node: Mapping[str, Any], *, though_away: bool = False) -> bo
     taints = list(node["spec"].get("taints") or [])
     if node["spec"].get("unschedulable") and not though_away:
         taints.append(_CORDON)
-    return (ready(node) or though_away) and selected(pod, node) and not any(_kept_off(pod, taint) for taint in taints)
+    return (ready(node) or though_away) and selected(pod, node) and not any(kept_off(pod, taint) for taint in taints)
 
 
 def selected(pod: Pod, node: Mapping[str, Any]) -> bool:

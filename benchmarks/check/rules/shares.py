@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from benchmarks.check.facts import Amounts, Facts, Pod, Turn, add, amounts
-from benchmarks.check.rules.nodes import ready
+from benchmarks.check.rules.nodes import kept_off, ready
 
 _NONE = Fraction(0)
 
@@ -25,7 +26,7 @@ class Limits:
                     add(self._held.setdefault(name, {}), {**pod.requests, "pods": Fraction(1)})
 
     def total(self) -> Amounts:
-        """What nodes that are ready and not cordoned have beside the pods of others."""
+        """What nodes that are ready, not cordoned and open to some pod of ours have beside the pods of others."""
         if self._total is None:
             self._total = self._sum()
         return self._total
@@ -33,12 +34,18 @@ class Limits:
     def _sum(self) -> Amounts:
         total: Amounts = {}
         for node in self._turn.facts.all("Node").values():
-            if ready(node) and not node["spec"].get("unschedulable"):
+            if ready(node) and not node["spec"].get("unschedulable") and self._is_open(node):
                 add(total, amounts(node["status"]["allocatable"]))
         for pod in self._pods:
             if not pod.ours or not pod.group:
                 add(total, {name: -value for name, value in pod.requests.items()})
         return total
+
+    def _is_open(self, node: Mapping[str, Any]) -> bool:
+        """Whether a pod of ours that waits or runs tolerates its taints: of the others nobody has a share."""
+        pods = [pod for pod in self._turn.facts.pods.values() if pod.ours and pod.group and not pod.ended]
+        taints = node["spec"].get("taints") or []
+        return not taints or any(not any(kept_off(pod, taint) for taint in taints) for pod in pods)
 
     def used(self, name: str) -> Fraction:
         """Of one resource, by everybody of ours."""

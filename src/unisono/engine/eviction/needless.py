@@ -79,8 +79,10 @@ class _Needless:
         """Try whether the job finds all its places although these victims stay."""
         columns = {column for placement in unit for column in placement.columns}
         there = {id(placement): placement for column in columns for placement in self._promised.get(column, ())}
-        moved = [placement for placement in there.values() if placement.status is TaskStatus.PIPELINED]
-        moved = moved or self._of_job.get(job.key, [])[:1]
+        own = self._of_job.get(job.key, [])
+        if any(placement.pod_class.terms.near for placement in own):  # pods that are promised places are company
+            there |= {id(placement): placement for placement in own}
+        moved = [placement for placement in there.values() if placement.status is TaskStatus.PIPELINED] or own[:1]
         moved.sort(key=lambda placement: placement.job is job)  # others keep their nodes
         if not moved or not (self._fits(unit) or any(self._has_room(placement.pod_class) for placement in moved)):
             return
