@@ -156,8 +156,10 @@ def test_the_exit_code_is_the_scripts_and_who_failed_first_has_it_too(tmp_path: 
     assert run_batch("#!/bin/bash\nsrun false || true\nexit 4\n", tmp_path).codes == [4]
 
 
-def test_a_batch_that_asks_to_be_started_again_ends_so(tmp_path: Path) -> None:
-    done = run_batch("#!/bin/bash\n#SBATCH -N 2\nscontrol requeue $SLURM_JOB_ID\nsleep 60\n", tmp_path)
+@pytest.mark.parametrize("left", ["", "sleep 60 & "])
+def test_a_batch_that_asks_to_be_started_again_ends_so(tmp_path: Path, left: str) -> None:
+    """With whatever it has begun by then."""
+    done = run_batch(f"#!/bin/bash\n#SBATCH -N 2\n{left}scontrol requeue $SLURM_JOB_ID\nsleep 60\n", tmp_path)
     assert done.codes == [213, 0], done.told
 
 

@@ -7,7 +7,6 @@ MindCluster bring (August 2026).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +141,8 @@ def written_right(key: str, kind: str, plain: Any) -> str:
     """What to write where a text holds a value of the right kind."""
     if kind in ("int", "float") and isinstance(plain, str):
         number = plain.strip().rstrip("%")
-        right = re.fullmatch(r"[-+]?\d+" if kind == "int" else r"[-+]?\d+(\.\d+)?", number)
+        whole, dot, rest = number[number[:1] in ("+", "-") :].partition(".")
+        right = whole.isdecimal() and (not dot or (kind == "float" and rest.isdecimal()))
         return f"; write {key}: {number}" if right else ""
     if kind == "duration" and isinstance(plain, int) and not isinstance(plain, bool):
         return f"; write {key}: {plain}s"

@@ -310,9 +310,11 @@ class Head:
             asyncio.ensure_future(self._warn(spec))  # noqa: RUF006
         copying = asyncio.gather(*copies)
         code = await self.shell.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.shell.pid, signal.SIGKILL)  # what a script leaves behind ends with its job, as in Slurm
         if copies:
             with contextlib.suppress(asyncio.TimeoutError):
-                # A program that the script left behind may hold its output open.
+                # A program in a session of its own may hold the output open.
                 await asyncio.wait_for(copying, 2)
         code = 128 - code if code < 0 else code
         return code if self.verdict is None else self.verdict
