@@ -361,12 +361,17 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="world-", dir=parent))
 
 
+_broken_off: list[Any] = []
+"""Loops and worlds that ended before their coroutines, kept until they are swept."""
+
+
 def sweep() -> None:
     """Collect what earlier worlds left; coroutines of one that was broken off cannot end without their loop."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            _broken_off.clear()
             gc.collect()
     finally:
         sys.unraisablehook = hook
@@ -384,13 +389,15 @@ def lived(story: Story, *, until: Callable[[str], bool] | None = None) -> Outcom
     loop = SeededLoop(Random(story.seed), story.disorder)
     loop.set_exception_handler(lambda *_: None)
     asyncio.set_event_loop(loop)
-    world = None
+    world = life = None
     try:
         world = World(story, folder, loop, until)
         LOG.say = world.truth.say
-        loop.run_until_complete(world.live())
+        life = world.live()
+        loop.run_until_complete(life)
     except (RunsInCircles, UnisonoError) as error:
         assert world is not None
+        _broken_off.append((loop, world, life))
         world.truth.say(str(error))
     finally:
         for task in asyncio.all_tasks(loop):
