@@ -125,8 +125,7 @@ async def test_a_server_is_spoken_to_in_the_version_that_it_serves() -> None:
     item = group("a", "v1alpha2")
     del item["apiVersion"], item["kind"]  # as in lists of Kubernetes
     script = Script(
-        failure(404, "NotFound", "the server could not find the requested resource"),
-        failure(404, "NotFound", "the server could not find the requested resource"),
+        *(failure(404, "NotFound", "the server could not find the requested resource") for _ in range(3)),
         served("workloads", "podgroups", "podgroups/status"),
         answer({"metadata": {"resourceVersion": "7"}, "items": [item]}),
         lines({"type": "ADDED", "object": group("b", "v1alpha2")}),
@@ -140,6 +139,7 @@ async def test_a_server_is_spoken_to_in_the_version_that_it_serves() -> None:
         await client.patch(WORKLOAD_POD_GROUPS, "a", {"status": {}}, namespace="default", subresource="status")
     assert [asked[1] for asked in script.asked] == [
         f"{GROUPS}/v1beta1/podgroups",
+        f"{GROUPS}/v1beta1",
         f"{GROUPS}/v1alpha3",
         f"{GROUPS}/v1alpha2",
         f"{GROUPS}/v1alpha2/podgroups",
@@ -152,6 +152,7 @@ async def test_a_watch_finds_the_version_of_its_server_too_and_a_later_one_after
     unknown = partial(failure, 404, "NotFound", "the server could not find the requested resource")
     script = Script(
         unknown(),
+        unknown(),
         served("workloads", "podgroups"),
         lines({"type": "ADDED", "object": group("a", "v1alpha3")}),
         unknown(),
@@ -162,16 +163,27 @@ async def test_a_watch_finds_the_version_of_its_server_too_and_a_later_one_after
         assert [each.object.metadata.name async for each in client.watch(WORKLOAD_POD_GROUPS, resource_version="")]
         assert len((await client.list(WORKLOAD_POD_GROUPS)).items) == 1
     versions = [asked[1].removeprefix(GROUPS).split("/")[1] for asked in script.asked]
-    assert versions == ["v1beta1", "v1alpha3", "v1alpha3", "v1alpha3", "v1beta1", "v1beta1"]
+    assert versions == ["v1beta1", "v1beta1", "v1alpha3", "v1alpha3", "v1alpha3", "v1beta1", "v1beta1"]
 
 
 async def test_a_kind_that_is_served_in_no_version_is_not_found() -> None:
     unknown = partial(failure, 404, "NotFound", "the server could not find the requested resource")
-    script = Script(unknown(), served("priorityclasses"), unknown())
+    script = Script(unknown(), served("priorityclasses"), unknown(), unknown())
     async with serving(script) as (client, _):
         with pytest.raises(NotFound):
             await client.list(WORKLOAD_POD_GROUPS)
-    assert len(script.asked) == 3
+    assert len(script.asked) == 4
+
+
+async def test_an_object_that_is_absent_changes_no_version() -> None:
+    script = Script(
+        failure(404, "NotFound", 'podgroups "a" not found'), served("podgroups"), answer(group("b", "v1beta1"))
+    )
+    async with serving(script) as (client, _):
+        with pytest.raises(NotFound):
+            await client.get(WORKLOAD_POD_GROUPS, "a", "default")
+        await client.get(WORKLOAD_POD_GROUPS, "b", "default")
+    assert script.asked[-1][1] == f"{GROUPS}/v1beta1/namespaces/default/podgroups/b"
 
 
 async def test_a_null_list_is_empty() -> None:

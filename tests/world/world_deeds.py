@@ -145,7 +145,7 @@ class Deeds(Server):
         self._loop.go_on(name)
 
     async def _do_stale(self, number: int) -> None:
-        """Somebody writes an object as it was before its last change."""
+        """A client writes a stale version of an object."""
         one = self.truth.stale(number)
         if one is None:
             return

@@ -42,7 +42,7 @@ class Limits:
         return total
 
     def _is_open(self, node: Mapping[str, Any]) -> bool:
-        """Whether a pod of ours that waits or runs tolerates its taints: of the others nobody has a share."""
+        """Whether one of our pending or running pods tolerates its taints; no queue has a share of any other node."""
         pods = [pod for pod in self._turn.facts.pods.values() if pod.ours and pod.group and not pod.ended]
         taints = node["spec"].get("taints") or []
         return not taints or any(not any(kept_off(pod, taint) for taint in taints) for pod in pods)

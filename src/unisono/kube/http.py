@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, MutableSequence, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    MutableSequence,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import replace
 from http import HTTPStatus
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Object)
 D = TypeVar("D")
+R = TypeVar("R")
 
 _log = LazyLogger(__name__)
 
@@ -280,14 +290,7 @@ class HttpClient:
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
-        spoken = self._spoken(kind)
-        try:
-            data = await self._call("GET", spoken.path(namespace, name))
-        except NotFound:
-            other = await self._other_version(kind, spoken)
-            if other is None:
-                raise
-            data = await self._call("GET", other.path(namespace, name))
+        data = await self._found(kind, lambda spoken: self._call("GET", spoken.path(namespace, name)))
         return self._decoding.whole(kind.struct, data)
 
     async def list(
@@ -305,22 +308,14 @@ class HttpClient:
         params = {"limit": str(self._page), **_selectors(label_selector, field_selector)}
         items: list[T] = []
         unread: list[tuple[T, str]] = []
-        spoken = self._spoken(kind)
         while True:
-            try:
-                data = await self._call("GET", spoken.path(namespace), params=params)
-            except NotFound:
-                other = await self._other_version(kind, spoken)
-                if other is None:
-                    raise
-                spoken = other
-                data = await self._call("GET", spoken.path(namespace), params=params)
+            data = await self._found(kind, lambda spoken: self._call("GET", spoken.path(namespace), params=params))
             page = self._decoding.page(kind, data, unread)
             found = page.items or []
             if (kind.group, kind.plural) in _LEAN:
                 for item in found:
                     item.metadata.managed_fields = None
-            if spoken.version != kind.version:  # of which items of a list say nothing
+            if (spoken := self._spoken(kind)) is not kind:  # of which items of a list say nothing
                 for item in found:
                     item.api_version = item.api_version or spoken.api_version
             items.extend(found if self._taken is None else map(self._taken, found))
@@ -356,18 +351,14 @@ class HttpClient:
         if timeout_seconds is not None:
             params["timeoutSeconds"] = str(max(1, int(timeout_seconds)))
             limit = timeout_seconds + _WATCH_GRACE_SECONDS
-        lines = self._lines(self._spoken(kind).path(namespace), params, limit)
-        try:
-            first = await anext(lines, None)
-        except NotFound:
-            other = await self._other_version(kind, self._spoken(kind))
-            if other is None:
-                raise
-            lines = self._lines(other.path(namespace), params, limit)
-            first = await anext(lines, None)
+
+        async def begun(spoken: Kind[T]) -> tuple[bytes | None, AsyncGenerator[bytes, None]]:
+            lines = self._lines(spoken.path(namespace), params, limit)
+            return await anext(lines, None), lines
+
+        line, lines = await self._found(kind, begun)
         # Each generator is closed by the one that reads it: a watch that is left must not keep its connection.
         async with aclosing(lines):
-            line = first
             while line is not None:
                 event = self._decoding.whole(RawEvent, line)
                 if event.type == "ERROR":
@@ -501,20 +492,29 @@ class HttpClient:
         version = self.transport.versions.get((kind.group, kind.plural)) if kind.alias_versions else None
         return kind if version is None else replace(kind, version=version)
 
-    async def _other_version(self, kind: Kind[T], tried: Kind[T]) -> Kind[T] | None:
-        """The kind in another version that the server serves, from now on; None where there is none.
+    async def _found(self, kind: Kind[T], ask: Callable[[Kind[T]], Awaitable[R]]) -> R:
+        """What is asked of a kind; where nothing is found, once more in the version that the server serves.
 
-        Called where something was not found in the version that was tried: one request for each other version.
+        The server is asked about that only of kinds with several versions, and then speaks it from now on.
         """
+        tried = self._spoken(kind)
+        try:
+            return await ask(tried)
+        except NotFound:
+            version = await self._served_version(kind)
+            if version in (None, tried.version):
+                raise
+            self.transport.versions[kind.group, kind.plural] = version
+            return await ask(self._spoken(kind))
+
+    async def _served_version(self, kind: Kind[Any]) -> str | None:
+        """The first of a kind's versions that the server serves; None where it is none, or the kind has only one."""
         for version in (kind.version, *kind.alias_versions) if kind.alias_versions else ():
-            if version == tried.version:
-                continue
             status, _, data = await self.transport.request("GET", f"/apis/{kind.group}/{version}")
             if status == HTTPStatus.OK and any(
                 one.name == kind.plural for one in self._decoding.whole(_Served, data).resources
             ):
-                self.transport.versions[kind.group, kind.plural] = version
-                return replace(kind, version=version)
+                return version
         return None
 
     def _event(self, kind: Kind[T], event: RawEvent) -> WatchEvent[T]:

@@ -72,6 +72,7 @@ class Transport:
         """
         self.config = config
         self.clock = clock
+        # By group and plural, of kinds that the server does not serve in the version that we prefer.
         self.versions: dict[tuple[str, str], str] = {}
         self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
         self._backoff = backoff or Backoff(base=0.1, cap=5.0)
