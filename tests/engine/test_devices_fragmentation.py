@@ -20,10 +20,17 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.deviceshare.book import DeviceBook
-from unisono.engine.plugins.fragmentation.formula import NEVER, Workload, fragments, gain, gain_by_card, points
 from unisono.engine.plugins.fragmentation.gpus import Gpus, Seen, measure
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
-from unisono.engine.plugins.fragmentation.workload import Measure
+from unisono.engine.plugins.fragmentation.workload import (
+    NEVER,
+    Measure,
+    Workload,
+    fragments,
+    gain,
+    gain_by_card,
+    points,
+)
 from unisono.engine.plugins.registry import lookup_with
 from unisono.engine.session.session import Session
 from unisono.errors import ConfigError

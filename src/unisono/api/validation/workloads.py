@@ -109,8 +109,8 @@ def validate_daemon_set(daemon_set: DaemonSet, old: DaemonSet | None) -> Iterato
     rolling = strategy.rolling_update
     if strategy.type == "RollingUpdate" and rolling is not None:
         path = f"{path}.rollingUpdate"
-        yield from validate_amount(f"{path}.maxUnavailable", rolling.max_unavailable)
-        yield from validate_amount(f"{path}.maxSurge", rolling.max_surge)
+        yield from validate_rolling_amount(f"{path}.maxUnavailable", rolling.max_unavailable)
+        yield from validate_rolling_amount(f"{path}.maxSurge", rolling.max_surge)
         unavailable, surge = not _is_zero(rolling.max_unavailable), not _is_zero(rolling.max_surge)
         if unavailable and surge:
             yield invalid(f"{path}.maxSurge", rolling.max_surge, "may not be set when maxUnavailable is non-zero")
@@ -149,7 +149,7 @@ def validate_owner(
         yield forbidden("spec.template.spec.activeDeadlineSeconds", detail)
 
 
-def validate_amount(path: str, value: IntOrString | None) -> Iterator[FieldError]:
+def validate_rolling_amount(path: str, value: IntOrString | None) -> Iterator[FieldError]:
     """A number that is not negative, or a percentage up to 100%."""
     if isinstance(value, int):
         yield from at_least(path, value, 0)
@@ -165,8 +165,8 @@ def _deployment_strategy(strategy: DeploymentStrategy) -> Iterator[FieldError]:
     if strategy.type != "RollingUpdate" or rolling is None:
         return
     path = f"{path}.rollingUpdate"
-    yield from validate_amount(f"{path}.maxUnavailable", rolling.max_unavailable)
-    yield from validate_amount(f"{path}.maxSurge", rolling.max_surge)
+    yield from validate_rolling_amount(f"{path}.maxUnavailable", rolling.max_unavailable)
+    yield from validate_rolling_amount(f"{path}.maxSurge", rolling.max_surge)
     yield from _at_most_all(f"{path}.maxUnavailable", rolling.max_unavailable)
     if _is_zero(rolling.max_unavailable) and _is_zero(rolling.max_surge):
         yield invalid(f"{path}.maxUnavailable", rolling.max_unavailable, "may not be 0 when `maxSurge` is 0")
@@ -185,7 +185,7 @@ def _stateful_strategy(spec: StatefulSetSpec) -> Iterator[FieldError]:
     yield from at_least(f"{path}.rollingUpdate.partition", rolling.partition, 0)
     if rolling.max_unavailable is not None:
         at = f"{path}.rollingUpdate.maxUnavailable"
-        yield from validate_amount(at, rolling.max_unavailable)
+        yield from validate_rolling_amount(at, rolling.max_unavailable)
         yield from _at_most_all(at, rolling.max_unavailable)
         if _is_zero(rolling.max_unavailable):
             yield invalid(at, rolling.max_unavailable, "cannot be 0")

@@ -7,15 +7,31 @@ from collections.abc import Callable, Sequence
 from unisono.api.resources import to_wire
 from unisono.cluster.jobs import phase_of, totals_of
 from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector
 from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
 from unisono.engine.closing import messages
-from unisono.engine.closing.queue_metrics import figures_of
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.sleeping_jobs import woken_jobs
 from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
-from unisono.engine.session.job_state import JobState
+from unisono.engine.queue_metrics import UNLIMITED, QueueMetrics
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.session import Session
 from unisono.engine.verdict import Asked, Cause, Verdict
+
+# The amounts of a queue for metrics, from what it holds and what plug-ins know of its share.
+
+
+def figures_of(session: Session, queue: QueueState, allocated: Vector) -> QueueMetrics:
+    """Figures of one queue; ``allocated`` is what it and its children hold."""
+    record, registry = queue.record, session.registry
+    capability = None
+    if record.capability is not None:
+        capability = [record.capability.get(name, UNLIMITED) for name in registry.names]
+    metrics_of = session.book.shares.metrics_of
+    shares = metrics_of(queue) if metrics_of is not None else None
+    return QueueMetrics(queue.name, record.weight, allocated.tolist(), record.request.tolist(), capability, shares)
+
 
 Status = tuple[str, int, int, int, tuple[Condition, ...], tuple[tuple[str, str, str], ...]] | None
 Held = list[tuple[Task, TaskStatus, int]]

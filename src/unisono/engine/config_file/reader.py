@@ -27,8 +27,7 @@ from unisono.engine.config_file.foreign_words import (
     foreign_argument,
     written_right,
 )
-from unisono.engine.config_file.problems import Problems
-from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
+from unisono.engine.config_file.yaml_positions import Problems, Value, parse, suggestion
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
 

@@ -26,7 +26,7 @@ from unisono.engine.eviction.whole_gangs import GangRule, domains_to_try, sum_of
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
 from unisono.engine.plugin_host.stopwatch import Stopwatch
-from unisono.engine.plugins.common.open_nodes import open_nodes
+from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.eviction_guard.lost_work import LostWork
 from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.session.bundles import bundles_of

@@ -17,14 +17,13 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, FloatArray, Purpose
+from unisono.engine.candidates.table import NOWHERE
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, EvictableCache, Rule
 from unisono.engine.eviction.failed_nodes import FailedNodes
 from unisono.engine.eviction.kept_shares import KeptShares
-from unisono.engine.eviction.loss_order import LossOrder
-from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
-from unisono.engine.eviction.victim_rank import ActorRank
+from unisono.engine.eviction.victim_rank import ActorRank, LossOrder, RoomTable
 from unisono.engine.session.amounts import Amounts
 from unisono.engine.session.bundles import Surplus
 from unisono.engine.session.job_state import JobState

@@ -9,7 +9,7 @@ from __future__ import annotations
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
-from unisono.engine.placement.waiting_tasks import place, remaining_of
+from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.verdict import Cause
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from unisono.cluster.records import Task
 from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.placement.waiting_tasks import Remaining, place, remaining_of
+from unisono.engine.placement.waiting_line import Remaining, place, remaining_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
 

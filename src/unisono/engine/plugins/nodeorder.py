@@ -16,9 +16,8 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common import formulas_at
 from unisono.engine.plugins.common.formulas import balanced_allocation, least_allocated, most_allocated
-from unisono.engine.plugins.common.node_selectors import match_term
+from unisono.engine.plugins.common.node_selectors import discouraging, match_term, per_node
 from unisono.engine.plugins.common.pod_affinity import InterPodScore
-from unisono.engine.plugins.common.taints import discouraging, per_node
 from unisono.engine.plugins.common.topology_spread import SpreadScore
 from unisono.engine.session.node_view import NodeAt, NodeView
 from unisono.engine.session.session import Session

@@ -47,7 +47,7 @@ from unisono.engine.changes import (
     UseResource,
 )
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.taints import is_state
+from unisono.engine.plugins.common.node_selectors import is_state
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause

@@ -13,8 +13,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import AddLabels, Change, RelaxRule, UseLabel
-from unisono.engine.plugins.common.node_selectors import match_pod, match_term, required_of
-from unisono.engine.plugins.common.taints import per_node
+from unisono.engine.plugins.common.node_selectors import match_pod, match_term, per_node, required_of
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdicts.selector_causes import (
     is_typo,

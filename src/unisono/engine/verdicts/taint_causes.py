@@ -29,8 +29,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import tolerated
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.taints import is_state
+from unisono.engine.plugins.common.node_selectors import is_state, match_pod
 from unisono.engine.session.amounts import tasks_fitting
 
 _REPELLING = ("NoSchedule", "NoExecute")

@@ -341,7 +341,7 @@ class DispatchController(Controller):
 
     async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
         async with member.writing() as client:
-            if not await namesake(client, self.kind, copied, _MARKS):
+            if not await namesake(client, self.kind, copied, _COPY_MARKS):
                 return
         self._telling.tell(job, "NameTaken", name_taken(member.name, self.kind))
         self._context.enqueue(job.key, 30.0)
@@ -384,7 +384,7 @@ class DispatchController(Controller):
             self._context.enqueue(key)
 
 
-_MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
+_COPY_MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
 
 
 def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:

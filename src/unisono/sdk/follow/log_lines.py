@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unisono.api.core import Pod
+from unisono.api.pod_states import ENDED_PHASES
 from unisono.errors import ApiError, NotFound
 from unisono.sdk.state.observing import task_of
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 # Which pods' and containers' logs are wanted, and which part of them (pure).
 
-ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 STARTED_PHASES = ENDED_PHASES | {"Running"}
 
 

@@ -18,8 +18,7 @@ from unisono.cluster.selectors import Spread
 from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
 from unisono.engine.contract.accelerated import Index
-from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.taints import per_node
+from unisono.engine.plugins.common.node_selectors import match_pod, per_node
 from unisono.engine.session.domains import Counts, Source, Tally
 from unisono.engine.session.session import Session
 

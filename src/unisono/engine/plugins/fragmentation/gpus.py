@@ -22,19 +22,25 @@ from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
 from unisono.engine.plugins.deviceshare.plugin import VirtualGpus
 from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE
 from unisono.engine.plugins.deviceshare.uniform import AliyunGpuMemory, GpuMilli, QGpu
-from unisono.engine.plugins.fragmentation.formula import (
+from unisono.engine.plugins.fragmentation.workload import (
+    COVERAGE,
     NEVER,
     Floats,
     Index,
     Ints,
+    Item,
+    Measure,
+    Target,
     Workload,
     first_of_equals,
     fragments,
     gain,
     gain_by_card,
+    item_of,
+    part_needs,
     points,
+    target,
 )
-from unisono.engine.plugins.fragmentation.workload import COVERAGE, Item, Measure, Target, item_of, part_needs, target
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 

@@ -1,6 +1,6 @@
 """fragmentation: prefers the node, and on it the card, whose idle GPUs stay most useful to the cluster's usual pods.
 
-Fragmentation gradient descent; the formulas are in `unisono.engine.plugins.fragmentation.formula`.
+Fragmentation gradient descent; the formulas are in `unisono.engine.plugins.fragmentation.workload`.
 """
 
 from __future__ import annotations

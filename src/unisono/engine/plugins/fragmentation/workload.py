@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from unisono.api.core import NodeSelector
 from unisono.cluster.podclass import PodClass
@@ -15,9 +17,163 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_labels, match_selector
 from unisono.engine.plugins.deviceshare.book import FamilyBook
 from unisono.engine.plugins.deviceshare.model import Part
-from unisono.engine.plugins.fragmentation.formula import NEVER, Ints, Workload
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
+
+# The measure of fragmentation and the score, as array formulas.
+#
+# Units: CPU in milli-cores, GPUs in thousandths of a card. Shapes: ``n`` nodes, ``C`` cards of a node, ``K`` items of
+# the
+# target workload, ``G`` groups of items that ask for the same cards. All sums are of whole numbers, so no answer
+# depends
+# on which nodes are asked about together.
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+NEVER = np.int64(1) << 40
+"""A need that no card meets."""
+_MANY = 48
+"""From so many states on, equal ones are counted once."""
+_MOST = 1 << 21
+"""Elements of an intermediate array, so that large clusters need little memory."""
+_FACTORS: Ints = (2 * np.arange(64, dtype=np.int64) + 1) * np.int64(0x1E3779B97F4A7C15)
+"""Odd numbers that mix a row into one number; sums wrap around. Equal numbers of different rows are noticed."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the cluster's pods usually ask for.
+
+    Attributes:
+        total: pods that it stands for, those without GPU included.
+        weight: ``[K]`` how many pods an item with GPUs stands for; items of a group follow each other.
+        cpu: ``[K]`` CPU of one.
+        starts: ``[G]`` first item of each group.
+        count: ``[G]`` cards of one.
+        need: ``[G, N]`` what it needs of each card, by node; `NEVER` on nodes that cannot run it.
+        balance: thousandths; with it a node is of use to an item only as far as its CPU reaches: for so many times the
+            GPUs that pods of this item could fill with the node's idle CPU. 0: as published, CPU for one pod is enough.
+
+    """
+
+    total: int
+    weight: Ints
+    cpu: Ints
+    starts: Index
+    count: Ints
+    need: Ints
+    balance: int = 0
+
+    @cached_property
+    def group(self) -> Index:
+        """``[K]`` the group of each item."""
+        sizes = np.diff(np.append(self.starts, len(self.weight)))
+        return np.repeat(np.arange(len(self.starts), dtype=np.intp), sizes)
+
+    @cached_property
+    def kind(self) -> Ints:
+        """``[N]`` equal for nodes of which all items need the same."""
+        if not len(self.starts):
+            return np.zeros(self.need.shape[1], dtype=np.int64)
+        _, kind = np.unique(self.need, axis=1, return_inverse=True)
+        return np.asarray(kind, dtype=np.int64).reshape(-1)
+
+    def useful(self, cpu: Ints, idle: Ints, ask: Ints) -> Ints:
+        """``[n]`` what the items can use of the idle GPUs, summed over the pods that they stand for.
+
+        Args:
+            cpu: ``[n]`` idle CPU.
+            idle: ``[G, n]`` idle parts of cards with enough room for a group; 0 where too few have.
+            ask: ``[G, n]`` GPUs of one pod.
+
+        """
+        if not len(self.starts):
+            return np.zeros(len(cpu), dtype=np.int64)
+        enough = cpu[None] >= self.cpu[:, None]
+        if not self.balance:
+            runnable = np.add.reduceat(self.weight[:, None] * enough, self.starts, axis=0)
+            return np.asarray((runnable * idle).sum(axis=0))
+        reach = self.balance * ask[self.group] * cpu[None] // (1000 * np.maximum(self.cpu, 1))[:, None]
+        used = np.where(enough, np.minimum(idle[self.group], reach), 0)
+        return np.asarray(self.weight @ used)
+
+
+def fragments(work: Workload, columns: Index, cpu: Ints, free: Ints) -> Ints:
+    """``[n]`` expected fragment of each node, times ``work.total``.
+
+    A node's fragment for an item is all that is idle where the item cannot run (or needs no GPU), else what is idle on
+    cards too full for it; with `Workload.balance`, also what the node's CPU does not reach.
+
+    Args:
+        work: the target workload.
+        columns: ``[n]`` positions of the nodes in ``work.need``.
+        cpu: ``[n]`` idle CPU.
+        free: ``[n, C]`` idle part of each card.
+
+    """
+    if len(cpu) < _MANY:
+        return _fragments(work, columns, cpu, free)
+    states = np.column_stack((work.kind[columns], cpu, np.sort(free, axis=1)))
+    first, same = _distinct(states)
+    step = max(1, _MOST // max(1, len(work.starts) * free.shape[1], len(work.weight)))
+    parts = [first[at : at + step] for at in range(0, len(first), step)]
+    found = np.concatenate([_fragments(work, columns[part], cpu[part], free[part]) for part in parts])
+    return np.asarray(found[same])
+
+
+def _fragments(work: Workload, columns: Index, cpu: Ints, free: Ints) -> Ints:
+    need = work.need[:, columns]
+    room = free[None] >= need[:, :, None]
+    idle = np.where(room, free[None], 0).sum(axis=2)
+    idle[np.count_nonzero(room & (free > 0)[None], axis=2) < work.count[:, None]] = 0
+    ask = np.where(need < NEVER, work.count[:, None] * need, 0)
+    return np.asarray(work.total * free.sum(axis=1) - work.useful(cpu, idle, ask))
+
+
+def _distinct(states: Ints) -> tuple[Index, Index]:
+    """``[m]`` one row of each set of equal rows, and ``[n]`` which of these each row equals."""
+    mixed = states @ _FACTORS[: states.shape[1]] if states.shape[1] <= len(_FACTORS) else np.arange(len(states))
+    _, first, same = np.unique(mixed, return_index=True, return_inverse=True)
+    if (states[first[same]] == states).all():
+        return first, same
+    every = np.arange(len(states), dtype=np.intp)
+    return every, every
+
+
+def gain_by_card(
+    work: Workload, columns: Index, cpu: tuple[Ints, Ints], free: Ints, taken: Ints, which: BoolArray
+) -> Floats:
+    """``[n, C]`` by how many cards less is fragmented, if ``taken`` (``[n]``) of that one card were taken.
+
+    ``which`` (``[n, C]``) says for which cards; the answer is 0 for the others. ``cpu`` is what is idle before and
+    after, the rest is as for `fragments`.
+    """
+    row, card = np.nonzero(which)
+    states = np.concatenate((free, free[row]))
+    states[np.arange(len(free), len(states)), card] -= taken[row]
+    amounts = fragments(work, np.append(columns, columns[row]), np.append(cpu[0], cpu[1][row]), states)
+    found = np.zeros(free.shape)
+    found[row, card] = gain(amounts[row], amounts[len(free) :], work.total)
+    return found
+
+
+def first_of_equals(free: Ints, which: BoolArray) -> BoolArray:
+    """``[n, C]`` the cards of ``which`` before which there is none with as much idle."""
+    equal = (free[:, :, None] == free[:, None, :]) & which[:, None, :]
+    return np.asarray(which & ~np.tril(equal, -1).any(axis=2))
+
+
+def points(gain: Floats) -> Ints:
+    """``trunc(100 / (1 + exp(-gain)))``, 50 where nothing changes; ``gain`` in cards, such as fragments that go."""
+    return np.asarray(np.trunc(100.0 / (1.0 + np.exp(-gain))), dtype=np.int64)
+
+
+def gain(before: Ints, after: Ints, total: int) -> Floats:
+    """By how many cards less is fragmented; ``before`` and ``after`` are fragments times ``total``."""
+    return np.asarray((before - after) / (1000.0 * max(total, 1)))
+
 
 COVERAGE = 0.95
 _SCALE = 1000

@@ -19,9 +19,8 @@ from unisono.engine.answers import Reason, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Preparation
-from unisono.engine.plugins.common.node_selectors import match_pod, required_of
+from unisono.engine.plugins.common.node_selectors import NOT_READY, UNSCHEDULABLE, match_pod, per_node, required_of
 from unisono.engine.plugins.common.pod_affinity import InterPodFilter
-from unisono.engine.plugins.common.taints import NOT_READY, UNSCHEDULABLE, per_node
 from unisono.engine.plugins.common.topology_spread import SpreadFilter
 from unisono.engine.plugins.predicates.resource_claims import (
     AwaitedFilter,

@@ -12,7 +12,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import fitted
 from unisono.engine.answers import BoolArray
-from unisono.engine.plugins.common.open_nodes import open_nodes
+from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.tdm import spare
 from unisono.engine.session.bundles import Surplus
 

@@ -14,7 +14,7 @@ from unisono.cluster.records import NodePods, Task
 from unisono.cluster.resources import Matrix, Vector, fitted
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
-from unisono.engine.plugins.common.open_nodes import open_nodes
+from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
