@@ -14,9 +14,9 @@ import pytest
 from support.backends import DELETE, opened
 from support.serving import ScriptedService, WebClient, serving, trusting
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.access.hosts import is_loopback, names_of_machine
+from unisono.apiserver.access.files import is_loopback, names_of_machine
 from unisono.apiserver.access.pki import Authority
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.storage.objects import Retention
 from unisono.apiserver.types import WriteOptions
 

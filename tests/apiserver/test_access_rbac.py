@@ -13,9 +13,16 @@ from unisono.api.groups.access import ClusterRole, PolicyRule
 from unisono.api.keys import MASTERS
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, ROLES
 from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, User
-from unisono.apiserver.authorization.authorizer import refusal
+from unisono.apiserver.authorization.authorizer import (
+    Action,
+    aggregated_rules,
+    allows,
+    covers,
+    refusal,
+    single_rights,
+    uncovered,
+)
 from unisono.apiserver.authorization.defaults import AUTO_UPDATE
-from unisono.apiserver.authorization.rules import Action, aggregated_rules, allows, covers, single_rights, uncovered
 from unisono.apiserver.backend import Backend
 from unisono.errors import ApiError, Invalid, NotFound
 

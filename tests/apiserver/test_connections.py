@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from unisono.apiserver.access.user import ADMIN, ANONYMOUS, AUTHENTICATED, User
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http.connections import Connections, is_local, network
 from unisono.errors import ConfigError
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.groups.resource_metrics import NODE_METRICS, POD_METRICS
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
-from unisono.apiserver.access.review_kinds import REVIEW_KINDS
-from unisono.apiserver.encoding.views import VIEWS
-from unisono.apiserver.http.accept import Form, negotiate
+from unisono.apiserver.access.user import REVIEW_KINDS
+from unisono.apiserver.encoding import VIEWS
 from unisono.apiserver.http.protobuf import fields
 from unisono.apiserver.http.query import ResourcePath, parse, split
+from unisono.apiserver.http.status import Form, negotiate
 from unisono.errors import ApiError
 
 AGGREGATED = (

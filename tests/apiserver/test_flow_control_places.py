@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.flow_control.turns import CALLER, Places, aside
+from unisono.apiserver.flow_control import CALLER, Places, aside
 
 WHO = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from unisono.api.users import tenant
 from unisono.apiserver.access.user import User
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http.connections import FlowControl, Quota
 
 ACCOUNT = "system:serviceaccount:"

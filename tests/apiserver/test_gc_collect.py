@@ -14,7 +14,7 @@ from support.examples import examples
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS, QUEUES
 from unisono.apiserver.housekeeping.gc import OwnerIndex
-from unisono.apiserver.housekeeping.housekeeper import Housekeeper
+from unisono.apiserver.housekeeping.objects import Housekeeper
 from unisono.apiserver.types import DeleteOptions
 
 FOREGROUND = DeleteOptions(propagation_policy="Foreground")

@@ -18,12 +18,10 @@ from support.hooks import Hooks, Reply, configure, patched, webhook
 from support.serving import WebClient, serving
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS
-from unisono.apiserver import managed_fields
+from unisono.apiserver import encoding, flow_control, managed_fields
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control import turns
 from unisono.apiserver.housekeeping import gc
 from unisono.apiserver.http import exchange
 from unisono.apiserver.operations import field_owners
@@ -53,20 +51,20 @@ def body(**data: str) -> bytes:
 
 
 CALLS: dict[str, tuple[ModuleType, str, dict[str, Any]]] = {
-    "an update reads the object": (codec, "read", {"method": "PUT", "data": body(k="w")}),
-    "a patch reads the object": (codec, "read", {"method": "PATCH", "data": b'{"data":{"k":"w"}}', "type": MERGE}),
+    "an update reads the object": (encoding, "read", {"method": "PUT", "data": body(k="w")}),
+    "a patch reads the object": (encoding, "read", {"method": "PATCH", "data": b'{"data":{"k":"w"}}', "type": MERGE}),
     "a patch renders the object": (
         field_owners,
         "seen",
         {"method": "PATCH", "data": b'{"data":{"k":"w"}}', "type": MERGE},
     ),
-    "an apply reads the object": (codec, "read", {"method": "PATCH", "data": body(k="w"), "type": APPLY}),
+    "an apply reads the object": (encoding, "read", {"method": "PATCH", "data": body(k="w"), "type": APPLY}),
     "an apply reads its owners": (
         field_owners,
         "entries_of",
         {"method": "PATCH", "data": body(k="w"), "type": APPLY},
     ),
-    "a deletion reads the object": (codec, "read", {"method": "DELETE", "data": None}),
+    "a deletion reads the object": (encoding, "read", {"method": "DELETE", "data": None}),
     "an answer is written as YAML": (
         exchange,
         "dump",
@@ -138,7 +136,7 @@ async def test_a_large_object_that_is_changed_while_it_is_read_is_read_again(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deletion is for the object as it is when it is marked."""
-    service, original = backend.service, codec.read
+    service, original = backend.service, encoding.read
     await service.create(CONFIG_MAPS, "default", config_map("a") | {"data": LARGE}, OPTIONS)
     begun, go = threading.Event(), threading.Event()
 
@@ -148,7 +146,7 @@ async def test_a_large_object_that_is_changed_while_it_is_read_is_read_again(
             assert go.wait(60)
         return original(*arguments)
 
-    monkeypatch.setattr(codec, "read", held)
+    monkeypatch.setattr(encoding, "read", held)
     loading = asyncio.create_task(service.context.load(CONFIG_MAPS, "default", "a"))
     while not (begun.is_set() or loading.done()):
         await asyncio.sleep(0)
@@ -197,7 +195,7 @@ async def test_owners_are_judged_in_slices(backend: Backend, monkeypatch: pytest
         slept.append(seconds)
         await original(seconds)
 
-    monkeypatch.setattr(turns.asyncio, "sleep", sleep)
+    monkeypatch.setattr(flow_control.asyncio, "sleep", sleep)
     owners = gc._Owners(backend.service.context)
     for number in range(10_000):
         reference = OwnerReference(api_version="v1", kind="ConfigMap", name=f"o{number}", uid="u")

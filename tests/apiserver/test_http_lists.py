@@ -17,10 +17,10 @@ from support.backends import opened
 from support.serving import TABLE, ScriptedService, WebClient, serving, trusting
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.http.accept import Form
-from unisono.apiserver.http.lists import list_pieces
+from unisono.apiserver.flow_control import Limits
+from unisono.apiserver.http.objects import list_pieces
 from unisono.apiserver.http.protobuf import MAGIC, fields
+from unisono.apiserver.http.status import Form
 from unisono.apiserver.types import DeleteOptions, Page, WriteOptions
 
 PATH = "/api/v1/namespaces/default/configmaps"

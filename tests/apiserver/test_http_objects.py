@@ -9,7 +9,7 @@ import pytest
 
 from support.serving import TABLE, ScriptedService, WebClient, serving
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NODES, PODS
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
 

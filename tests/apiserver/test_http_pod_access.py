@@ -15,7 +15,7 @@ import pytest
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS
 from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.nodes import ContainerTarget, Wanted
 from unisono.errors import AgentError
 

@@ -20,7 +20,7 @@ from aiohttp.web import BaseRequest
 from support.serving import ScriptedService, WebClient, serving, token_of, trusting
 from unisono.apiserver.access.files import write_private
 from unisono.apiserver.access.pki import Authority, utc_now
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http.body import read_body
 from unisono.apiserver.server import ApiServer
 from unisono.errors import ConfigError

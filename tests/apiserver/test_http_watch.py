@@ -11,7 +11,7 @@ import pytest
 
 from support.serving import TABLE, ScriptedService, WebClient, serving, trusting
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http.exchange import Exchange
 from unisono.errors import ApiError, Gone
 

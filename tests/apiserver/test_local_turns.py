@@ -15,9 +15,9 @@ from support.backends import opened, settle
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.flow_control.turns import Rhythm, Shares, Turns
-from unisono.apiserver.http.accept import Form
+from unisono.apiserver.flow_control import Rhythm, Shares, Turns
 from unisono.apiserver.http.query import ResourcePath
+from unisono.apiserver.http.status import Form
 from unisono.apiserver.http.watch import WatchHandler
 
 

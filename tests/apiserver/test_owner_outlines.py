@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
-from unisono.apiserver.encoding import codec
+from unisono.apiserver import encoding
 from unisono.apiserver.managed_fields import paths
-from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
+from unisono.apiserver.managed_fields.managers import Kept, outline, telling
 from unisono.apiserver.managed_fields.paths import all_fields
 from unisono.apiserver.operations import field_owners
 from unisono.apiserver.types import WriteOptions
@@ -51,7 +51,7 @@ def test_equal_outlines_have_equal_fields(one: dict[str, Any], other: dict[str, 
 
 
 def _created(value: dict[str, Any], manager: str) -> Pod:
-    pod = codec.read(PODS, codec.render(codec.decode_body(PODS, value).obj))
+    pod = encoding.read(PODS, encoding.render(encoding.decode_body(PODS, value).obj))
     field_owners.on_create(PODS, PODS, pod, value, WriteOptions(field_manager=manager), "2026-01-01T00:00:00Z")
     return pod
 

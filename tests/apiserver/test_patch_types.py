@@ -12,7 +12,7 @@ from unisono.api.documents import json_patch
 from unisono.api.documents.json_patch import apply_json_patch
 from unisono.api.documents.merge import apply_merge_patch
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS
-from unisono.apiserver.patches import apply_patch, media_types
+from unisono.apiserver.operations.writes import apply_patch, media_types
 from unisono.errors import ApiError, Invalid
 
 json_values = st.recursive(

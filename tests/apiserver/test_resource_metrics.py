@@ -9,7 +9,7 @@ import pytest
 
 from unisono.api.core import Node, Pod
 from unisono.api.groups.resource_metrics import Amounts, Metered
-from unisono.apiserver.http.resource_metrics import node_metrics, pod_metrics
+from unisono.apiserver.http.metrics import node_metrics, pod_metrics
 
 MEASURED = Metered("here", 1_700_000_000.0, 15.0, Amounts(1500, 4 << 30), {"u1": {"main": Amounts(250, 1025)}})
 TOLD = {"unisono.io/usage-cpu": "25", "unisono.io/usage-memory": "50", "unisono.io/usage-time": "2026-01-02T00:00:00Z"}

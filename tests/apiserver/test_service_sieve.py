@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from unisono.apiserver.flow_control.turns import CALLER
+from unisono.apiserver.flow_control import CALLER
 from unisono.apiserver.operations.context import SLICE_SECONDS, Sieve
 from unisono.apiserver.storage.objects import StoredEntry
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.backends import DELETE, OPTIONS, config_map, job_body, opened, pod_body, value
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS
-from unisono.apiserver.operations import streams
+from unisono.apiserver.operations import reads
 from unisono.apiserver.storage.objects import Retention
 from unisono.errors import ApiError, Gone
 
@@ -134,7 +134,7 @@ async def test_time_out_ends_the_stream_with_a_bookmark(service):
 
 
 async def test_bookmarks_on_a_quiet_stream(service, monkeypatch):
-    monkeypatch.setattr(streams, "BOOKMARK_SECONDS", 0.001)
+    monkeypatch.setattr(reads, "BOOKMARK_SECONDS", 0.001)
     stream = service.watch(CONFIG_MAPS, "default", resource_version=now(service), bookmarks=True)
     first = await anext(stream)
     await service.create(PODS, "default", pod_body("p"), OPTIONS)

@@ -10,7 +10,7 @@ import pytest
 
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, find
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.housekeeping.namespaces import NAME
+from unisono.apiserver.housekeeping.gc import NAME
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import ApiError
 

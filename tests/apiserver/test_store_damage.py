@@ -14,9 +14,9 @@ import pytest
 
 from support.backends import put
 from unisono.apiserver.storage import inspection, schema
+from unisono.apiserver.storage.backup import repair
 from unisono.apiserver.storage.files import DamagedStore, StoreError
 from unisono.apiserver.storage.pages import Pages
-from unisono.apiserver.storage.repair import repair
 from unisono.apiserver.storage.store import Store
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -16,9 +16,8 @@ import pytest
 
 from support.backends import put
 from support.programs import needed
-from unisono.apiserver.storage.backup import check_backup, restore_backup
+from unisono.apiserver.storage.backup import accept_loss, check_backup, repair, restore_backup
 from unisono.apiserver.storage.files import StoreError, copy_database
-from unisono.apiserver.storage.repair import accept_loss, repair
 from unisono.apiserver.storage.store import Store
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

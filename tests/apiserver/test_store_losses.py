@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from support.backends import put
+from unisono.apiserver.storage.backup import accept_loss
 from unisono.apiserver.storage.files import LostWrites, marker_path, read_mark
-from unisono.apiserver.storage.repair import accept_loss
 from unisono.apiserver.storage.store import Store
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

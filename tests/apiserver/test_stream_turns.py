@@ -11,11 +11,10 @@ import pytest
 from aiohttp import WSMessage, WSMsgType
 
 from unisono.apiserver.access.user import User
-from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.flow_control.turns import Turns
+from unisono.apiserver.flow_control import Limits, Turns
 from unisono.apiserver.http import spdy
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.http.port_forward import SpdyForwarder
+from unisono.apiserver.http.remote_command import SpdyForwarder
 from unisono.apiserver.http.spdy import Encoder, Frame, SpdySession
 from unisono.apiserver.http.wires import WebSocketWire
 from unisono.apiserver.nodes import ContainerTarget

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from unisono.apiserver.tables.pods import PODS, status_word
+from unisono.apiserver.tables.render import PODS, status_word
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 

@@ -21,7 +21,7 @@ from unisono.api.resources import LARGEST
 from unisono.api.validation.meta import LARGEST_ANNOTATIONS
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.service_accounts import TokenSigner
-from unisono.apiserver.flow_control.limits import DEEPEST, Limits
+from unisono.apiserver.flow_control import DEEPEST, Limits
 from unisono.apiserver.operations.writes import LARGEST_OBJECT
 from unisono.cluster.podclass import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME

@@ -12,7 +12,7 @@ import yaml
 
 from support.virtual_clock import VirtualClock
 from unisono.errors import ConfigError
-from unisono.kube import tls
+from unisono.kube import auth as tls
 from unisono.kube.auth import credentials
 from unisono.kube.kubeconfig import ClusterConfig, in_cluster, load
 

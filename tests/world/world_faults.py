@@ -213,7 +213,7 @@ FAULTS = (
     ),
     Fault(
         "bind-a-pod-that-is-bound",
-        "unisono.apiserver.operations.pod_actions",
+        "unisono.apiserver.operations.subresources",
         "    if pod.spec.node_name:\n",
         "    if False:\n",
         seed=2000,

@@ -20,15 +20,13 @@ from unisono.api.groups.scheduling import Queue, QueueSpec
 from unisono.api.keys import CONFIG_MAP_NAMESPACE
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
+from unisono.apiserver import encoding
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.admission.pods import SYSTEM
 from unisono.apiserver.authorization.defaults import missing_or_outdated
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.housekeeping.definitions import DefinitionController
 from unisono.apiserver.housekeeping.expiry import EventExpiry
-from unisono.apiserver.housekeeping.gc import GarbageCollector
-from unisono.apiserver.housekeeping.namespaces import DefaultAccounts, NamespaceController, RootCertificates
-from unisono.apiserver.housekeeping.roles import RoleAggregation
+from unisono.apiserver.housekeeping.gc import DefaultAccounts, GarbageCollector, NamespaceController, RootCertificates
+from unisono.apiserver.housekeeping.objects import DefinitionController, RoleAggregation
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.operations import strategy
 from unisono.apiserver.operations.addresses import Pick
@@ -106,7 +104,7 @@ def _served_definitions() -> tuple[bytes, ...]:
         definition = msgspec.convert({**manifest, "status": status}, kind.struct)
         definition.api_version, definition.kind = kind.api_version, kind.kind
         apply_defaults(kind, definition)
-        made.append(codec.render(definition))
+        made.append(encoding.render(definition))
     return tuple(made)
 
 
@@ -144,7 +142,7 @@ def _definition(context: Context, data: bytes) -> Change | None:
 def _changed(context: Context, entry: StoredEntry, data: bytes) -> Change | None:
     """The stored definition with the spec of ``data``; None when only the order of fields differs."""
     kind = CUSTOM_RESOURCE_DEFINITIONS
-    present, wanted = codec.read(kind, entry.data), codec.read(kind, data)
+    present, wanted = encoding.read(kind, entry.data), encoding.read(kind, data)
     if present.spec == wanted.spec:
         return None
     present.spec = wanted.spec

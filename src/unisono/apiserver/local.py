@@ -10,7 +10,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.apiserver.encoding import codec
+from unisono.apiserver import encoding
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
@@ -44,7 +44,7 @@ class LocalClient:
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
-        return codec.read(kind, await self._service.get(kind, namespace, name))
+        return encoding.read(kind, await self._service.get(kind, namespace, name))
 
     async def list(
         self,
@@ -56,7 +56,7 @@ class LocalClient:
     ) -> Listing[T]:
         """Read all objects of a kind."""
         page = await self._service.list(kind, namespace, label_selector=label_selector, field_selector=field_selector)
-        return Listing([codec.read(kind, item) for item in page.items], str(page.resource_version))
+        return Listing([encoding.read(kind, item) for item in page.items], str(page.resource_version))
 
     async def watch(
         self,
@@ -84,7 +84,7 @@ class LocalClient:
         turns = self._service.shares.events
         async for event in stream:
             await turns.take()
-            yield WatchEvent(event.type, codec.read(kind, event.object))
+            yield WatchEvent(event.type, encoding.read(kind, event.object))
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
         """Create; ``obj.metadata.namespace`` says where. ``obj`` is not changed."""
@@ -93,7 +93,7 @@ class LocalClient:
         with self.pace.write():
             await self._turns.take()
             written = await self._service.create(kind, obj.metadata.namespace, body, self._options(dry_run=dry_run))
-        return codec.read(kind, written.object)
+        return encoding.read(kind, written.object)
 
     async def patch(
         self,
@@ -113,7 +113,7 @@ class LocalClient:
             written = await self._service.patch(
                 kind, namespace, name, change, patch_type, self._options(), subresource or ""
             )
-        return codec.read(kind, written.object)
+        return encoding.read(kind, written.object)
 
     async def delete(
         self,

@@ -20,26 +20,23 @@ from prometheus_client import CollectorRegistry
 from unisono.api.groups.resource_metrics import NODE_METRICS, POD_METRICS, Meter
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
-from unisono.apiserver.access.files import write_kubeconfig
-from unisono.apiserver.access.hosts import LOOPBACK_NAMES, bind, is_loopback, names_of_machine
+from unisono.apiserver.access.files import LOOPBACK_NAMES, bind, is_loopback, names_of_machine, write_kubeconfig
 from unisono.apiserver.access.pki import Authority, utc_now
-from unisono.apiserver.access.review_kinds import REVIEW_KINDS
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens, TokenSigner
-from unisono.apiserver.access.user import ADMIN
+from unisono.apiserver.access.user import ADMIN, REVIEW_KINDS
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.encoding.views import VIEWS
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.encoding import VIEWS
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http.app import App
 from unisono.apiserver.http.authentication import Authenticator
 from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
-from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.http.metrics import RequestMetrics, ResourceMetricsHandler
 from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.own_paths import BackupHandler, HistoryHandler, HistorySource
 from unisono.apiserver.http.pod_access import PodAccessHandler
-from unisono.apiserver.http.resource_metrics import ResourceMetricsHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.nodes import LogSource, PodAccess, RemotePods

@@ -59,7 +59,7 @@ def start_detached(data: DataDir, arguments: list[str], host: str, port: int) ->
         UnisonoError: the directory or the address cannot be used.
 
     """
-    from unisono.apiserver.access.hosts import bind
+    from unisono.apiserver.access.files import bind
     from unisono.standalone.paths import UnusableDataDir
 
     if data.running_pid() is not None:

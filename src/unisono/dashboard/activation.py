@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from unisono.apiserver.access.hosts import bind
+from unisono.apiserver.access.files import bind
 from unisono.dashboard.http.sessions import leave_code
 from unisono.errors import ConfigError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from unisono import __version__
 from unisono.errors import Unavailable, system_reason
-from unisono.kube import tls
+from unisono.kube import auth
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Answer, Params, Transport, is_loopback
 
@@ -93,7 +93,7 @@ class CommandTransport(Transport):
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
         if not self._secure:
             return http.client.HTTPConnection(self._host, self._port, timeout=seconds)
-        context = self._tls or tls.context(self.config)
+        context = self._tls or auth.context(self.config)
         name = self.config.tls_server_name
         return _NamedConnection(self._host, self._port, name, timeout=seconds, context=context)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from unisono import __version__
 from unisono.errors import ApiError, Unavailable, from_status, system_reason
-from unisono.kube import tls
+from unisono.kube import auth
 from unisono.kube.auth import credentials
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.kubeconfig import ClusterConfig
@@ -81,7 +81,7 @@ class Transport:
         self.flow = Flow(clock, connections)
         self.pace = WritePace(clock)
         self._credentials = credentials(config, clock)
-        self._tls = tls.context(config)
+        self._tls = auth.context(config)
         self._session: aiohttp.ClientSession | None = None
         self._certificate: tuple[bytes, bytes] | None = None
         self._retired: list[aiohttp.ClientSession] = []
@@ -341,7 +341,7 @@ class Transport:
             return
         self._certificate = certificate
         pair = certificate or (self.config.client_certificate, self.config.client_key)
-        self._tls = tls.context(replace(self.config, client_certificate=pair[0], client_key=pair[1]))
+        self._tls = auth.context(replace(self.config, client_certificate=pair[0], client_key=pair[1]))
         if self._session is not None:
             self._retired.append(self._session)
             self._session = None

@@ -42,7 +42,7 @@ from unisono.standalone.worker_process import Settings, WorkerProcess
 if TYPE_CHECKING:
     from unisono.agent.agent import Agent
     from unisono.apiserver.backend import Backend
-    from unisono.apiserver.flow_control.limits import Limits
+    from unisono.apiserver.flow_control import Limits
     from unisono.apiserver.nodes import RemotePods
     from unisono.apiserver.server import ApiServer
     from unisono.kube.client import Client
@@ -216,7 +216,7 @@ class Plane:
         from unisono.apiserver.admission import Admission
         from unisono.apiserver.admission import Settings as Rules
         from unisono.apiserver.backend import Backend
-        from unisono.apiserver.flow_control.limits import Limits
+        from unisono.apiserver.flow_control import Limits
 
         most, limits = self._options.most_pods, self._options.limits or Limits()
         admission = Admission(Rules(most_pods=most, namespace_bytes=limits.namespace_bytes))

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from unisono.apiserver.storage.backup import Repair, accept_loss, repair
 from unisono.apiserver.storage.files import DamagedStore, LostWrites, StoreError
-from unisono.apiserver.storage.repair import Repair, accept_loss, repair
 from unisono.errors import UnisonoError
 from unisono.standalone.paths import DataDir
 

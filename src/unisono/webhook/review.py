@@ -25,9 +25,9 @@ from unisono.api.membership import controller_of
 from unisono.api.seal import seal, seals
 from unisono.api.validation import validate
 from unisono.api.validation.training import object_warnings
-from unisono.apiserver.admission import Operation, Request, Rule, Settings, View, jobs, pods, queues, tenants
+from unisono.apiserver.admission import Operation, Request, Rule, Settings, View, cluster, jobs, pods
+from unisono.apiserver.admission.cluster import MayUse, note_queues, unheeded
 from unisono.apiserver.admission.request import Clocked
-from unisono.apiserver.admission.tenants import MayUse, note_queues, unheeded
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.idle_fields import idle_fields
@@ -48,10 +48,10 @@ def _of_an_operator(request: Request) -> bool:
 def note_user(request: Request, view: View) -> None:
     """Write down who submits an object."""
     if not _of_an_operator(request):
-        tenants.note_user(request, view)
+        cluster.note_user(request, view)
 
 
-def check_use(may_use: tenants.MayUse, request: Request, view: View) -> None:
+def check_use(may_use: cluster.MayUse, request: Request, view: View) -> None:
     """Who submits an object may use its queue.
 
     An operator need not be allowed to: what it makes is held to what the server has written on its outermost owner. A
@@ -62,12 +62,12 @@ def check_use(may_use: tenants.MayUse, request: Request, view: View) -> None:
 
     """
     if request.kind is not kinds.POD_GROUPS and _of_an_operator(request):
-        tenants.check_namespace(request, view)
+        cluster.check_namespace(request, view)
     else:
-        tenants.check_use(may_use, request, view)
+        cluster.check_use(may_use, request, view)
 
 
-PREPARING: Mapping[str, tuple[Rule, ...]] = {kinds.JOBS.resource: (tenants.queue_of_namespace,)}
+PREPARING: Mapping[str, tuple[Rule, ...]] = {kinds.JOBS.resource: (cluster.queue_of_namespace,)}
 """By resource: what completes an object before its defaults."""
 
 CHANGING: Mapping[str, tuple[Rule, ...]] = {
@@ -81,17 +81,17 @@ _CHECKING: Mapping[str, tuple[Rule, ...]] = {
     kinds.POD_GROUPS.resource: (jobs.check_group_queue,),
     kinds.PODS.resource: (pods.check_disruption_budget,),
 }
-_QUEUES = (queues.protect, queues.check_parent, queues.check_family)
+_QUEUES = (jobs.protect, jobs.check_parent, jobs.check_family)
 
 
-def checking(kind: Kind[Any], settings: Settings, may_use: tenants.MayUse) -> Iterator[Rule]:
+def checking(kind: Kind[Any], settings: Settings, may_use: cluster.MayUse) -> Iterator[Rule]:
     """What refuses an object of the kind: in view of others, or for its size."""
     yield from _CHECKING.get(kind.resource, ())
     if job_kind(kind) is not None:
         yield partial(check_use, may_use)
     if kind is kinds.QUEUES:
         yield from (partial(rule, settings) for rule in _QUEUES)
-        yield tenants.check_notes
+        yield cluster.check_notes
     yield partial(jobs.check_size, settings)
 
 

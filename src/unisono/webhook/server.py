@@ -20,8 +20,8 @@ from unisono.api.pod_limit import MOST_PODS
 from unisono.api.queues import USE
 from unisono.api.times import rfc3339
 from unisono.apiserver.admission import Request, Settings
+from unisono.apiserver.admission.cluster import MayUse
 from unisono.apiserver.admission.request import Clocked
-from unisono.apiserver.admission.tenants import MayUse
 from unisono.errors import ApiError, ConfigError, system_reason
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

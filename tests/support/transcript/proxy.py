@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp import web
 
-from unisono.kube import tls
+from unisono.kube import auth
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.listening import AppListener
 
@@ -86,7 +86,7 @@ def _raw(request: web.Request, reply: aiohttp.ClientResponse, body: bytes) -> Ra
 @asynccontextmanager
 async def recording(upstream: ClusterConfig) -> AsyncIterator[Recorder]:
     """A running proxy in front of ``upstream``; its address is ``url``."""
-    connector = aiohttp.TCPConnector(ssl=tls.context(upstream) or True)
+    connector = aiohttp.TCPConnector(ssl=auth.context(upstream) or True)
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
         recorder = Recorder(upstream, session)

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from unisono.apiserver.access.files import private_directory, write_private
-from unisono.apiserver.access.hosts import LOOPBACK_NAMES
+from unisono.apiserver.access.files import LOOPBACK_NAMES, private_directory, write_private
 from unisono.errors import ConfigError
 
 _CA_LIFE = timedelta(days=3650)

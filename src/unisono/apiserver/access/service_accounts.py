@@ -23,8 +23,13 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from unisono.api.times import rfc3339
 from unisono.apiserver.access.files import private_directory, write_private
-from unisono.apiserver.access.review_kinds import TOKEN_REQUESTS
-from unisono.apiserver.access.user import AUTHENTICATED, User, service_account_groups, service_account_name
+from unisono.apiserver.access.user import (
+    AUTHENTICATED,
+    TOKEN_REQUESTS,
+    User,
+    service_account_groups,
+    service_account_name,
+)
 from unisono.apiserver.admission.request import View
 from unisono.apiserver.failures import bad_request, conflict, invalid, not_found
 from unisono.errors import ConfigError

@@ -15,7 +15,7 @@ from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDAT
 from unisono.api.kind import Kind
 from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.training import object_warnings
-from unisono.apiserver.admission import cluster, jobs, pods, queues, quotas, tenants
+from unisono.apiserver.admission import cluster, jobs, pods, quotas
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 from unisono.apiserver.custom.kinds import CustomKind, as_job
 from unisono.jobkinds.idle_fields import idle_fields
@@ -50,7 +50,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
 }
 _QUEUES = "queues.scheduling.volcano.sh"
 _WEBHOOKS = (MUTATING_WEBHOOKS.resource, VALIDATING_WEBHOOKS.resource)
-_PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
+_PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (cluster.queue_of_namespace,)}
 _OF_USERS = frozenset(kind.resource for kind in SUBMITTED)
 
 
@@ -71,10 +71,8 @@ class Admission:
     ) -> None:
         self.settings = settings = settings or Settings()
         self._mutating = _joined(_MUTATING, mutating or {})
-        queue_rules = tuple(
-            partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)
-        )
-        self._checking = _joined({**_CHECKING, _QUEUES: (*queue_rules, tenants.check_notes)}, checking or {})
+        queue_rules = tuple(partial(rule, settings) for rule in (jobs.protect, jobs.check_parent, jobs.check_family))
+        self._checking = _joined({**_CHECKING, _QUEUES: (*queue_rules, cluster.check_notes)}, checking or {})
         self._everywhere: tuple[Rule, ...] = (partial(jobs.check_size, settings),)
         self._completing: tuple[Rule, ...] = ()
         self._advisers: dict[str, Adviser] = {}
@@ -116,7 +114,7 @@ class Admission:
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
         if _has_author(request.kind) and not request.subresource and request.operation != "DELETE":
-            tenants.note_user(request, view)
+            cluster.note_user(request, view)
         if request.kind.resource in jobs.DISPATCHED and not request.subresource:
             jobs.keep(request, view)
         for rule in self._completing:
@@ -139,13 +137,13 @@ class Admission:
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
-        told = [*object_warnings(request.kind, request.object), *tenants.unheeded(request)] if written else []
+        told = [*object_warnings(request.kind, request.object), *cluster.unheeded(request)] if written else []
         if written:
             told += idle_fields(request.kind, request.object)
             told += cluster.unusable(request)
             told += cluster.without_members(request, view)
         if request.kind.resource == _QUEUES:
-            told += queues.warnings(request, view)
+            told += jobs.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:
             told += cluster.unreached(request, view)
         return told

@@ -1,23 +1,29 @@
-"""Jobs and PodGroups: they go into open queues, are no larger than allowed, and stay where a hub put them."""
+"""Admission of jobs and queues: what they ask for, whom a queue lets in, and how queues stand to each other."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from unisono.api import field_error, messages
-from unisono.api.annotations import CLUSTER, DISPATCH, GANG, SPLIT
+from unisono.api.annotations import CLUSTER, CYCLES_LEASE, DISPATCH, GANG, SPLIT
 from unisono.api.base import Object, OwnerReference
 from unisono.api.defaulting.job import settle_replicas
+from unisono.api.field_error import FieldError
 from unisono.api.groups.batch import Job
-from unisono.api.groups.scheduling import PodGroup
+from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.keys import MASTERS, POD_QUEUE
-from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
+from unisono.api.kinds import JOBS, LEASES, NAMESPACES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.queues import warnings_of
+from unisono.api.resources import resource_list, to_wire
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
 from unisono.jobkinds import registry
 from unisono.jobkinds.registry import too_many
+
+# Jobs and PodGroups: they go into open queues, are no larger than allowed, and stay where a hub put them.
 
 # Jobs go into a queue that exists, is open, and has no queues below it; their two numbers of replicas agree.
 
@@ -168,3 +174,216 @@ def _takes_back(before: dict[str, str], given: dict[str, str]) -> bool:
         and given.get(DISPATCH) == str(int(number) + 1)
         and all(given.get(key) == before.get(key) for key in (GANG, SPLIT))
     )
+
+
+# Queues form a tree below ``root``: protected members, parents, and limits that hold down the tree.
+
+# Whether a queue's limits agree with those of its ancestors, siblings and descendants.
+
+Amounts = dict[str, int]
+_SUMMED = ("guarantee", "deserved")
+
+
+def family_errors(queue: Queue, queues: Mapping[str, Queue]) -> list[FieldError]:
+    """What disagrees; ``queues`` holds all queues by name, ``queue`` as it will be.
+
+    A child's capability is at most that of the nearest ancestor (below root) that limits the resource; the guarantees
+    and the deserved amounts of all children add up to at most the parent's, where a resource that the parent does not
+    name counts as zero. Children of root are not compared with root.
+    """
+    errors = _above(queue, queues)
+    parent = queues.get(queue.spec.parent or ROOT)
+    if parent is not None and parent.metadata.name != ROOT:
+        errors += _sums(parent, queues.values(), f"parent queue {parent.metadata.name} validation failed")
+    children = _children(queue, queues.values())
+    if children:
+        errors += _below(queue, queues)
+        errors += _sums(queue, queues.values(), f"queue {queue.metadata.name} validation failed")
+    return errors
+
+
+def _above(queue: Queue, queues: Mapping[str, Queue]) -> list[FieldError]:
+    name, errors = queue.metadata.name, []
+    open_resources = resource_list(queue.spec.capability)
+    at, seen = queue.spec.parent or ROOT, {name}
+    while open_resources and at != ROOT and at in queues and at not in seen:
+        seen.add(at)
+        limits = resource_list(queues[at].spec.capability)
+        for resource in [one for one in open_resources if one in limits]:
+            amount = open_resources.pop(resource)
+            if amount > limits[resource]:
+                have, limit = _show(resource, amount), _show(resource, limits[resource])
+                why = f"queue {name} capability[{resource}]={have} exceeds its ancestor's capability={limit}"
+                errors.append(field_error.invalid(f"spec.capability[{resource}]", have, why))
+        at = queues[at].spec.parent or ROOT
+    return errors
+
+
+def _below(queue: Queue, queues: Mapping[str, Queue]) -> list[FieldError]:
+    name, errors = queue.metadata.name, []
+    largest: Amounts = {}
+    todo, seen = _children(queue, queues.values()), {name}
+    while todo:
+        child = todo.pop()
+        if child.metadata.name in seen:
+            continue
+        seen.add(child.metadata.name)
+        for resource, amount in resource_list(child.spec.capability).items():
+            largest[resource] = max(amount, largest.get(resource, 0))
+        todo += _children(child, queues.values())
+    for resource, limit in resource_list(queue.spec.capability).items():
+        most = largest.get(resource, 0)
+        if most > limit:
+            have, shown = _show(resource, limit), _show(resource, most)
+            why = f"queue {name} capability[{resource}]={have} is smaller than its descendants' max capability={shown}"
+            errors.append(field_error.invalid(f"spec.capability[{resource}]", have, why))
+    return errors
+
+
+def _sums(parent: Queue, queues: Iterable[Queue], prefix: str) -> list[FieldError]:
+    errors = []
+    children = _children(parent, queues)
+    for what in _SUMMED:
+        limit, total = _stated(parent, what), _total(_stated(child, what) for child in children)
+        exceeded = {one: amount for one, amount in total.items() if amount > limit.get(one, 0)}
+        if exceeded:
+            have, most = _list(total), _list(limit)
+            why = f"{prefix}: sum of children's {what} ({have}) exceeds parent's {what} limit ({most})"
+            errors.append(field_error.invalid(f"spec.{what}", have, why))
+    return errors
+
+
+def _children(parent: Queue, queues: Iterable[Queue]) -> list[Queue]:
+    name = parent.metadata.name
+    return [one for one in queues if one.spec.parent == name and one.metadata.name != name]
+
+
+def _stated(queue: Queue, what: str) -> Amounts:
+    if what == "deserved":
+        return resource_list(queue.spec.deserved)
+    return resource_list(queue.spec.guarantee.resource if queue.spec.guarantee else None)
+
+
+def _total(each: Iterable[Amounts]) -> Amounts:
+    total: Amounts = {}
+    for amounts in each:
+        for resource, amount in amounts.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
+
+
+def _show(resource: str, amount: int) -> str:
+    return to_wire({resource: amount})[resource]
+
+
+def _list(amounts: Amounts) -> str:
+    return ", ".join(f"{resource}: {shown}" for resource, shown in sorted(to_wire(amounts).items()))
+
+
+def protect(settings: Settings, request: Request, view: View) -> None:
+    """``default`` and ``root`` stay, and so does a queue with children; root stays open.
+
+    Raises:
+        ApiError: 403 for a deletion, 422 for a change of root.
+
+    """
+    queue: Queue = request.object
+    if request.operation == "DELETE":
+        why = _keep(settings, queue, view)
+        if why:
+            raise forbidden(request.kind, request.name, why)
+        return
+    if request.name == ROOT and queue.status.state in ("Closed", "Closing"):
+        error = field_error.invalid("status.state", queue.status.state, "root queue can not be closed")
+        raise invalid(request.kind, request.name, [error])
+
+
+def warnings(request: Request, view: View) -> list[str]:
+    """Fields that the configuration of the scheduler does not enforce, as it tells by its Lease."""
+    if request.operation == "DELETE" or request.subresource:
+        return []
+    lease = view.find(LEASES, CYCLES_LEASE, "kube-system")
+    return [] if lease is None else warnings_of(request.object.spec, lease.metadata.annotations)
+
+
+def _keep(settings: Settings, queue: Queue, view: View) -> str:
+    name = queue.metadata.name
+    if name in (DEFAULT_QUEUE, ROOT):
+        return messages.protected_queue(name)
+    children = sorted(one.metadata.name for one in view.all(QUEUES) if one.spec.parent == name)
+    if children:
+        return messages.queue_has_child_queues(name, children)
+    pods = _allocated_pods(queue)
+    if settings.enable_queue_allocated_pods_check and pods:
+        return messages.queue_has_pods(name, pods)
+    return ""
+
+
+def check_parent(settings: Settings, request: Request, view: View) -> None:
+    """A parent exists, is not the queue itself or below it, is not too deep, and has no pods of its own.
+
+    Raises:
+        Invalid: names ``spec.parent``.
+
+    """
+    if request.operation == "DELETE" or request.subresource:
+        return
+    queue: Queue = request.object
+    parent = queue.spec.parent
+    if parent in (None, "", ROOT) or request.name == ROOT:
+        return
+    if request.old is not None and request.old.spec.parent == parent:
+        return
+    why = _refuse_parent(settings, request.name, parent or "", view)
+    if why:
+        raise invalid(request.kind, request.name, [field_error.invalid("spec.parent", parent, why)])
+
+
+def _refuse_parent(settings: Settings, name: str, parent: str, view: View) -> str:
+    if parent == name:
+        return f"queue {name} cannot use itself as parent"
+    queues = {one.metadata.name: one for one in view.all(QUEUES)}
+    if parent not in queues:
+        return f'failed to get parent queue of {name}: queue.scheduling.volcano.sh "{parent}" not found'
+    depth, at = 1, parent
+    while at not in (ROOT, "") and at in queues:
+        depth += 1
+        if at == name:
+            return f"queue {name} cannot have {parent} as parent because {parent} is below {name}"
+        if depth > settings.max_queue_depth:
+            return f"queue {name} exceeds the maximum allowed depth of {settings.max_queue_depth}"
+        at = queues[at].spec.parent or ""
+    is_leaf = not any(one.spec.parent == parent and one.metadata.name != name for one in queues.values())
+    pods = _allocated_pods(queues[parent])
+    if is_leaf and pods:
+        return f"queue {parent} cannot be the parent queue of queue {name} because it has allocated Pods: {pods}"
+    return ""
+
+
+def check_family(settings: Settings, request: Request, view: View) -> None:
+    """Capability, deserved and guarantee agree with those of ancestors, siblings and descendants.
+
+    Raises:
+        Invalid: names the field.
+
+    """
+    if request.operation == "DELETE" or request.subresource or request.name == ROOT:
+        return
+    queue: Queue = request.object
+    old: Queue | None = request.old
+    if old is not None and old.spec.parent == queue.spec.parent and _amounts(old) == _amounts(queue):
+        return
+    queues = {one.metadata.name: one for one in view.all(QUEUES)}
+    queues[request.name] = queue
+    errors = family_errors(queue, queues)
+    if errors:
+        raise invalid(request.kind, request.name, errors)
+
+
+def _amounts(queue: Queue) -> tuple[Any, ...]:
+    guarantee = queue.spec.guarantee.resource if queue.spec.guarantee else None
+    return tuple(resource_list(one) for one in (queue.spec.capability, queue.spec.deserved, guarantee))
+
+
+def _allocated_pods(queue: Queue) -> int:
+    return resource_list(queue.status.allocated).get("pods", 0)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
-from unisono.apiserver.flow_control.limits import NAMESPACE_BYTES
+from unisono.apiserver.flow_control import NAMESPACE_BYTES
 
 T = TypeVar("T", bound=Object)
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]

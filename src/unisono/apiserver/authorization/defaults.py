@@ -25,7 +25,7 @@ from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from unisono.api.users import SERVICE_ACCOUNTS
 from unisono.apiserver.access.user import AUTHENTICATED, UNAUTHENTICATED
 from unisono.apiserver.admission.request import View
-from unisono.apiserver.authorization.rules import compact, uncovered
+from unisono.apiserver.authorization.authorizer import compact, uncovered
 
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOTSTRAP = {"kubernetes.io/bootstrapping": "rbac-defaults"}

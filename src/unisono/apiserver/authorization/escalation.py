@@ -16,8 +16,7 @@ from unisono.api.policies.rule import VERBS
 from unisono.api.queues import USE
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import Request, Rule, View
-from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.rules import Action, compact, describe, quoted, uncovered
+from unisono.apiserver.authorization.authorizer import Action, Authorizer, compact, describe, quoted, uncovered
 from unisono.apiserver.failures import forbidden, not_found
 
 # Users grant no more than they have: roles and bindings are checked against the rights of their author.

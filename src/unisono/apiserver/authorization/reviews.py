@@ -27,8 +27,7 @@ from unisono.api.groups.access import (
 )
 from unisono.api.kind import Kind
 from unisono.apiserver.access.user import User
-from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.authorization.authorizer import Action, Authorizer
 from unisono.apiserver.failures import bad_request, invalid
 
 TokenUser = Callable[[str, list[str]], tuple[User, tuple[str, ...]] | str]

@@ -11,7 +11,7 @@ import msgspec
 from unisono.api import names
 from unisono.api.core.crd import CustomResourceConversion
 from unisono.api.groups.admission_registration import WebhookClientConfig
-from unisono.apiserver.flow_control.limits import DEEPEST, too_deep
+from unisono.apiserver.flow_control import DEEPEST, too_deep
 
 GROUP = "apiextensions.k8s.io"
 _REVIEWS = ("v1", "v1beta1")

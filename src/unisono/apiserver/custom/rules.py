@@ -22,9 +22,8 @@ from unisono.api.structural.node import ABSENT, PathError, Rule, field_path
 from unisono.api.structural.pruning import check_embedded
 from unisono.api.structural.values import NOWHERE, identity, map_key
 from unisono.api.validation.meta import validate_meta, validate_meta_update
-from unisono.apiserver.custom.definitions import Compiled, compiled
+from unisono.apiserver.custom.definitions import Compiled, compiled, find_value
 from unisono.apiserver.custom.kinds import CustomKind, CustomObject
-from unisono.apiserver.custom.scale import find_value
 
 # JSON values as CEL sees them: typed by the schema, field names escaped as Kubernetes escapes them.
 

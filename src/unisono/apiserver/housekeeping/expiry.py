@@ -9,7 +9,7 @@ import structlog
 from unisono.api.core import Event
 from unisono.api.kinds import EVENTS
 from unisono.api.times import time_or
-from unisono.apiserver.encoding import codec
+from unisono.apiserver import encoding
 from unisono.apiserver.operations import deletion
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.types import DeleteOptions
@@ -48,7 +48,7 @@ class EventExpiry:
         self._look_at_clocks()
         oldest = self._wall - EVENT_SECONDS - self._ahead
         entries = self._context.store.scan(EVENTS.resource)
-        old = [entry for entry in entries if last_seen(codec.read(EVENTS, entry.data)) < oldest]
+        old = [entry for entry in entries if last_seen(encoding.read(EVENTS, entry.data)) < oldest]
         await deletion.delete_all(self._context, EVENTS, old, DeleteOptions())
         return len(old)
 

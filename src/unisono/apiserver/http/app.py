@@ -14,27 +14,31 @@ from aiohttp import web
 from unisono.api.groups.resource_metrics import GROUP as RESOURCE_METRICS
 from unisono.api.users import tenant
 from unisono.apiserver.access.user import ANONYMOUS
-from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.authorization.authorizer import Action, Authorizer
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
-from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.flow_control.turns import CALLER, Turns
-from unisono.apiserver.http.accept import OFFERED, Form, negotiate
+from unisono.apiserver.flow_control import CALLER, Limits, Turns
 from unisono.apiserver.http.authentication import Authenticator, effective_user
 from unisono.apiserver.http.connections import STREAMS, Connections, FlowControl
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers
-from unisono.apiserver.http.metrics import LoopWatch, RequestMetrics
+from unisono.apiserver.http.metrics import LoopWatch, RequestMetrics, ResourceMetricsHandler
 from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.pod_access import ACCESS, PodAccessHandler
 from unisono.apiserver.http.protobuf import encodable
 from unisono.apiserver.http.query import ResourcePath, flag, parse, split
-from unisono.apiserver.http.resource_metrics import ResourceMetricsHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
-from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
+from unisono.apiserver.http.status import (
+    OFFERED,
+    Form,
+    internal_error,
+    method_not_allowed,
+    negotiate,
+    not_acceptable,
+    too_many_requests,
+)
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.operations.context import random_uid
 from unisono.errors import ApiError, NotFound, Unavailable

@@ -12,8 +12,7 @@ from multidict import CIMultiDictProxy
 from unisono.api.users import split_service_account
 from unisono.apiserver.access.service_accounts import API_AUDIENCES, ServiceAccountTokens, TokenError
 from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups
-from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.authorization.authorizer import Action, Authorizer
 from unisono.apiserver.http.status import bad_request, unauthorized
 
 # Who is asking: authentication by certificate, by a fixed token, or by a service account's token.

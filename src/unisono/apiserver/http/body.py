@@ -11,8 +11,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.yaml import load_all
-from unisono.apiserver.flow_control.limits import DEEPEST, Limits, too_deep
-from unisono.apiserver.flow_control.turns import aside, weigh
+from unisono.apiserver.flow_control import DEEPEST, Limits, aside, too_deep, weigh
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.status import (
     BODY_TYPES,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from unisono.api.keys import MASTERS, NODES_GROUP
 from unisono.api.users import SERVICE_ACCOUNTS, tenant
 from unisono.apiserver.access.user import ANONYMOUS, User
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.flow_control import Limits
 
 # Who holds the server's connections, and which one is dropped when too many are open.
 #

@@ -17,12 +17,10 @@ from multidict import CIMultiDict
 from unisono.api.users import tenant
 from unisono.api.yaml import dump
 from unisono.apiserver.access.user import User
-from unisono.apiserver.flow_control.limits import Limits
-from unisono.apiserver.flow_control.turns import Turns, aside
+from unisono.apiserver.flow_control import Limits, Turns, aside
 from unisono.apiserver.http import protobuf
-from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
 from unisono.apiserver.http.body import read_body
-from unisono.apiserver.http.status import encode_failure, retry_after
+from unisono.apiserver.http.status import PROTOBUF, Form, accepts_gzip, encode_failure, retry_after
 from unisono.errors import ApiError
 
 JSON = "application/json"

@@ -13,12 +13,163 @@ from aiohttp import web
 
 from unisono import __version__
 from unisono.apiserver.access.service_accounts import TokenSigner
-from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.http import discovery, openapi
+from unisono.apiserver.catalog import Catalog, Served, Subresource
+from unisono.apiserver.http import openapi
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
 from unisono.apiserver.http.openapi import Encoded, OpenApi
 from unisono.apiserver.http.own_paths import BackupHandler, HistoryHandler
+from unisono.apiserver.http.status import clauses
+
+# Discovery documents: what is served, in the aggregated and in the older form.
+
+Document = dict[str, Any]
+_AGGREGATED_GROUP = "apidiscovery.k8s.io"
+_AGGREGATED_VERSIONS = ("v2", "v2beta1")
+
+
+def aggregated_version(accept: str) -> str | None:
+    """``v2`` or ``v2beta1`` when the client reads aggregated discovery, None when it reads the older form."""
+    for clause in clauses(accept):
+        if clause.media_type != "application/json":
+            continue
+        params = clause.params
+        if not params:
+            return None
+        version = params.get("v", "")
+        wanted = params.get("as") == "APIGroupDiscoveryList" and params.get("g") == _AGGREGATED_GROUP
+        if wanted and version in _AGGREGATED_VERSIONS:
+            return version
+    return None
+
+
+def aggregated_content_type(version: str) -> str:
+    """The exact content type by which clients recognise an aggregated answer."""
+    return f"application/json;g={_AGGREGATED_GROUP};v={version};as=APIGroupDiscoveryList"
+
+
+def aggregated(catalog: Catalog, version: str, *, core: bool) -> Document:
+    """The ``APIGroupDiscoveryList`` of ``/api`` (core) or of ``/apis`` (all other groups)."""
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"{_AGGREGATED_GROUP}/{version}",
+        "metadata": {},
+        "items": [
+            {
+                "metadata": {**({"name": group} if group else {}), "creationTimestamp": None},
+                "versions": [
+                    {
+                        "version": entry,
+                        "freshness": "Current",
+                        "resources": [_discovered(served) for served in catalog.resources(group, entry)],
+                    }
+                    for entry in versions
+                ],
+            }
+            for group, versions in catalog.groups()
+            if (group == "") == core
+        ],
+    }
+
+
+def _discovered(served: Served) -> Document:
+    kind = served.kind
+    found: Document = {
+        "resource": kind.plural,
+        "responseKind": _response_kind(kind.group, kind.version, kind.kind),
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular_name,
+        "verbs": list(served.verbs),
+    }
+    if kind.short_names:
+        found["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        found["categories"] = list(kind.categories)
+    if served.subresources:
+        found["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": _response_kind(sub.group, sub.version, sub.kind),
+                "verbs": list(sub.verbs),
+            }
+            for sub in served.subresources
+        ]
+    return found
+
+
+def _response_kind(group: str, version: str, kind: str) -> Document:
+    return {"group": group, "version": version, "kind": kind}
+
+
+def api_versions(server_address: str) -> Document:
+    """The ``APIVersions`` of ``/api``."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+    }
+
+
+def group_list(catalog: Catalog) -> Document:
+    """The ``APIGroupList`` of ``/apis``."""
+    groups = [_group(group, versions) for group, versions in catalog.groups() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group_answer(catalog: Catalog, name: str) -> Document | None:
+    """The ``APIGroup`` of ``/apis/<group>``; None when it is not served."""
+    for found, versions in catalog.groups():
+        if found == name and name:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+    return None
+
+
+def _group(name: str, versions: list[str]) -> Document:
+    entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
+
+
+def resource_list(catalog: Catalog, group_name: str, version: str) -> Document | None:
+    """The ``APIResourceList`` of one group and version; None when it is not served."""
+    served = catalog.resources(group_name, version)
+    if not served:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group_name}/{version}" if group_name else version,
+        "resources": [entry for one in served for entry in _resources(one)],
+    }
+
+
+def _resources(served: Served) -> list[Document]:
+    kind = served.kind
+    main: Document = {
+        "name": kind.plural,
+        "singularName": kind.singular_name,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(served.verbs),
+    }
+    if kind.short_names:
+        main["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        main["categories"] = list(kind.categories)
+    return [main, *(_subresource(served, sub) for sub in served.subresources)]
+
+
+def _subresource(served: Served, sub: Subresource) -> Document:
+    entry: Document = {
+        "name": f"{served.kind.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": served.kind.namespaced,
+        "kind": sub.kind,
+        "verbs": list(sub.verbs),
+    }
+    if (sub.group, sub.version) != (served.kind.group, served.kind.version):
+        entry["group"], entry["version"] = sub.group, sub.version
+    return entry
+
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
@@ -123,7 +274,7 @@ class MetaHandlers:
     async def _discovery(self, exchange: Exchange, parts: list[str]) -> web.StreamResponse | None:
         accept = exchange.request.headers.get("Accept", "")
         if len(parts) == 1:
-            version = discovery.aggregated_version(accept)
+            version = aggregated_version(accept)
             if version is not None:
                 return await self._aggregated(exchange, version, core=parts[0] == "api")
         found = self._legacy(exchange, parts)
@@ -132,22 +283,22 @@ class MetaHandlers:
     def _legacy(self, exchange: Exchange, parts: list[str]) -> dict[str, Any] | None:
         match parts:
             case ["api"]:
-                return discovery.api_versions(exchange.request.host)
+                return api_versions(exchange.request.host)
             case ["apis"]:
-                return discovery.group_list(self._catalog)
+                return group_list(self._catalog)
             case ["api", version]:
-                return discovery.resource_list(self._catalog, "", version)
+                return resource_list(self._catalog, "", version)
             case ["apis", group]:
-                return discovery.group(self._catalog, group)
+                return group_answer(self._catalog, group)
             case ["apis", group, version]:
-                return discovery.resource_list(self._catalog, group, version)
+                return resource_list(self._catalog, group, version)
         return None
 
     async def _aggregated(self, exchange: Exchange, version: str, *, core: bool) -> web.StreamResponse:
-        body = msgspec.json.encode(discovery.aggregated(self._catalog, version, core=core))
+        body = msgspec.json.encode(aggregated(self._catalog, version, core=core))
         etag = f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
         extra = [("ETag", etag), ("Vary", "Accept")]
-        content_type = discovery.aggregated_content_type(version)
+        content_type = aggregated_content_type(version)
         if exchange.request.headers.get("If-None-Match") == etag:
             return await exchange.send(304, b"", content_type=content_type, extra=extra)
         return await exchange.send(200, body, content_type=content_type, extra=extra)

@@ -15,7 +15,7 @@ from unisono.api.kind import Kind
 from unisono.api.schema import is_kubernetes
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind, schema_for
-from unisono.apiserver.flow_control.turns import aside
+from unisono.apiserver.flow_control import aside
 from unisono.apiserver.http.protobuf import FIXED64, write_bytes, write_number, write_varint
 
 # The OpenAPI v2 document of everything that is served, made of the v3 documents (pure).

@@ -15,8 +15,7 @@ from aiohttp import web
 from unisono.api.kinds import QUEUES
 from unisono.api.users import tenant
 from unisono.apiserver.access.user import User
-from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.authorization.authorizer import Action, Authorizer
 from unisono.apiserver.http.exchange import Exchange
 from unisono.errors import NotFound
 

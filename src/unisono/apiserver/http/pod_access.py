@@ -12,15 +12,20 @@ from aiohttp import web
 
 from unisono.api.kinds import PODS
 from unisono.apiserver.admission import Request
-from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.rules import Action
-from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.authorization.authorizer import Action, Authorizer
+from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http import wires
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.logs import choose_container
-from unisono.apiserver.http.port_forward import ChannelForwarder, SpdyForwarder, port_number
 from unisono.apiserver.http.query import ResourcePath
-from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, relay
+from unisono.apiserver.http.remote_command import (
+    ChannelForwarder,
+    ChannelRemote,
+    SpdyForwarder,
+    SpdyRemote,
+    port_number,
+    relay,
+)
 from unisono.apiserver.http.spdy import SpdySession, SpdyStream
 from unisono.apiserver.http.status import bad_request, too_many_requests
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket

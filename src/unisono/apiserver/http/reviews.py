@@ -12,11 +12,11 @@ from unisono.api.decode import encode
 from unisono.api.kind import Kind
 from unisono.api.kinds import SERVICE_ACCOUNTS
 from unisono.api.times import rfc3339
-from unisono.apiserver.access.review_kinds import TOKEN_REQUESTS
+from unisono.apiserver import encoding
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens
+from unisono.apiserver.access.user import TOKEN_REQUESTS
 from unisono.apiserver.admission import Request
 from unisono.apiserver.authorization.reviews import Reviews
-from unisono.apiserver.encoding import codec
 from unisono.apiserver.failures import bad_request
 from unisono.apiserver.http.body import content_type, decode_object
 from unisono.apiserver.http.exchange import Exchange
@@ -68,7 +68,7 @@ class ReviewHandlers:
         agent = exchange.request.headers.get("User-Agent", "")
         options = write_options(exchange.query, exchange.user.name, agent, "Create")
         options = replace(options, track_fields=not exchange.own)
-        sent, warnings = codec.accept(kind, kind, body.value, options, "")
+        sent, warnings = encoding.accept(kind, kind, body.value, options, "")
         sent.status = type(sent.status)()  # the answer, which clients cannot send
         field_owners.on_create(kind, kind, sent, body.value, options, rfc3339(self._clock()))
         for entry in sent.metadata.managed_fields or ():
@@ -76,9 +76,9 @@ class ReviewHandlers:
                 entry["subresource"] = request.subresource
         if not self._hooks.present:
             return sent, warnings
-        request.object, request.shown_as = codec.json_value(codec.render(sent)), (kind.api_version, kind.kind)
+        request.object, request.shown_as = encoding.json_value(encoding.render(sent)), (kind.api_version, kind.kind)
         request.user, request.groups = exchange.user.name, exchange.user.groups
         warnings += await self._hooks.show(request, dry_run=options.dry_run)
-        changed, _ = codec.accept(kind, kind, request.object, replace(options, field_validation="Ignore"), "")
+        changed, _ = encoding.accept(kind, kind, request.object, replace(options, field_validation="Ignore"), "")
         changed.status = type(changed.status)()
         return changed, warnings

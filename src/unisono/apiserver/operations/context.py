@@ -19,19 +19,20 @@ from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS, CUSTOM_RESOURCE_DEFINITIONS
 from unisono.api.times import rfc3339
-from unisono.apiserver import failures
-from unisono.apiserver.admission import Admission
+from unisono.apiserver import encoding, failures
+from unisono.apiserver.admission import Admission, Request
+from unisono.apiserver.admission.quotas import QuotaLedger
+from unisono.apiserver.admission.request import Operation
 from unisono.apiserver.custom.definitions import established
 from unisono.apiserver.custom.kinds import CustomKind, Definition
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.encoding.views import view_of
-from unisono.apiserver.flow_control.turns import Places, aside, weigh
+from unisono.apiserver.encoding import view_of
+from unisono.apiserver.flow_control import Places, aside, weigh
 from unisono.apiserver.operations.strategy import SUFFIX_ALPHABET, SUFFIX_LENGTH
-from unisono.apiserver.quota import QuotaLedger
 from unisono.apiserver.storage.objects import Event, Key, StoredEntry
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
+from unisono.apiserver.types import WriteOptions, Written
 from unisono.apiserver.webhooks import Webhooks
-from unisono.apiserver.webhooks.conversions import Conversions
+from unisono.apiserver.webhooks.calling import Conversions
 from unisono.errors import NotFound
 
 # Selecting among many objects by a selector that users write, in slices between which others are answered.
@@ -152,7 +153,7 @@ class Registry:
     def _adopt(self, entry: StoredEntry) -> bool:
         if self.is_built_in(entry.name):
             return False
-        crd: CustomResourceDefinition = codec.read(CUSTOM_RESOURCE_DEFINITIONS, entry.data)
+        crd: CustomResourceDefinition = encoding.read(CUSTOM_RESOURCE_DEFINITIONS, entry.data)
         if not established(crd):
             return self._drop(entry.name)
         before = self._definitions.get(entry.name)
@@ -290,7 +291,7 @@ class Context:
         entry = self.store.latest(self.key(kind, namespace, name))
         if entry is None:
             raise failures.not_found(kind, name)
-        return entry, codec.read(kind, entry.data)
+        return entry, encoding.read(kind, entry.data)
 
     async def load(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[StoredEntry, T]:
         """As ``current``, but a large object is decoded beside the event loop.
@@ -306,7 +307,7 @@ class Context:
             if entry is None:
                 raise failures.not_found(kind, name)
             weigh(len(entry.data))
-            obj = await aside(codec.read, kind, entry.data)
+            obj = await aside(encoding.read, kind, entry.data)
             if self.store.latest(entry.key) is entry:
                 return entry, obj
         return self.current(kind, namespace, name)
@@ -314,11 +315,11 @@ class Context:
     def find(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
         """An object for admission to look at, or None."""
         entry = self.store.latest(self.key(kind, namespace, name))
-        return codec.read(kind, entry.data) if entry else None
+        return encoding.read(kind, entry.data) if entry else None
 
     def all(self, kind: Kind[T], namespace: str | None = None) -> Iterator[T]:
         """Objects for admission to look at."""
-        return (codec.read(kind, entry.data) for entry in self.store.scan_latest(kind.resource, namespace))
+        return (encoding.read(kind, entry.data) for entry in self.store.scan_latest(kind.resource, namespace))
 
     def put(self, kind: Kind[Any], obj: Object, expected: int) -> Awaitable[list[StoredEntry]]:
         """Queue an object that was prepared from revision ``expected`` (0: new); answered when it is on disk.
@@ -332,7 +333,7 @@ class Context:
     def change(self, kind: Kind[Any], obj: Object, expected: int, *, delete: bool = False) -> Change:
         """A change of one object."""
         key = self.key(kind, obj.metadata.namespace, obj.metadata.name)
-        return Change(key, expected, lambda revision: codec.write(obj, revision), delete, obj)
+        return Change(key, expected, lambda revision: encoding.write(obj, revision), delete, obj)
 
     def commit(self, kind: Kind[Any], changes: Iterable[Change]) -> Awaitable[list[StoredEntry]]:
         """Queue changes that belong together.
@@ -348,3 +349,61 @@ class Context:
             return self.store.write(queued)
         except StaleWriteError:
             raise failures.conflict(kind, queued[0].key[2]) from None
+
+
+# One request to write an object: which object, by whom, and with which options.
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What create, update, patch and apply have in common.
+
+    Attributes:
+        context: the store and the rules.
+        kind: as the URL names it; answers are shown as this kind.
+        stored: the same under its stored version.
+        namespace: None for cluster-scoped kinds.
+        name: empty for a new object.
+        options: name the writer.
+        subresource: ``status``, ``scale`` or empty.
+        warnings: for the writer; filled in while the request is worked on.
+
+    """
+
+    context: Context
+    kind: Kind[Any]
+    stored: Kind[Any]
+    namespace: str | None
+    name: str
+    options: WriteOptions
+    subresource: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        context: Context,
+        kind: Kind[Any],
+        namespace: str | None,
+        name: str,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Write:
+        """A write to a kind as it is served now.
+
+        Raises:
+            NotFound: the server does not serve the kind.
+
+        """
+        return cls(context, kind, context.stored_kind(kind), namespace, name, options, subresource)
+
+    def request(self, operation: Operation, obj: Object, old: Object | None, subresource: str = "") -> Request:
+        """The request that admission sees; a new object has its name by now."""
+        meta, user, groups = obj.metadata, self.options.user, self.options.groups
+        if old is not None:
+            meta = old.metadata
+        return Request(operation, self.stored, meta.namespace, meta.name, obj, old, subresource, user, groups)
+
+    def answer(self, data: bytes, *, created: bool = False) -> Written:
+        """The answer of the write: the stored object as ``kind`` shows it."""
+        return Written(encoding.as_version(data, self.stored, self.kind), created, self.warnings)

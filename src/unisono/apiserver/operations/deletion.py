@@ -11,10 +11,9 @@ from unisono.api.core import Namespace, Pod
 from unisono.api.kind import Kind
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
-from unisono.apiserver import failures
+from unisono.apiserver import encoding, failures
 from unisono.apiserver.admission import Request
 from unisono.apiserver.custom.kinds import as_stored
-from unisono.apiserver.encoding import codec
 from unisono.apiserver.failures import bad_request, conflict
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.strategy import has_generation
@@ -133,8 +132,8 @@ async def delete(
     gone = mark(obj, stored, options, context.clock())
     storing = as_stored(obj, before)
     if options.dry_run:
-        data = codec.render(storing)
-    elif not gone and codec.render(storing) == before:
+        data = encoding.render(storing)
+    elif not gone and encoding.render(storing) == before:
         data = before  # it is already on its way out, and this delete changes nothing
     else:
         change = context.change(stored, storing, entry.revision, delete=gone)
@@ -142,7 +141,7 @@ async def delete(
     if gone and stored.resource not in ANSWER_WITH_OBJECT:
         return Deleted(details=failures.deleted_details(stored, name, obj.metadata.uid))
     data = await context.conversions.shown(stored, data)
-    return Deleted(object=codec.as_version(data, stored, kind))
+    return Deleted(object=encoding.as_version(data, stored, kind))
 
 
 async def delete_all(context: Context, kind: Kind[Any], entries: Iterable[StoredEntry], options: DeleteOptions) -> None:

@@ -14,15 +14,13 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver import managed_fields
+from unisono.apiserver import encoding, managed_fields
+from unisono.apiserver.custom.definitions import paths_of, steps
 from unisono.apiserver.custom.kinds import CustomObject, is_custom, schema_for
-from unisono.apiserver.custom.scale import paths_of, steps
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.encoding.views import view_of
-from unisono.apiserver.managed_fields.managers import Ignored
-from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
+from unisono.apiserver.encoding import view_of
+from unisono.apiserver.managed_fields.managers import Ignored, Kept, outline, telling
 from unisono.apiserver.managed_fields.paths import Path, Paths
-from unisono.apiserver.operations.write_request import Write
+from unisono.apiserver.operations.context import Write
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import ApiError
 
@@ -62,7 +60,7 @@ def empty(kind: Kind[Any]) -> dict[str, Any]:
 
 def plain(data: bytes) -> dict[str, Any]:
     """Encoded object as JSON values, without ``managedFields``."""
-    value: dict[str, Any] = codec.json_value(data)
+    value: dict[str, Any] = encoding.json_value(data)
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)
@@ -72,7 +70,7 @@ def plain(data: bytes) -> dict[str, Any]:
 def seen(kind: Kind[Any], stored: Kind[Any], data: bytes, obj: Object) -> dict[str, Any]:
     """A stored object, encoded and decoded, as ``kind`` shows it, without ``managedFields``."""
     if view_of(kind) is not None or isinstance(obj, CustomObject):
-        return plain(codec.as_version(data, stored, kind))
+        return plain(encoding.as_version(data, stored, kind))
     value = _plain_struct(obj)
     value["apiVersion"] = kind.api_version
     return value
@@ -81,7 +79,7 @@ def seen(kind: Kind[Any], stored: Kind[Any], data: bytes, obj: Object) -> dict[s
 def _plain_struct(obj: Object) -> dict[str, Any]:
     if obj.metadata.managed_fields:
         obj = _with_metadata(obj, managed_fields=None)
-    value: dict[str, Any] = codec.json_value(codec.render(obj))
+    value: dict[str, Any] = encoding.json_value(encoding.render(obj))
     return value
 
 
@@ -140,8 +138,8 @@ def _seen(kind: Kind[Any], stored: Kind[Any], obj: Object) -> bytes:
     """An object as its writer sees it."""
     if isinstance(obj, CustomObject):
         return obj.encoded()
-    data = codec.render(obj)
-    return codec.as_version(data, stored, kind) if view_of(kind) is not None else data
+    data = encoding.render(obj)
+    return encoding.as_version(data, stored, kind) if view_of(kind) is not None else data
 
 
 def on_create(
@@ -192,7 +190,7 @@ def on_create(
 
 
 def _outline(kind: Kind[Any], obj: Object) -> Hashable:
-    return outline(codec.json_value(codec.render(_with_metadata(obj, **_SERVERS))), _telling(kind))
+    return outline(encoding.json_value(encoding.render(_with_metadata(obj, **_SERVERS))), _telling(kind))
 
 
 @lru_cache(maxsize=256)
@@ -234,7 +232,7 @@ def on_update(write: Write, data: bytes, old: Object, managed: Managed, new: Obj
     door = ignored(stored, subresource)
     try:
         if view_of(kind) is not None or isinstance(old, CustomObject):
-            before, after = plain(codec.as_version(data, stored, kind)), plain(_seen(kind, stored, new))
+            before, after = plain(encoding.as_version(data, stored, kind)), plain(_seen(kind, stored, new))
         else:
             before, after = _changed(old, new)
         changed = managed_fields.record(before, after, schema(kind, stored), entries, writer, now, door)

@@ -1,4 +1,4 @@
-"""Get and list: selection, paging over one snapshot, and objects as they were at an earlier revision."""
+"""Reads of objects: one, lists with selectors and pages, and streams of changes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import binascii
 import bisect
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
 import msgspec
 
 from unisono.api.field_error import UNREADABLE
-from unisono.api.keys import META_API_VERSION
+from unisono.api.keys import INITIAL_EVENTS_END, META_API_VERSION
 from unisono.api.kind import Kind
-from unisono.apiserver import failures
+from unisono.apiserver import encoding, failures
+from unisono.apiserver.custom.definitions import find_value
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.custom.scale import find_value
-from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.selectors import (
     EntryMatcher,
@@ -30,10 +29,12 @@ from unisono.apiserver.selectors import (
     parse_label_selector,
     selected_name,
 )
-from unisono.apiserver.storage.objects import StoredEntry
+from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.apiserver.storage.store import Store
-from unisono.apiserver.types import Page
-from unisono.apiserver.webhooks.conversions import data_of
+from unisono.apiserver.types import EventType, Page, StoreEvent
+from unisono.apiserver.webhooks.calling import data_of
+
+# Get and list: selection, paging over one snapshot, and objects as they were at an earlier revision.
 
 # The objects of a resource as they were at an earlier revision, undone from the history that watches read.
 
@@ -156,7 +157,7 @@ class Shown(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(index, slice):
             return Shown(self._entries[index], self._stored, self._asked)
-        return codec.as_version(self._entries[index].data, self._stored, self._asked)
+        return encoding.as_version(self._entries[index].data, self._stored, self._asked)
 
 
 class Snapshots:
@@ -320,3 +321,150 @@ async def _reach(context: Context, revision: int | None) -> None:
         if left <= 0 or store.closed:
             raise failures.too_large_version(revision, store.revision)
         await asyncio.wait({store.any_change()}, timeout=left)
+
+
+# Watch: committed events in order, selectors applied, bookmarks in between.
+#
+# A stream holds a position in the shared history and nothing else; a reader that is slower than the history is kept
+# gets
+# ``Gone`` and lists again.
+
+BOOKMARK_SECONDS = 60.0
+# Events between two chances for others to run: readers in this process handle each one at once.
+_CHUNK = 16
+
+
+@dataclass(slots=True)
+class Watch:
+    """One watch request.
+
+    Attributes:
+        kind: as asked; stored: under its stored version.
+        since: changes after this revision; None: the present objects first, then changes.
+        timeout: seconds until the stream ends; None never.
+        bookmarks: tell the revision reached once a minute and just before the end.
+        mark_initial: end the present objects with a bookmark that says so.
+
+    """
+
+    context: Context
+    kind: Kind[Any]
+    stored: Kind[Any]
+    namespace: str | None
+    matches: Selector | None
+    since: int | None
+    timeout: float | None
+    bookmarks: bool
+    mark_initial: bool
+    present: Iterable[StoredEntry] = ()
+    revision: int = 0
+
+    async def events(self) -> AsyncIterator[StoreEvent]:
+        """The stream.
+
+        Raises:
+            Gone: the history up to ``since`` is no longer kept.
+
+        """
+        loop, store = asyncio.get_running_loop(), self.context.store
+        end = None if self.timeout is None else loop.time() + self.timeout
+        history = store.history(self.stored.resource)
+        since = self.revision if self.since is None else self.since
+        position = history.position_after(since)
+        if position is None:
+            raise failures.too_old(since, history.compacted)
+        await self._know(self.present)
+        for event in self._initial():
+            yield event
+        marked, reached = loop.time(), since
+        while True:
+            changed = store.changed(self.stored.resource)
+            chunk = history.read(position, _CHUNK)
+            if chunk is None:
+                raise failures.too_old(reached, history.compacted)
+            position += len(chunk)
+            await self._know(self._entries(chunk, since))
+            for event in self._shown(chunk, since):
+                reached = event.resource_version
+                yield event
+            if chunk:
+                # A busy history must not keep others from running, nor this stream from ending.
+                await asyncio.sleep(0)
+            now = loop.time()
+            ending = end is not None and now >= end
+            caught_up = position >= history.end
+            if self.bookmarks and caught_up and (ending or now - marked >= BOOKMARK_SECONDS):
+                marked = now
+                yield self._bookmark(max(store.revision, since))
+            if ending or (store.closed and caught_up) or self._changed():
+                return
+            if caught_up:
+                await asyncio.wait({changed}, timeout=_pause(now, end, marked if self.bookmarks else None))
+
+    def _changed(self) -> bool:
+        """Whether the kind's definition has changed or gone: its watchers must list again."""
+        if not isinstance(self.stored, CustomKind):
+            return False
+        current = self.context.custom.current(self.stored)
+        return current is None or current.definition is not self.stored.definition
+
+    async def _know(self, entries: Iterable[StoredEntry]) -> None:
+        """Have a webhook convert what will be looked at; what was looked at before is forgotten."""
+        if isinstance(self.stored, CustomKind) and self.stored.converted is not None:
+            self.stored.converted.clear()
+            await self.context.conversions.know(self.stored, data_of(entries))
+
+    def _entries(self, events: Iterable[Event], since: int) -> Iterator[StoredEntry]:
+        for event in events:
+            entry = event.entry
+            if entry.revision > since and self.namespace in (None, entry.namespace):
+                yield entry
+                if event.previous is not None and self.matches is not None:
+                    yield event.previous
+
+    def _initial(self) -> Iterator[StoreEvent]:
+        for entry in self.present:
+            if self.matches is None or self.matches(entry):
+                yield self._event("ADDED", entry)
+        if self.mark_initial:
+            yield self._bookmark(self.revision, {INITIAL_EVENTS_END: "true"})
+
+    def _shown(self, events: Iterable[Event], since: int) -> Iterator[StoreEvent]:
+        for event in events:
+            entry = event.entry
+            if entry.revision <= since or (self.namespace and entry.namespace != self.namespace):
+                continue
+            kind = self._type(event)
+            if kind is not None:
+                yield self._event(kind, entry)
+
+    def _type(self, event: Event) -> EventType | None:
+        """How the change looks through the selectors: objects appear when they begin to match."""
+        matches = self.matches
+        if matches is None:
+            return event.type
+        if event.type == "DELETED":
+            return "DELETED" if matches(event.previous or event.entry) else None
+        now = matches(event.entry)
+        if not event.complete:
+            # What the object was before is not known after a restart; a DELETED too many does no harm.
+            return "MODIFIED" if now else "DELETED"
+        before = event.previous is not None and matches(event.previous)
+        if now:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+    def _event(self, kind: EventType, entry: StoredEntry) -> StoreEvent:
+        return StoreEvent(kind, encoding.as_version(entry.data, self.stored, self.kind), entry.revision)
+
+    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> StoreEvent:
+        return StoreEvent("BOOKMARK", encoding.bookmark(self.kind, revision, annotations), revision)
+
+
+def _pause(now: float, end: float | None, marked: float | None) -> float | None:
+    waits = []
+    if end is not None:
+        waits.append(max(0.0, end - now))
+    if marked is not None:
+        waits.append(max(0.0, marked + BOOKMARK_SECONDS - now))
+    return min(waits) if waits else None

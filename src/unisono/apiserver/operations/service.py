@@ -11,21 +11,18 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.api.kind_families import APPLICATIONS
 from unisono.api.kinds import COMMANDS, SERVICES
-from unisono.apiserver import failures
+from unisono.apiserver import encoding, failures
 from unisono.apiserver.access.user import User
-from unisono.apiserver.admission import Admission, quotas, tenants
-from unisono.apiserver.authorization.authorizer import Authorizer, Committed, version_of
+from unisono.apiserver.admission import Admission, cluster, quotas
+from unisono.apiserver.authorization.authorizer import Action, Authorizer, Committed, version_of
 from unisono.apiserver.authorization.escalation import Deputies, Escalation, rules_of
-from unisono.apiserver.authorization.rules import Action
-from unisono.apiserver.custom import scale
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.encoding.views import selector_for
-from unisono.apiserver.flow_control.turns import Shares
-from unisono.apiserver.operations import deletion, pod_actions, reads, scaling, writes
+from unisono.apiserver.custom import definitions
+from unisono.apiserver.encoding import selector_for
+from unisono.apiserver.flow_control import Shares
+from unisono.apiserver.operations import deletion, reads, subresources, writes
 from unisono.apiserver.operations.addresses import Addresses, Pick
-from unisono.apiserver.operations.context import Context, random_suffix, random_uid
-from unisono.apiserver.operations.streams import Watch
-from unisono.apiserver.operations.write_request import Write
+from unisono.apiserver.operations.context import Context, Write, random_suffix, random_uid
+from unisono.apiserver.operations.reads import Watch
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.types import (
     Deleted,
@@ -36,7 +33,7 @@ from unisono.apiserver.types import (
     WriteOptions,
     Written,
 )
-from unisono.apiserver.webhooks.conversions import data_of
+from unisono.apiserver.webhooks.calling import data_of
 
 
 def _nobody(_: str) -> None:
@@ -75,10 +72,10 @@ class ObjectService:
                 APPLICATIONS.resource: (deputies.check_application,),
             },
             mutating={SERVICES.resource: (Addresses(store, pick).assign,)},
-            completing=(partial(tenants.note_queues, deputies.may_use),),
+            completing=(partial(cluster.note_queues, deputies.may_use),),
             everywhere=(
                 deputies.check_owners,
-                partial(tenants.check_use, deputies.may_use),
+                partial(cluster.check_use, deputies.may_use),
                 partial(quotas.check_storage_room, store.stored_bytes, admission.settings.namespace_bytes),
             ),
         )
@@ -114,8 +111,12 @@ class ObjectService:
         if entry is None:
             raise failures.not_found(stored, name)
         await self.context.conversions.know(stored, [entry.data])
-        data = codec.as_version(entry.data, stored, kind)
-        return scale.encode(scale.scale_of(kind, codec.json_value(data))) if subresource == "scale" else data
+        data = encoding.as_version(entry.data, stored, kind)
+        return (
+            definitions.encode(definitions.scale_of(kind, encoding.json_value(data)))
+            if subresource == "scale"
+            else data
+        )
 
     async def list(
         self,
@@ -225,7 +226,7 @@ class ObjectService:
         """
         write = Write.of(self.context, kind, namespace, name, options, subresource)
         if subresource == "scale":
-            return await scaling.change(write, lambda _: body)
+            return await subresources.change(write, lambda _: body)
         return await writes.update(write, body)
 
     async def patch(
@@ -251,7 +252,7 @@ class ObjectService:
         """
         write = Write.of(self.context, kind, namespace, name, options, subresource)
         if subresource == "scale":
-            return await scaling.patch(write, patch, patch_type)
+            return await subresources.patch(write, patch, patch_type)
         if patch_type == "apply":
             self._require_create(write)
             return await writes.apply(write, patch)
@@ -301,7 +302,7 @@ class ObjectService:
             Conflict: the pod is bound, being deleted, gated, or another one than ``binding.metadata.uid``.
 
         """
-        return await pod_actions.bind(self.context, namespace, pod, binding, options)
+        return await subresources.bind(self.context, namespace, pod, binding, options)
 
     async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> Sequence[str]:
         """Delete a pod for a client that needs its node. Answers warnings.
@@ -311,4 +312,4 @@ class ObjectService:
             Conflict: a precondition in ``eviction.deleteOptions`` fails.
 
         """
-        return await pod_actions.evict(self.context, namespace, pod, eviction, options)
+        return await subresources.evict(self.context, namespace, pod, eviction, options)

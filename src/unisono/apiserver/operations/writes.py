@@ -11,22 +11,77 @@ from unisono.api import field_error
 from unisono.api.base import Object
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.defaulting import apply_defaults
+from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents.strategic import apply_strategic_patch
 from unisono.api.kind import Kind
+from unisono.api.schema import schema_of
 from unisono.api.validation import validate
-from unisono.apiserver import failures, managed_fields
+from unisono.apiserver import encoding, failures, managed_fields
 from unisono.apiserver.admission import Request
 from unisono.apiserver.custom.kinds import CustomKind, is_custom
 from unisono.apiserver.custom.rules import check_object, check_schemas
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control.turns import HEAVY_BYTES, aside, is_heavy, weigh
+from unisono.apiserver.failures import bad_request, unsupported_media_type
+from unisono.apiserver.flow_control import HEAVY_BYTES, aside, is_heavy, weigh
 from unisono.apiserver.operations import field_owners, strategy
-from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.context import Context, Write
 from unisono.apiserver.operations.deletion import removable
-from unisono.apiserver.operations.write_request import Write
-from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.objects import StoredEntry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import ApiError, Conflict, NotFound
+
+# The patch types of the Kubernetes API, as pure functions on decoded JSON.
+
+_JSON = "application/json-patch+json"
+_MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
+
+
+def media_types(kind: Kind[Any]) -> tuple[str, ...]:
+    """Content types of patches that the kind accepts; strategic merge is for built-in kinds, as on a real server."""
+    return (_JSON, _MERGE, _APPLY) if is_custom(kind) else (_JSON, _MERGE, _STRATEGIC, _APPLY)
+
+
+def check_type(kind: Kind[Any], patch_type: PatchType) -> None:
+    """Refuse a type of patch that the kind does not take, whether or not the object is there.
+
+    Raises:
+        ApiError: 415.
+
+    """
+    if patch_type == "strategic" and is_custom(kind):
+        raise unsupported_media_type(media_types(kind))
+
+
+def apply_patch(kind: Kind[Any], current: dict[str, Any], patch: Any, patch_type: PatchType) -> dict[str, Any]:
+    """The patched object; ``current`` and ``patch`` are not changed.
+
+    Raises:
+        ApiError: 400 for a malformed patch, 415 for a type that the kind does not accept.
+        Invalid: the patch does not fit this object.
+
+    """
+    try:
+        patched = _patched(kind, current, patch, patch_type)
+    except RecursionError:
+        raise bad_request("the patch is nested too deeply") from None
+    if not isinstance(patched, dict):
+        raise bad_request("the patch does not leave an object")
+    return patched
+
+
+def _patched(kind: Kind[Any], current: dict[str, Any], patch: Any, patch_type: PatchType) -> Any:
+    if patch_type == "json":
+        return apply_json_patch(current, patch)
+    if patch_type == "merge" or (patch_type == "strategic" and not is_custom(kind)):
+        if not isinstance(patch, dict):
+            raise bad_request("a patch of this type must be a JSON object")
+        if patch_type == "merge":
+            return apply_merge_patch(current, patch)
+        return apply_strategic_patch(current, patch, schema_of(kind))
+    raise unsupported_media_type(media_types(kind))
+
 
 # Create, update and patch: decode, default, admit, validate, store.
 
@@ -50,7 +105,7 @@ async def create(write: Write, body: dict[str, Any]) -> Written:
 
 async def accept(write: Write, body: dict[str, Any], name: str) -> Any:
     """The object of a request's body; ``write.warnings`` are those about the body then."""
-    obj, write.warnings[:] = await aside(codec.accept, write.kind, write.stored, body, write.options, name)
+    obj, write.warnings[:] = await aside(encoding.accept, write.kind, write.stored, body, write.options, name)
     return obj
 
 
@@ -80,7 +135,7 @@ async def store_new(write: Write, obj: Any, own: Callable[[], None]) -> bytes:
         await aside(own)
         obj = await _admit(write, write.request("CREATE", obj, None))
         _make_unique(context, stored, obj, generated=generated)
-        data = codec.render(obj) if write.options.dry_run else (await context.put(stored, obj, 0))[0].data
+        data = encoding.render(obj) if write.options.dry_run else (await context.put(stored, obj, 0))[0].data
         return await context.conversions.shown(stored, data)
 
 
@@ -135,18 +190,18 @@ def _names_version(change: Any) -> bool:
 
 async def _patch(write: Write, entry: StoredEntry, old: Any, change: Any, patch_type: PatchType) -> Written:
     stored = write.stored
-    body = await aside(_patched, write, entry.data, old, change, patch_type)
+    body = await aside(_patched_object, write, entry.data, old, change, patch_type)
     new = await accept(write, body, entry.name)
     strategy.check_place(new, stored, entry.namespace or None, entry.name)
     strategy.carry_over(new, old, stored, require_version=False)
     return write.answer(await replace_stored(write, entry, old, new, _updater(write, entry, old, new)))
 
 
-def _patched(write: Write, data: bytes, old: Any, change: Any, patch_type: PatchType) -> dict[str, Any]:
+def _patched_object(write: Write, data: bytes, old: Any, change: Any, patch_type: PatchType) -> dict[str, Any]:
     kind, stored = write.kind, write.stored
     # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
     if field_owners.mentioned(change):
-        current = codec.json_value(codec.as_version(data, stored, kind))
+        current = encoding.json_value(encoding.as_version(data, stored, kind))
     else:
         current = field_owners.seen(kind, stored, data, old)
     body: dict[str, Any] = apply_patch(stored, current, change, patch_type)
@@ -193,7 +248,7 @@ async def replace_stored(
         if new == old:
             return entry.data
         if write.options.dry_run:
-            data = codec.render(storing)
+            data = encoding.render(storing)
         else:
             change = context.change(stored, storing, entry.revision, delete=removable(storing))
             data = (await context.commit(stored, [change]))[0].data
@@ -224,7 +279,7 @@ async def _admit(write: Write, request: Request, *, hooked: bool = True) -> Any:
     write.warnings.extend(await context.admission.advice(request))
     storing = await context.conversions.for_storing(request.object)
     if is_heavy():
-        _check_size(await aside(codec.render, storing))
+        _check_size(await aside(encoding.render, storing))
     context.admission.check(request, context)
     write.warnings.extend(context.admission.warnings(request, context))
     return storing
@@ -239,7 +294,7 @@ def _check_size(data: bytes) -> None:
 def _take_over(request: Request, changed: dict[str, Any]) -> None:
     """Go on with an object as webhooks have changed it; what only the server decides stays as it was."""
     kind, before = request.kind, request.object
-    new, _ = codec.accept(kind, kind, changed, WriteOptions(field_validation="Ignore"), request.name)
+    new, _ = encoding.accept(kind, kind, changed, WriteOptions(field_validation="Ignore"), request.name)
     strategy.check_place(new, kind, before.metadata.namespace, before.metadata.name)
     server = ("uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "managed_fields")
     for name in (*server, "deletion_grace_period_seconds", "generate_name", "self_link"):
@@ -295,7 +350,7 @@ async def apply(write: Write, body: Any) -> Written:
     check_subresource(stored, write.subresource)
     if not isinstance(body, dict):
         raise failures.bad_request("an applied configuration must be an object")
-    config = await aside(codec.accept_configuration, kind, stored, body, namespace, name)
+    config = await aside(encoding.accept_configuration, kind, stored, body, namespace, name)
     _place(config, kind, namespace, name)
     present = write.context.store.latest(write.context.key(stored, namespace, name)) is not None
     if not present and write.subresource:
@@ -334,7 +389,7 @@ async def _change(write: Write, config: dict[str, Any]) -> Written:
 
     def merge() -> tuple[list[managed_fields.ManagerEntry], managed_fields.Applied]:
         before = field_owners.entries_of(old.metadata.managed_fields)
-        live = field_owners.plain(codec.as_version(entry.data, stored, kind))
+        live = field_owners.plain(encoding.as_version(entry.data, stored, kind))
         schema, door = field_owners.schema(kind, stored), field_owners.ignored(stored, subresource)
         empty = field_owners.empty(stored)
         return before, managed_fields.apply(live, config, schema, before, writer, now, door, empty=empty, force=force)
@@ -352,7 +407,7 @@ async def _change(write: Write, config: dict[str, Any]) -> Written:
 async def _accept(write: Write, applied: managed_fields.Applied) -> Any:
     # The configuration has been checked; what is left is what the stored object has.
     lenient = replace(write.options, field_validation="Ignore")
-    new, _ = await aside(codec.accept, write.kind, write.stored, applied.object, lenient, write.name)
+    new, _ = await aside(encoding.accept, write.kind, write.stored, applied.object, lenient, write.name)
     strategy.check_place(new, write.stored, write.namespace, write.name)
     return new
 

@@ -9,7 +9,7 @@ import msgspec
 from unisono.api.base import LabelSelector
 from unisono.api.keys import DEFAULT_CLASS
 from unisono.api.selecting import selector_text
-from unisono.apiserver.encoding.views import to_stored
+from unisono.apiserver.encoding import to_stored
 from unisono.apiserver.tables.values import (
     AGE,
     NAME,

@@ -25,9 +25,9 @@ from unisono.api.groups.admission_registration import (
 )
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
+from unisono.apiserver import encoding
 from unisono.apiserver.admission import Request
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control.turns import aside, weigh
+from unisono.apiserver.flow_control import aside, weigh
 from unisono.apiserver.storage.objects import Event
 from unisono.apiserver.webhooks import review
 from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, Objects, address
@@ -221,7 +221,7 @@ class Webhooks:
         found = self._known.get(kind.resource)
         if found is None:
             entries = sorted(self._store.scan(kind.resource), key=lambda entry: entry.name)
-            every = (hook for entry in entries for hook in codec.read(kind, entry.data).webhooks or ())
+            every = (hook for entry in entries for hook in encoding.read(kind, entry.data).webhooks or ())
             found = [hook for hook in every if not does_our_work(hook)]
             self._known[kind.resource] = found
         return found

@@ -21,11 +21,11 @@ from unisono.api.groups.admission_registration import (
 from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.selecting import is_empty, selects
+from unisono.apiserver import encoding
 from unisono.apiserver.admission import Request
 from unisono.apiserver.custom import rules
 from unisono.apiserver.custom.kinds import CustomObject
-from unisono.apiserver.encoding import codec
-from unisono.apiserver.flow_control.limits import DEEPEST, too_deep
+from unisono.apiserver.flow_control import DEEPEST, too_deep
 from unisono.errors import ApiError
 
 # CEL conditions of webhooks.
@@ -158,8 +158,8 @@ def value(request: Request, obj: Any, version: str) -> Document:
     if request.shown_as is not None:
         return {**obj, "apiVersion": request.shown_as[0], "kind": request.shown_as[1]}
     # A user's kind is shown in the version of the request, however it is stored.
-    data = obj.encoded() if isinstance(obj, CustomObject) else codec.render(obj)
-    document: Document = codec.json_value(data)
+    data = obj.encoded() if isinstance(obj, CustomObject) else encoding.render(obj)
+    document: Document = encoding.json_value(data)
     return {**document, "apiVersion": api_version(request, version), "kind": request.kind.kind}
 
 

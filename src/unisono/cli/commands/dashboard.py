@@ -31,7 +31,7 @@ def command(where: Where, host: str, port: int, names: tuple[str, ...], behind_h
     It opens a link that signs one browser in, once and within two minutes. A control plane of this machine serves the
     page itself; for any other cluster, or with another address, this command serves it until Ctrl-C.
     """
-    from unisono.apiserver.access.hosts import is_loopback
+    from unisono.apiserver.access.files import is_loopback
     from unisono.cli.connection import find, run_async
     from unisono.dashboard.http.guard import HOW_TO_BUILD, is_built
 

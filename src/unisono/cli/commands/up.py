@@ -138,8 +138,8 @@ def command(
     from unisono.agent.cpus.book import CpuPolicies
     from unisono.agent.devices.sharing import read_sharing
     from unisono.agent.limits.disk import DEFAULT_EVICTION, parse_eviction
-    from unisono.apiserver.access.hosts import is_loopback
-    from unisono.apiserver.flow_control.limits import Limits
+    from unisono.apiserver.access.files import is_loopback
+    from unisono.apiserver.flow_control import Limits
     from unisono.standalone.nodes_file import read_nodes
     from unisono.standalone.paths import DataDir
 

@@ -14,7 +14,7 @@ from unisono.api.groups.access import (
     UserInfo,
 )
 from unisono.api.kinds import NAMESPACES
-from unisono.apiserver.access.review_kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
+from unisono.apiserver.access.user import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:

@@ -1,0 +1,244 @@
+"""The housekeeper, and small duties of it: aggregated roles, objects of definitions that go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from unisono.api.core import CustomResourceDefinition
+from unisono.api.finalizers import has_finalizer, without
+from unisono.api.kinds import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS
+from unisono.apiserver import encoding
+from unisono.apiserver.admission.cluster import CLEANUP
+from unisono.apiserver.authorization.authorizer import aggregated_rules
+from unisono.apiserver.custom.definitions import (
+    NAMED_DEFINITIONS,
+    NAMES_ACCEPTED,
+    TERMINATING,
+    accept_names,
+    established,
+    has_condition,
+    set_condition,
+)
+from unisono.apiserver.encoding import read_meta
+from unisono.apiserver.operations import deletion
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.deletion import removable
+from unisono.apiserver.storage.objects import Event, Key, StoredEntry
+from unisono.apiserver.types import DeleteOptions
+from unisono.errors import ApiError
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.pace import Backoff
+from unisono.kube.workqueue import WorkQueue
+
+# Workers that keep the store in order: each takes keys from a queue and puts failed ones back with a back-off.
+
+_log = structlog.get_logger(__name__)
+
+
+class Housekeeper:
+    """Runs ``handle(key)`` for queued keys, several at a time, one key never twice at once.
+
+    Args:
+        name: for the log.
+        handle: does the work; an exception brings the key back later.
+        workers: how many keys are in work at once; their writes share a commit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Callable[[Key], Awaitable[None]],
+        *,
+        workers: int = 32,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._name, self._handle, self._workers = name, handle, workers
+        self._queue = WorkQueue(clock, Backoff(base=0.05, cap=30.0))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def add(self, key: Key) -> None:
+        """Queue a key."""
+        self._queue.add("/".join(key))
+
+    @property
+    def idle(self) -> bool:
+        """Nothing queued, delayed or in work."""
+        state = self._queue.statistics()
+        return not (state.ready or state.processing or state.delayed)
+
+    def start(self) -> None:
+        """Start the workers."""
+        self._tasks = [asyncio.create_task(self._queue.work(self._one), name=self._name) for _ in range(self._workers)]
+
+    async def stop(self) -> None:
+        """End the workers; what is queued is found again at the next start."""
+        self._queue.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _one(self, key: str) -> None:
+        resource, namespace, name = key.split("/", 2)
+        try:
+            await self._handle((resource, namespace, name))
+        except ApiError as error:
+            self._queue.add_rate_limited(key)
+            _log.warning("housekeeping failed, will retry", task=self._name, key=key, error=error.message)
+        except Exception:
+            # One object that cannot be handled must not end the collection of all others.
+            self._queue.add_rate_limited(key)
+            _log.exception("housekeeping failed, will retry", task=self._name, key=key)
+        else:
+            self._queue.forget(key)
+
+
+# Aggregated ClusterRoles: their rules follow the roles that they select.
+
+_ALL: Key = (CLUSTER_ROLES.resource, "", "*")
+
+
+class RoleAggregation:
+    """Watches the store from ``start`` to ``stop``."""
+
+    def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._context, self._store = context, context.store
+        # One worker: a role may select another that is aggregated itself, and they must settle one after the other.
+        self._keeper = Housekeeper("role aggregation", self._handle, workers=1, clock=clock)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing left to look at."""
+        return self._keeper.idle
+
+    def start(self) -> None:
+        """Look at all roles once, then at every change."""
+        self._store.listen(self._on_event)
+        self._keeper.add(_ALL)
+        self._keeper.start()
+
+    async def stop(self) -> None:
+        """Stop; the next start goes on."""
+        await self._keeper.stop()
+
+    def _on_event(self, event: Event) -> None:
+        if event.entry.resource == CLUSTER_ROLES.resource:
+            self._keeper.add(_ALL)
+
+    async def _handle(self, _: Key) -> None:
+        context = self._context
+        for entry in list(self._store.scan_latest(CLUSTER_ROLES.resource)):
+            role = encoding.read(CLUSTER_ROLES, entry.data)
+            if role.aggregation_rule is None or role.metadata.deletion_timestamp:
+                continue
+            rules = aggregated_rules(role, context.all(CLUSTER_ROLES))
+            current = self._store.latest(entry.key)
+            if (role.rules or []) == rules or current is None or current.revision != entry.revision:
+                continue  # what changed meanwhile brings us back
+            role.rules = rules
+            await context.put(CLUSTER_ROLES, role, entry.revision)
+
+
+# Ending definitions take their objects along; names that become free go to definitions that wait for them.
+
+_RESOURCE = CUSTOM_RESOURCE_DEFINITIONS.resource
+
+
+class DefinitionController:
+    """Watches the store from ``start`` to ``stop``."""
+
+    def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._context, self._store = context, context.store
+        self._ending: set[str] = set()
+        self._waiting: set[str] = set()
+        # One at a time: what one definition is given, the next one cannot have.
+        self._keeper = Housekeeper("definition controller", self._handle, workers=1, clock=clock)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing left to look at."""
+        return self._keeper.idle
+
+    def start(self) -> None:
+        """Look at every definition once, then at every change."""
+        self._store.listen(self._on_event)
+        for entry in self._store.scan(_RESOURCE):
+            self._note(entry)
+        self._keeper.start()
+
+    async def stop(self) -> None:
+        """Stop; the next start goes on."""
+        await self._keeper.stop()
+
+    def _on_event(self, event: Event) -> None:
+        entry = event.entry
+        if entry.resource == _RESOURCE:
+            if event.type == "DELETED":
+                self._ending.discard(entry.name)
+                self._waiting.discard(entry.name)
+                self._reconsider()
+            else:
+                self._note(entry)
+        elif entry.resource in self._ending and event.type == "DELETED":
+            self._keeper.add((_RESOURCE, "", entry.resource))
+
+    def _note(self, entry: StoredEntry) -> None:
+        if read_meta(entry.data).deletion_timestamp:
+            self._ending.add(entry.name)
+            self._keeper.add(entry.key)
+            return
+        if has_condition(encoding.read(NAMED_DEFINITIONS, entry.data), NAMES_ACCEPTED):
+            self._waiting.discard(entry.name)
+        else:
+            self._waiting.add(entry.name)
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        """Names may have become free: look at the definitions that wait for some."""
+        for name in sorted(self._waiting):
+            self._keeper.add((_RESOURCE, "", name))
+
+    async def _handle(self, key: Key) -> None:
+        entry = self._store.latest(key)
+        if entry is None:
+            return
+        crd = encoding.read(CUSTOM_RESOURCE_DEFINITIONS, entry.data)
+        if crd.metadata.deletion_timestamp is None:
+            accept_names(crd, self._context.all(NAMED_DEFINITIONS), self._context.now())
+            await self._write(entry, crd)
+        elif has_finalizer(crd, CLEANUP):
+            await self._end(entry, crd)
+
+    async def _end(self, entry: StoredEntry, crd: CustomResourceDefinition) -> None:
+        now = self._context.now()
+        if not established(crd):
+            set_condition(crd, TERMINATING, "False", "NeverEstablished", "resource was never established", now)
+        elif not await self._empty(crd):
+            message = "CustomResource deletion is in progress"
+            set_condition(crd, TERMINATING, "True", "InstanceDeletionInProgress", message, now)
+            await self._write(entry, crd)
+            return
+        else:
+            set_condition(crd, TERMINATING, "False", "InstanceDeletionCompleted", "removed all instances", now)
+        crd.metadata.finalizers = without(crd.metadata.finalizers, CLEANUP)
+        await self._write(entry, crd)
+
+    async def _empty(self, crd: CustomResourceDefinition) -> bool:
+        """Ask every object to go; True when none is left. Those that finalizers hold bring the definition back."""
+        kind = self._context.kinds.get(crd.metadata.name)
+        if kind is None:
+            return True
+        entries = list(self._store.scan_latest(kind.resource))
+        alive = [one for one in entries if not read_meta(one.data).deletion_timestamp]
+        await deletion.delete_all(self._context, kind, alive, DeleteOptions())
+        return next(iter(self._store.scan_latest(kind.resource)), None) is None
+
+    async def _write(self, entry: StoredEntry, crd: CustomResourceDefinition) -> None:
+        kind = CUSTOM_RESOURCE_DEFINITIONS
+        if encoding.render(crd) == entry.data:
+            return
+        change = self._context.change(kind, crd, entry.revision, delete=removable(crd))
+        await self._context.commit(kind, [change])
