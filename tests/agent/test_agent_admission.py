@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.memory import MemoryClient
-from unisono.agent.admission import Ledger
 from unisono.agent.lifecycle import Reason
+from unisono.agent.node import Ledger
 from unisono.api.core import Pod
 from unisono.api.resources import resource_list
 

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.agent.devices.inventory import choose, counts, variables_of
+from unisono.agent.devices.inventory import choose, counts, parse_sharing, read_sharing, shared, variables_of
 from unisono.agent.devices.nvidia import Gpu, MigInstance, MpsDaemon, inventory, mps_variables
-from unisono.agent.devices.sharing import parse_sharing, read_sharing, shared
 from unisono.agent.devices.slices import card_devices
 from unisono.agent.host import Devices
 from unisono.agent.machine.facts import Machine

@@ -14,9 +14,9 @@ from agent_node import Node, eventually, manifest
 from support.memory import MemoryClient
 from unisono.agent.colocation import keeper
 from unisono.agent.colocation.decide import Use
-from unisono.agent.colocation.machine import Treatment, UseMeter, treat
+from unisono.agent.colocation.keeper import Treatment, UseMeter, treat
 from unisono.agent.machine.cgroups import Cgroups, LimitGroups, Limits
-from unisono.agent.machine.isolation import find_isolation
+from unisono.agent.machine.facts import find_isolation
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Pod
 from unisono.api.keys import (

@@ -27,7 +27,7 @@ from unisono.agent.colocation.decide import (
     settings_of,
     victim,
 )
-from unisono.agent.colocation.machine import Treatment, treatment
+from unisono.agent.colocation.keeper import Treatment, treatment
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
 from unisono.api.keys import (

@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.agent.cpus.affinity import AffinityKeeper
-from unisono.agent.cpus.book import CpuBook, CpuPolicies, NotAligned
-from unisono.agent.cpus.sysfs import read_cpus
+from unisono.agent.cpus.book import AffinityKeeper, CpuBook, CpuPolicies, NotAligned, read_cpus
 from unisono.api.core import Pod
 from unisono.api.kinds import NUMATOPOLOGIES
 from unisono.api.numa import bits, parse_cpus, write_cpus

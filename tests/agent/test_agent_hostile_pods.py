@@ -16,8 +16,7 @@ from unisono.agent.environment import LONGEST, MOST_BYTES, Gathered, command_lin
 from unisono.agent.layout import Layout
 from unisono.agent.logs import LastWords
 from unisono.agent.network.names import MOST_FOREIGN_LINES, MOST_OWN_LINES, peer_of, shared_lines
-from unisono.agent.volumes.mounts import prepare_volumes
-from unisono.agent.volumes.written_files import PodFacts
+from unisono.agent.volumes.mounts import PodFacts, prepare_volumes
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, Service, ServiceSpec
 from unisono.errors import AgentError

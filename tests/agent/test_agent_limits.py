@@ -17,7 +17,7 @@ from support.memory import MemoryClient
 from unisono.agent import agent as agent_module
 from unisono.agent.limits.memory_watch import above_limit
 from unisono.agent.machine.cgroups import Cgroups, LimitGroups, Limits
-from unisono.agent.machine.isolation import Isolation, find_isolation
+from unisono.agent.machine.facts import Isolation, find_isolation
 from unisono.agent.processes.shims import kill_leftover_pods
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
@@ -211,8 +211,8 @@ async def test_a_fork_bomb_meets_the_limit_of_its_user_where_there_is_no_cgroup(
 
 async def explode(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container forks until it cannot, and everything of it ends with its pod."""
-    monkeypatch.setattr("unisono.agent.pods.resources._LEAST_PIDS", 60)
-    monkeypatch.setattr("unisono.agent.pods.resources._PIDS_PER_CPU", 0)
+    monkeypatch.setattr("unisono.agent.pods.containers._LEAST_PIDS", 60)
+    monkeypatch.setattr("unisono.agent.pods.containers._PIDS_PER_CPU", 0)
     node.run(manifest("bomb", [sys.executable, "-c", BOMB], terminationGracePeriodSeconds=0))
     await node.until("bomb", lambda pod: pod.status.phase == "Running")
     uid = node.pod("bomb").metadata.uid  # type: ignore[union-attr]

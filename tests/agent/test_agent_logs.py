@@ -17,7 +17,7 @@ from support.virtual_clock import VirtualClock
 from unisono.agent.layout import Layout, RunDir
 from unisono.agent.lifecycle import Exit
 from unisono.agent.logs import FileLogSource, last_lines
-from unisono.agent.shim.log import Log
+from unisono.agent.shim.run import Log
 from unisono.api.log_options import LogOptions
 from unisono.errors import AgentError
 

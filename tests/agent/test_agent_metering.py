@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.virtual_clock import VirtualClock, settle
-from unisono.agent.metering import FileMeter
+from unisono.agent.agent import FileMeter
 from unisono.api.groups.resource_metrics import Amounts, Metered
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,7 @@ from agent_node import manifest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.agent.files import rewrite_in_place
+from unisono.agent.layout import rewrite_in_place
 from unisono.agent.network.names import (
     AddressBook,
     hostname_of,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from unisono.agent import shim
-from unisono.agent.files import read_record
+from unisono.agent.layout import read_record
 
 pytestmark = pytest.mark.processes
 

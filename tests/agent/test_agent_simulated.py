@@ -12,7 +12,7 @@ from agent_node import manifest
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.agent.simulated.nodes import SimulatedNodes, parse_specs
-from unisono.agent.simulated.script import script_of
+from unisono.agent.simulated.specs import script_of
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec, Pod
 from unisono.api.kinds import LEASES, NODES, PODS

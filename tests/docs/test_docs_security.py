@@ -10,9 +10,9 @@ import pytest
 from support.plane import REPOSITORY
 from unisono.agent.environment import _MOST, LONGEST, MOST_BYTES
 from unisono.agent.network.names import MOST_FOREIGN_LINES, MOST_OWN_LINES
-from unisono.agent.pods.resources import _LEAST_PIDS, _PIDS_PER_CPU
+from unisono.agent.pods.containers import _LEAST_PIDS, _PIDS_PER_CPU
 from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
-from unisono.agent.volumes.written_files import MOST_FILES
+from unisono.agent.volumes.mounts import MOST_FILES
 from unisono.api import patterns
 from unisono.api.cel import budget, estimate, syntax
 from unisono.api.documents.json_patch import MAX_COPIED

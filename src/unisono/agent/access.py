@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from unisono.agent.files import read_json
-from unisono.agent.layout import Layout, RunDir
+from unisono.agent.layout import Layout, RunDir, read_json
 from unisono.agent.processes import shims
 from unisono.agent.shim.attach import CLOSE_STDIN, FRAME, PIECE, RESIZE, SOCKET, STDIN, TOO_SLOW
 from unisono.agent.spawner.client import Spawner, SpawnerLost, readable, write_all

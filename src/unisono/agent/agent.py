@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,35 +14,33 @@ import structlog
 
 from unisono.agent.activator.controller import ActivatorController
 from unisono.agent.colocation.decide import Offer
-from unisono.agent.colocation.keeper import Colocation
-from unisono.agent.colocation.machine import UseMeter
-from unisono.agent.cpus.affinity import AffinityKeeper
-from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
+from unisono.agent.colocation.keeper import Colocation, UseMeter, machine_memory, machine_seconds
+from unisono.agent.cpus.book import NO_POLICIES, SYSTEM, AffinityKeeper, CpuBook, CpuPolicies, read_cpus
 from unisono.agent.cpus.numatopology import NumaPublisher
-from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
+from unisono.agent.devices.inventory import CardSharing
 from unisono.agent.devices.nvidia import MpsDaemon
-from unisono.agent.devices.sharing import CardSharing
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.devices.slices import Offer as DeviceOffer
 from unisono.agent.environment import ObjectSource
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.layout import Layout
 from unisono.agent.limits.disk import DEFAULT_EVICTION, Disk, DiskPressure, Occupant, StorageWatch, Threshold, read_disk
-from unisono.agent.limits.memory_watch import MemoryWatch
+from unisono.agent.limits.memory_watch import ListedProcess, MemoryWatch, descendants, processes, share
 from unisono.agent.logs import LastWords
 from unisono.agent.machine.cgroups import CONTROLLERS
-from unisono.agent.machine.facts import Machine, this_machine
-from unisono.agent.machine.isolation import Isolation, Level, find_isolation, no_namespaces
+from unisono.agent.machine.facts import Isolation, Level, Machine, find_isolation, no_namespaces, this_machine
+from unisono.agent.machine.procfs import PROC
 from unisono.agent.network.names import SERVICE_NETWORK, AddressBook
 from unisono.agent.network.ports import PortBook
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pods.containers import PYTHON_NOT_READABLE
-from unisono.agent.pods.supervisor import PodSupervisor
+from unisono.agent.pods.worker import PodSupervisor
 from unisono.agent.processes.launch import python_folder
 from unisono.agent.processes.users import PodUsers, UserBook
 from unisono.agent.spawner.client import Spawner
 from unisono.agent.volumes.provisioner import Folders, VolumeProvisioner
 from unisono.api.core import ConfigMap, Namespace, Node
+from unisono.api.groups.resource_metrics import Amounts, Metered
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from unisono.api.resources import resource_list
 from unisono.errors import ApiError
@@ -363,3 +361,106 @@ class Agent:
         if not self._shares_spawner:
             await self._spawner.close()
         self._ended.set()
+
+
+# What this machine and the containers on it use, measured on request.
+
+_FRESH = 5.0
+"""Seconds for which an answer is given again."""
+_SHORTEST = 1.0
+"""Seconds between the two looks of a measurement."""
+_LONGEST = 60.0
+"""An earlier look than that is not compared with: what has happened since is not what is used now."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+Run = tuple[str, str, int]
+"""Uid of a pod, name of a container, process id of the shim of its present run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at: float
+    machine: float
+    memory: int
+    runs: Mapping[Run, tuple[float, int]]
+
+
+class FileMeter:
+    """Measures by the files of the agent in ``folder`` and by what the kernel tells of processes.
+
+    Args:
+        node: name of this machine's node.
+        folder: the agent's data directory.
+        clock: paces the looks.
+        proc: where the kernel tells of processes.
+        offload: runs a look, which reads many files, away from the event loop.
+
+    """
+
+    def __init__(
+        self,
+        node: str,
+        folder: Path,
+        clock: Clock = SYSTEM_CLOCK,
+        proc: Path = PROC,
+        offload: Callable[[Callable[[], _Look]], Awaitable[_Look]] = asyncio.to_thread,
+    ) -> None:
+        self._node, self._layout, self._clock, self._proc = node, Layout(folder), clock, proc
+        self._offload = offload
+        self._last: _Look | None = None
+        self._answer: Metered | None = None
+        self._one = asyncio.Lock()
+
+    async def read(self) -> Metered:
+        """What is used now; an answer that is a few seconds old is given again."""
+        async with self._one:
+            before = self._last
+            if self._answer is not None and before is not None and self._clock.monotonic() - before.at < _FRESH:
+                return self._answer
+            if before is None or self._clock.monotonic() - before.at > _LONGEST:
+                before = await self._offload(self._look)
+                await self._clock.sleep(_SHORTEST)
+            now = await self._offload(self._look)
+            self._last, self._answer = now, self._between(before, now)
+            return self._answer
+
+    def _between(self, before: _Look, now: _Look) -> Metered:
+        seconds = max(now.at - before.at, 1e-3)
+        pods: dict[str, dict[str, Amounts]] = {}
+        for run, (spent, memory) in now.runs.items():
+            # What a container has spent before it was first seen, it has spent since the look before.
+            used = spent - before.runs.get(run, (0.0, 0))[0]
+            pods.setdefault(run[0], {})[run[1]] = Amounts(_milli(used, seconds), memory)
+        machine = Amounts(_milli(now.machine - before.machine, seconds), now.memory)
+        return Metered(self._node, self._clock.time(), seconds, machine, pods)
+
+    def _look(self) -> _Look:
+        children = processes(self._proc)
+        runs = {}
+        for run in self._runs():
+            found = descendants(run[2], children)
+            if found:
+                runs[run] = sum(self._spent(each) for each in found), sum(share(each, self._proc) for each in found)
+        return _Look(self._clock.monotonic(), machine_seconds(self._proc), machine_memory(self._proc), runs)
+
+    def _runs(self) -> list[Run]:
+        found = []
+        for pod in self._layout.pods():
+            for run in pod.all_runs():
+                started = run.started()
+                if started is not None and run.exit() is None:
+                    found.append((pod.uid, run.path.parent.name, int(started["pid"])))
+        return found
+
+    def _spent(self, process: ListedProcess) -> float:
+        """Seconds of processor time of a process and of its children that have ended."""
+        try:
+            stat = (self._proc / str(process.pid) / "stat").read_text(errors="replace")
+        except OSError:
+            return 0.0
+        fields = stat[stat.rindex(")") + 2 :].split()
+        return sum(int(each) for each in fields[11:15]) / _TICKS
+
+
+def _milli(seconds: float, of: float) -> int:
+    return max(0, round(seconds / of * 1000))

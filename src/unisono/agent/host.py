@@ -10,20 +10,16 @@ from pathlib import Path
 
 import structlog
 
-from unisono.agent.admission import CONTAINERS, Ledger
-from unisono.agent.cpus.affinity import move
-from unisono.agent.cpus.book import CpuBook
-from unisono.agent.devices.inventory import choose, counts
-from unisono.agent.devices.sharing import CardSharing
+from unisono.agent.cpus.book import CpuBook, move
+from unisono.agent.devices.inventory import CardSharing, choose, counts
 from unisono.agent.environment import MissingSource, ObjectSource
-from unisono.agent.files import rewrite_in_place
-from unisono.agent.layout import Layout
+from unisono.agent.layout import Layout, rewrite_in_place
 from unisono.agent.limits.disk import DiskPressure, StorageWatch
 from unisono.agent.limits.memory_watch import MemoryWatch
-from unisono.agent.machine.facts import Machine
-from unisono.agent.machine.isolation import Isolation
+from unisono.agent.machine.facts import Isolation, Machine
 from unisono.agent.network.names import AddressBook, Peer, hosts_file, peer_of, shared_lines, table
 from unisono.agent.network.ports import PortBook
+from unisono.agent.node import CONTAINERS, Ledger
 from unisono.agent.processes.users import PodUsers
 from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Pod, Service

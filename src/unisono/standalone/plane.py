@@ -20,7 +20,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from unisono.agent.cpus.book import NO_POLICIES, CpuPolicies
-from unisono.agent.devices.sharing import CardSharing
+from unisono.agent.devices.inventory import CardSharing
 from unisono.agent.limits.disk import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
@@ -281,9 +281,9 @@ class Plane:
 
     async def _listen(self, backend: Backend, port: int) -> ApiServer:
         from unisono.agent.access import FilePodAccess
+        from unisono.agent.agent import FileMeter
         from unisono.agent.logs import FileLogSource
         from unisono.agent.machine.facts import hostname
-        from unisono.agent.metering import FileMeter
         from unisono.apiserver.server import ApiServer
         from unisono.history.reading import StoredHistory
         from unisono.history.sqlite import SqliteFile

@@ -18,7 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from unisono.agent.lifecycle import decide as planned
-from unisono.agent.simulated.script import simulated_view
+from unisono.agent.simulated.specs import simulated_view
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes.provisioner import Imagined, VolumeProvisioner
 from unisono.api.groups.access import GROUP as RBAC

@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from unisono.agent.cpus.book import CpuBook
-from unisono.agent.cpus.sysfs import SYSTEM, Place, online_cpus, read_cpus
+from unisono.agent.cpus.book import SYSTEM, CpuBook, Place, online_cpus, read_cpus
 from unisono.agent.limits.memory_watch import WatchLoop
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Node, Pod

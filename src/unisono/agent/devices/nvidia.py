@@ -16,8 +16,7 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
-from unisono.agent.devices.inventory import Accelerator, Inventory
-from unisono.agent.devices.sharing import CardSharing, card_of, is_replica
+from unisono.agent.devices.inventory import Accelerator, CardSharing, Inventory, card_of, is_replica
 from unisono.agent.devices.vendors import numa_node, pci_root
 from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, NVIDIA_GPU, NVIDIA_MIG
 from unisono.errors import AgentError

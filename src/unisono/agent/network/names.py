@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unisono.agent.files import read_json, write_json
+from unisono.agent.layout import read_json, write_json
 from unisono.api.annotations import SERVICE_ADDRESS
 from unisono.api.core import Pod, Service
 from unisono.errors import AgentError

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from unisono.agent.files import read_json, write_json
-from unisono.agent.layout import PodDir, RunDir
+from unisono.agent.layout import PodDir, RunDir, read_json, write_json
 from unisono.agent.processes.launch import Identity, identity
 from unisono.agent.volumes.mounts import Mount
 from unisono.api.annotations import READABLE_DIRECTORIES

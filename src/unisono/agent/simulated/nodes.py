@@ -18,14 +18,12 @@ import msgspec
 import structlog
 
 from unisono import __version__
-from unisono.agent.admission import Ledger, Requests
 from unisono.agent.devices.slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import Reason, decide
-from unisono.agent.node import is_ready, ready_condition, renew_lease, report_ready
+from unisono.agent.node import Ledger, Requests, is_ready, ready_condition, renew_lease, report_ready
 from unisono.agent.pods.report import REASON, cause
 from unisono.agent.simulated.cloud import SimulatedCloud
-from unisono.agent.simulated.script import Alarms, end_of, refused, simulated_view
-from unisono.agent.simulated.specs import NodeSpec, parse_specs
+from unisono.agent.simulated.specs import Alarms, NodeSpec, end_of, parse_specs, refused, simulated_view
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes.provisioner import Imagined, VolumeProvisioner
 from unisono.api import core

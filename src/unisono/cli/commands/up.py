@@ -136,7 +136,7 @@ def command(
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
     from unisono.agent.cpus.book import CpuPolicies
-    from unisono.agent.devices.sharing import read_sharing
+    from unisono.agent.devices.inventory import read_sharing
     from unisono.agent.limits.disk import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.files import is_loopback
     from unisono.apiserver.flow_control import Limits
