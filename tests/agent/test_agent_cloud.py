@@ -14,7 +14,7 @@ from unisono.agent.simulated.specs import parse_specs
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.kinds import NODES
 from unisono.api.times import rfc3339
-from unisono.controllers.node_scaling.pools import pool_of
+from unisono.controllers.node_scaling.provisioning import pool_of
 from unisono.errors import ConfigError
 
 GROUP: dict[str, Any] = {

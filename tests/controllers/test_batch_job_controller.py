@@ -16,7 +16,7 @@ from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import PODS
-from unisono.controllers.workloads.job_tally import FINALIZER
+from unisono.controllers.workloads.job_decide import FINALIZER
 
 LABELS = {"batch.kubernetes.io/controller-uid": "u", "job-name": "work"}
 

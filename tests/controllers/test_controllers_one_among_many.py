@@ -19,7 +19,7 @@ from unisono.api.core import ConfigMap, Node, Pod
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, POD_GROUPS, PODS
-from unisono.controllers.hypernode import discovery_controllers
+from unisono.controllers.hypernode import controller as discovery_controllers
 from unisono.controllers.hypernode.discovery import KEY
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.node_scaling import decide

@@ -22,8 +22,8 @@ from unisono.api.groups.topology import HyperNode
 from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES, SECRETS
 from unisono.api.topology_sources import Question, SourceFailed, Switch, TopologySource
 from unisono.controllers.hypernode import sources
+from unisono.controllers.hypernode.controller import HyperNodeSourceController
 from unisono.controllers.hypernode.discovery import parse_config
-from unisono.controllers.hypernode.discovery_controllers import HyperNodeSourceController
 from unisono.controllers.hypernode.sources import Resolver, find_source, of_cluster
 from unisono.kube.controller import Controller
 

@@ -14,7 +14,7 @@ from unisono.api.core import ConfigMap, PersistentVolumeClaim, Pod, PriorityClas
 from unisono.api.gang_parts import decode_parts
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
 from unisono.controllers.job.plugins import PluginError, load
-from unisono.controllers.job.pod_group import min_resources
+from unisono.controllers.job.pods import min_resources
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import to_json
 from unisono.controllers.owners import owned_by

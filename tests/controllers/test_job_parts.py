@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.times import format_duration, parse_duration
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.job.plugins.base import read_flags
 from unisono.controllers.objects import PATIENCE_SECONDS, Expectations, contains
 
@@ -70,8 +70,8 @@ def test_expectations_end_when_seen_or_when_patience_does():
 
 
 def test_every_phase_has_a_row_and_every_row_leads_to_a_phase():
-    known = phases.ACTIVE | set(phases.KILLING) | phases.STOPPED
-    assert set(phases.TRANSITIONS) == known
-    for row in phases.TRANSITIONS.values():
+    known = view.ACTIVE | set(view.KILLING) | view.STOPPED
+    assert set(view.TRANSITIONS) == known
+    for row in view.TRANSITIONS.values():
         assert {change.to for change in row.values()} <= known
-    assert all(not phases.TRANSITIONS[phase] for phase in phases.FINISHED)
+    assert all(not view.TRANSITIONS[phase] for phase in view.FINISHED)

@@ -16,7 +16,7 @@ from unisono.api.core import Secret
 from unisono.api.kinds import CONFIG_MAPS, NETWORK_POLICIES, SECRETS, SERVICES
 from unisono.api.validation.job import PLUGINS
 from unisono.controllers.job.plugins import ORDER, load
-from unisono.controllers.job.plugins.ssh import generate
+from unisono.controllers.job.plugins.network import generate
 from unisono.controllers.objects import to_json
 
 

@@ -13,9 +13,9 @@ from job_world import World, job, policy, task
 from unisono.api.base import ObjectMeta
 from unisono.api.core import PriorityClass
 from unisono.api.kinds import JOBS, PODS, PRIORITY_CLASSES
-from unisono.controllers.job import phases
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import Tally
-from unisono.controllers.job.pod_group import pod_group_spec
+from unisono.controllers.job.pods import pod_group_spec
 from unisono.controllers.job.status import pending_rule, running_rule
 from unisono.controllers.objects import to_json
 

@@ -16,7 +16,7 @@ from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SECRETS, SERV
 from unisono.api.validation import validate
 from unisono.controllers.job.plugins import load
 from unisono.controllers.job.plugins.base import unknown_flags
-from unisono.controllers.job.plugins.svc import LONGEST_VARIABLE
+from unisono.controllers.job.plugins.network import LONGEST_VARIABLE
 from unisono.controllers.job.view import JobView
 
 FRAMEWORKS = {"pytorch": "master", "tensorflow": "ps", "mpi": "master", "ray": "head", "jax": "coordinator"}

@@ -17,7 +17,7 @@ from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelector
 from unisono.api.groups.autoscaling import MachineDeployment
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room, growth, remainders, wanted
-from unisono.controllers.node_scaling.pools import overdue, pool_of
+from unisono.controllers.node_scaling.provisioning import overdue, pool_of
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, shrinking
 
 ENDURES = (Toleration(key="spot", operator="Exists"),)

@@ -27,7 +27,7 @@ from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.times import rfc3339
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
-from unisono.controllers.node_scaling.pools import pool_of
+from unisono.controllers.node_scaling.provisioning import pool_of
 from unisono.kube.controller import Manager
 
 CPU, GPU = 1000, 1000

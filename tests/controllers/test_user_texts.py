@@ -15,12 +15,12 @@ from unisono.api.groups.ray import RayJob
 from unisono.api.keys import COMPLETION_INDEX, GROUP_MIN_MEMBER, LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER
 from unisono.controllers.hypernode.discovery import parse_config
 from unisono.controllers.job.plugins import base
-from unisono.controllers.keys import LARGEST_NUMBER, json_object, whole_number
+from unisono.controllers.owners import LARGEST_NUMBER, json_object, whole_number
 from unisono.controllers.podgroup.decide import min_member, topology
 from unisono.controllers.training.kubeflow.mpi import version_of
 from unisono.controllers.training.ray.job import submit_command
 from unisono.controllers.training.ray.service import told_by
-from unisono.controllers.workloads.job_tally import index_of
+from unisono.controllers.workloads.job_decide import index_of
 from unisono.controllers.workloads.templates import amount
 
 DEEP = '{"a":' * 20_000

@@ -282,7 +282,7 @@ FAULTS = (
     ),
     Fault(
         "forget-to-come-back-for-a-finished-job",
-        "unisono.controllers.ttl",
+        "unisono.controllers.cronjob.controller",
         "                return due - self._clock.time()\n",
         "                return None\n",
         seed=2000,

@@ -17,8 +17,13 @@ from unisono.controllers.cronjob.decide import KUBERNETES
 from unisono.controllers.metrics import MetricReader, NoMetrics
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.volumes.binder import ClaimController, EphemeralVolumeController
-from unisono.controllers.volumes.life import ClaimProtectionController, VolumeController, VolumeProtectionController
+from unisono.controllers.volumes.binder import (
+    ClaimController,
+    ClaimProtectionController,
+    EphemeralVolumeController,
+    VolumeController,
+    VolumeProtectionController,
+)
 from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
 from unisono.controllers.workloads.job import BatchJobController

@@ -17,7 +17,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.times import rfc3339
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.objects import to_json
 from unisono.controllers.recorder import Recorder
 from unisono.errors import Conflict, NotFound, SetAside
@@ -136,7 +136,7 @@ def _marked(obj: Object, reason: str, text: str, time: str) -> Json:
         state = obj.status.state
         if (state.reason, state.message) == (reason, text):
             return {}
-        return {"state": {"phase": state.phase or phases.PENDING, "reason": reason, "message": text}}
+        return {"state": {"phase": state.phase or view.PENDING, "reason": reason, "message": text}}
     if status is None or not hasattr(status, "conditions"):
         return {}
     entry = {"type": CONDITION, "status": "True", "reason": reason, "message": text, "lastTransitionTime": time}

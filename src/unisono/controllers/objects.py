@@ -13,7 +13,7 @@ from unisono.api.documents.merge import Json, merge_diff
 from unisono.api.finalizers import has_finalizer, without
 from unisono.api.kind import Kind
 from unisono.api.membership import controller_of
-from unisono.controllers.keys import whole_number
+from unisono.controllers.owners import whole_number
 from unisono.errors import AlreadyExists, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 

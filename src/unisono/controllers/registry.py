@@ -9,13 +9,16 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind_families import BATCH_JOBS, REPLICA_SETS, STATEFUL_SETS
 from unisono.api.topology_sources import Fetch
-from unisono.controllers.claims.limits import LimitClaimController
-from unisono.controllers.cronjob.controller import CronJobController
+from unisono.controllers.claims.decide import LimitClaimController
+from unisono.controllers.cronjob.controller import CronJobController, TtlController
 from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
 from unisono.controllers.hyperjob.controller import HyperJobController
-from unisono.controllers.hypernode.controller import HyperNodeController
-from unisono.controllers.hypernode.discovery_controllers import HyperNodeDiscoveryController, HyperNodeSourceController
+from unisono.controllers.hypernode.controller import (
+    HyperNodeController,
+    HyperNodeDiscoveryController,
+    HyperNodeSourceController,
+)
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController, JobTemplateController
 from unisono.controllers.metrics import NoProber, Prober
@@ -27,7 +30,6 @@ from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import MADE_BY_MEMBERS, training_controllers
-from unisono.controllers.ttl import TtlController
 from unisono.kube.controller import Controller
 
 # Source of the controllers' events.

@@ -1,22 +1,44 @@
-"""Claims for devices that are made for pods, and which pods go on using them: pure functions."""
+"""Claims of devices that extended resources stand for: which are made for pods, and limits on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import (
+    ContainerExtendedResourceRequest,
+    DeviceClass,
+    Node,
     Pod,
+    PodExtendedResourceClaimStatus,
     PodResourceClaim,
     ResourceClaim,
     ResourceClaimConsumerReference,
+    ResourceClaimSpec,
     ResourceClaimTemplate,
 )
-from unisono.api.extended_devices import limit_claim
+from unisono.api.extended_devices import (
+    EXTENDED_CLAIM,
+    TooManyDevices,
+    claim_spec,
+    classes_by_resource,
+    extended_requests,
+    limit_claim,
+    stands_for_limits,
+)
 from unisono.api.keys import POD_CLAIM_NAME
+from unisono.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS
 from unisono.api.pod_states import has_ended
+from unisono.api.resources import resource_list
+from unisono.controllers.owners import controller_keys, family, index
+from unisono.controllers.recorder import Announcer, Notice, Recorder
+from unisono.errors import ApiError, Conflict, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+# Claims for devices that are made for pods, and which pods go on using them: pure functions.
 
 MOST_USERS = 256
 # Leaves room for the hyphen and five characters that the server adds to a generated name.
@@ -103,3 +125,118 @@ def template_keys(pod: Pod) -> list[str]:
     """Index function: keys of the templates that the pod names."""
     names = (each.resource_claim_template_name for each in pod.spec.resource_claims or ())
     return [f"{pod.metadata.namespace}/{name}" for name in names if name]
+
+
+# Makes the claims that stand for extended resources which device classes serve (``spec.extendedResourceName``).
+#
+# kube-scheduler does so for its own pods when it binds them. Ours get the claim before, so that it is scheduled as any
+# other: the engine gives devices to it, and the kubelet finds it in the pod's status. Where a node reports the resource
+# itself, its device plugin gives the devices, and no claim is made.
+
+_OWNER_INDEX = "limit-claims-of-pod"
+_RESOURCE_INDEX = "pods-by-resource"
+_RETRY_SECONDS = 5.0
+
+
+class LimitClaimController(Controller):
+    """Gives pods of our schedulers the claims that stand for their limits."""
+
+    name = "pod-limit-claim-controller"
+
+    def __init__(self, recorder: Recorder, scheduler_names: Collection[str]) -> None:
+        self._announcer = Announcer(recorder)
+        self._scheduler_names = frozenset(scheduler_names)
+
+    def setup(self, context: Context) -> None:
+        """Watch pods without a node that ask for such resources, and classes; a server need not have classes."""
+        self._client = context.client
+        self._pods = context.watch(PODS, when=self._concerns)
+        self._announcer.forget_deleted(self._pods)
+        index(self._pods, _RESOURCE_INDEX, self._resources)
+        self._classes = context.watch(DEVICE_CLASSES, self._waiting, optional=True)
+        self._claims = context.watch(RESOURCE_CLAIMS, lambda claim: [], optional=True)
+        index(self._claims, _OWNER_INDEX, controller_keys)
+        self._nodes = context.informer(NODES)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Make the claim of one pod unless it has one."""
+        pod = self._pods.get(key)
+        if pod is None or not self._resources(pod) or pod.metadata.deletion_timestamp or is_done(pod):
+            return None
+        served = self._served(self._resources(pod))
+        try:
+            wanted = claim_spec(pod.spec, served)
+        except TooManyDevices as error:
+            self._complain(pod, str(error))
+            return None
+        if wanted is None:
+            return None
+        try:
+            claim = self._made(pod) or await self._client.create(RESOURCE_CLAIMS, _claim(pod, wanted[0]))
+            await self._tell(pod, claim, wanted[1])
+        except (NotFound, Conflict):
+            return None
+        except ApiError as error:
+            self._complain(pod, f"create ResourceClaim for extended resources: {error}")
+            return _RETRY_SECONDS
+        return None
+
+    def _served(self, resources: Collection[str]) -> dict[str, DeviceClass]:
+        """Classes of those of the resources that no node reports itself."""
+        found = {name: one for name, one in classes_by_resource(self._classes.items()).items() if name in resources}
+        return found and {name: one for name, one in found.items() if not self._is_reported(name)}
+
+    def _is_reported(self, resource: str) -> bool:
+        return any(_reports(node, resource) for node in self._nodes.items())
+
+    def _made(self, pod: Pod) -> ResourceClaim | None:
+        owned = (each for each in self._claims.by_index(_OWNER_INDEX, family(pod)) if stands_for_limits(each))
+        return min(owned, key=lambda each: each.metadata.name, default=None)
+
+    async def _tell(self, pod: Pod, claim: ResourceClaim, mappings: list[ContainerExtendedResourceRequest]) -> None:
+        meta = pod.metadata
+        told = PodExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.metadata.name)
+        patch = {
+            "metadata": {"uid": meta.uid},
+            "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)},
+        }
+        await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
+
+    def _complain(self, pod: Pod, text: str) -> None:
+        self._announcer.tell(pod, [Notice("Warning", "FailedResourceClaimCreation", text, once=text)])
+
+    def _resources(self, pod: Pod) -> list[str]:
+        """Index function: extended resources of a pod of ours that has no node and no such claim yet."""
+        spec = pod.spec
+        ours = (spec.scheduler_name or "") in self._scheduler_names
+        if not ours or spec.node_name or limit_claim(pod) is not None:
+            return []
+        every = [*(spec.init_containers or ()), *(spec.containers or ())]
+        named = {name for each in every for name in (each.resources.limits or {}) if "/" in name}
+        return sorted({name for _, name, _, _ in extended_requests(spec, named)}) if named else []
+
+    def _waiting(self, device_class: DeviceClass) -> list[str]:
+        names = classes_by_resource([device_class])
+        return [pod.key for name in names for pod in self._pods.by_index(_RESOURCE_INDEX, name)]
+
+    def _concerns(self, event_type: EventType, new: Pod, old: Pod | None) -> bool:
+        return event_type != "DELETED" and bool(self._resources(new))
+
+
+def _reports(node: Node, resource: str) -> bool:
+    amount = (node.status.allocatable or {}).get(resource)
+    return amount is not None and resource_list({resource: amount})[resource] > 0
+
+
+def _claim(pod: Pod, spec: ResourceClaimSpec) -> ResourceClaim:
+    meta = pod.metadata
+    owner = OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid or "", controller=True)
+    return ResourceClaim(
+        metadata=ObjectMeta(
+            generate_name=stem(meta.name, "extended-resources"),
+            namespace=meta.namespace,
+            annotations={EXTENDED_CLAIM: "true"},
+            owner_references=[owner],
+        ),
+        spec=spec,
+    )

@@ -1,17 +1,22 @@
-"""The cron job controller: feeds ``decide`` from the caches and has its plans carried out."""
+"""Jobs by the clock: CronJobs make them on schedule, and those that ended go when their time to live is over."""
 
 from __future__ import annotations
 
-from unisono.api.groups.batch import CronJobStatus
+from unisono.api.groups.batch import CronJobStatus, Job
 from unisono.api.groups.batch_v1 import BatchCronJobStatus
+from unisono.api.kinds import JOBS
+from unisono.api.times import parse_time
 from unisono.controllers import owners
 from unisono.controllers.cronjob.decide import VOLCANO, AnyCronJob, AnyJob, CronPlan, Family, decide, reference_to
+from unisono.controllers.job.view import FINISHED
 from unisono.controllers.objects import BeingDeleted, ForeignObject, LastWritten, create_once, delete_seen, write_status
 from unisono.controllers.owners import index
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import ApiError, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
+
+# The cron job controller: feeds ``decide`` from the caches and has its plans carried out.
 
 # Jobs by the UID of whatever controls them.
 OWNER_INDEX = "controller-uid"
@@ -130,3 +135,46 @@ def _with(plan: CronPlan, made: AnyJob | None, family: Family) -> CronJobStatus 
         last_schedule_time=plan.scheduled,
         last_successful_time=old.last_successful_time,
     )
+
+
+# Deletes finished jobs whose ``ttlSecondsAfterFinished`` is over.
+
+
+def expiry(job: Job) -> float | None:
+    """When the job is to be deleted, seconds since 1970; None when never, or when it has not finished."""
+    ttl, state = job.spec.ttl_seconds_after_finished, job.status.state
+    if ttl is None or state.phase not in FINISHED or not state.last_transition_time:
+        return None
+    if job.metadata.deletion_timestamp:
+        return None
+    return parse_time(state.last_transition_time) + ttl
+
+
+class TtlController(Controller):
+    """The garbage collector of finished jobs."""
+
+    name = "gc-controller"
+    workers = 1
+
+    def setup(self, context: Context) -> None:
+        """Watch jobs."""
+        self._client, self._clock = context.client, context.clock
+        self._jobs = context.watch(JOBS)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Delete the job when its time has come, else say when to look again."""
+        cached = self._jobs.get(key)
+        if cached is None or expiry(cached) is None:
+            return None
+        try:
+            job = await self._client.get(JOBS, cached.metadata.name, cached.metadata.namespace)
+            due = expiry(job)
+            if due is None:
+                return None
+            if due > self._clock.time():
+                return due - self._clock.time()
+            meta = job.metadata
+            await self._client.delete(JOBS, meta.name, meta.namespace, uid=meta.uid, propagation="Foreground")
+        except NotFound:
+            return None
+        return None

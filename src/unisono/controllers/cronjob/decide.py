@@ -21,7 +21,7 @@ from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS, CRON_JOBS
 from unisono.api.kinds import JOBS
 from unisono.api.submitters import handed_down
 from unisono.api.times import rfc3339, time_or
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.job_making import make_job, phase_of
 from unisono.controllers.owners import owned_by
 from unisono.controllers.recorder import Notice
@@ -61,9 +61,9 @@ class Family:
 
 def _outcome(job: Job) -> str:
     phase = phase_of(job)
-    if phase == phases.COMPLETED:
+    if phase == view.COMPLETED:
         return COMPLETED
-    return FAILED if phase in phases.FINISHED else ""
+    return FAILED if phase in view.FINISHED else ""
 
 
 def _ended(job: Job) -> str | None:

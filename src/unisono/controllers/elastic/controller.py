@@ -18,9 +18,7 @@ from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.times import duration_or_none, parse_time, rfc3339
 from unisono.controllers import owners
-from unisono.controllers.elastic.allowances import Allowances, Claim
-from unisono.controllers.elastic.decide import COOL_DOWN, Elastic, Extra, plan
-from unisono.controllers.keys import whole_number
+from unisono.controllers.elastic.decide import COOL_DOWN, Allowances, Claim, Elastic, Extra, plan
 from unisono.controllers.node_scaling.decide import (
     CAUSES,
     PATIENCE,
@@ -35,7 +33,7 @@ from unisono.controllers.node_scaling.decide import (
     verdict_of,
 )
 from unisono.controllers.node_scaling.shrink import takes_pods
-from unisono.controllers.owners import index
+from unisono.controllers.owners import index, whole_number
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.jobkinds.kind import ElasticPart, JobKind

@@ -27,7 +27,7 @@ from unisono.api.groups.batch import (
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.resources import pod_requests
 from unisono.api.times import rfc3339
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.job_making import has_ended, make_job, phase_of
 from unisono.controllers.objects import SLICE, contains, to_json
 from unisono.controllers.recorder import Notice
@@ -166,7 +166,7 @@ def _pods(task: TaskSpec) -> int:
 # The status of a hyper job: its jobs and their pods in sum, and how it ended (pure).
 
 COMPLETED, FAILED = "Completed", "Failed"
-LOST = frozenset({phases.FAILED, phases.TERMINATED})
+LOST = frozenset({view.FAILED, view.TERMINATED})
 _COUNTERS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 
 
@@ -176,7 +176,7 @@ def ended_states(status: HyperJobStatus) -> dict[str, str]:
         name: state.phase
         for each in status.replicated_jobs_status or ()
         for name, state in (each.job_states or {}).items()
-        if state.phase in phases.FINISHED and state.phase
+        if state.phase in view.FINISHED and state.phase
     }
 
 
@@ -241,11 +241,9 @@ def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: floa
     """None before every job has ended. A suspended job can be resumed, so it has not."""
     # Jobs that were never made are not made any more once too many are lost.
     ends = [state for state in states.values() if state is not None or not is_lost(hyper_job, states)]
-    if not ends or not all(state in phases.FINISHED for state in ends):
+    if not ends or not all(state in view.FINISHED for state in ends):
         return None
-    completed, failed, terminated = (
-        ends.count(phase) for phase in (phases.COMPLETED, phases.FAILED, phases.TERMINATED)
-    )
+    completed, failed, terminated = (ends.count(phase) for phase in (view.COMPLETED, view.FAILED, view.TERMINATED))
     counts = f"{completed} completed, {failed} failed, 0 aborted, {terminated} terminated"
     if completed == len(ends):
         kind, reason, message = COMPLETED, "AllChildVCJobsCompleted", f"HyperJob completed: {completed} completed"
@@ -263,7 +261,7 @@ def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: floa
 BY_HYPER_JOB = "volcano.sh/hyperjob-name"
 BY_REPLICATED_JOB = "volcano.sh/replicatedjob-name"
 TEMPLATE_HASH = "volcano.sh/vcjob-template-spec-hash"
-_OVER = phases.FINISHED | {phases.TERMINATING}
+_OVER = view.FINISHED | {view.TERMINATING}
 
 
 @dataclass(slots=True)

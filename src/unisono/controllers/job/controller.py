@@ -26,7 +26,7 @@ from unisono.controllers.execution import (
     expectation,
     retry_when_classes_come,
 )
-from unisono.controllers.job import phases
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.decide import beginning, decide
 from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.plugins import PluginError, load

@@ -15,8 +15,8 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC
 from unisono.api.times import format_duration, parse_time, rfc3339
-from unisono.controllers import keys
-from unisono.controllers.job import phases
+from unisono.controllers import owners
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import Observed, Tally, TaskPod, is_doomed, see, tally
 from unisono.controllers.job.policies import (
     EVICTED_PREFIX,
@@ -171,7 +171,7 @@ class _JobDecision:
                 phases.RESTART_PARTITION: pod.task == happened.task and pod.partition == happened.partition,
             }
             if hit[verdict.action] and not pod.marked:
-                self.plan.marks[pod.name] = {CONTROLLER_OUT_OF_SYNC: "true", keys.RESTART_ROUND: str(round_)}
+                self.plan.marks[pod.name] = {CONTROLLER_OUT_OF_SYNC: "true", owners.RESTART_ROUND: str(round_)}
 
     def _remember(self, verdicts: Verdicts) -> None:
         """Keep in the status what a policy waits on and no object would show later."""

@@ -10,10 +10,10 @@ from unisono.api.groups.batch import Command, Job, JobStatus, TaskState
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import CONTROLLER_OUT_OF_SYNC, JOB_VERSION, PARTITION_ID, TASK_SPEC
 from unisono.api.times import time_or
-from unisono.controllers import keys, pod_facts
-from unisono.controllers.job import phases
+from unisono.controllers import owners, pod_facts
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
-from unisono.controllers.keys import whole_number
+from unisono.controllers.owners import whole_number
 from unisono.controllers.pod_facts import PodView
 
 
@@ -188,6 +188,6 @@ def _see(view: JobView, pod: Pod) -> TaskPod:
         task=task_name,
         index=index,
         version=whole_number(annotations.get(JOB_VERSION)) or 0,
-        round=whole_number(annotations.get(keys.RESTART_ROUND)) or 0,
+        round=whole_number(annotations.get(owners.RESTART_ROUND)) or 0,
         marked=annotations.get(CONTROLLER_OUT_OF_SYNC) == "true",
     )

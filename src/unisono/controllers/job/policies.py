@@ -11,10 +11,10 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.job_state import pod_failure
 from unisono.api.keys import JOB_VERSION
 from unisono.api.times import parse_duration, parse_time
-from unisono.controllers.job import phases
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import TaskPod, recorded_pods
 from unisono.controllers.job.view import JobView, TaskView
-from unisono.controllers.keys import whole_number
+from unisono.controllers.owners import whole_number
 
 # How long a job, or a part of one, waits between restarts: the more have gone before, the longer.
 

@@ -10,7 +10,7 @@ import msgspec
 from unisono.api.groups.batch import JobCondition, JobState, JobStatus, TaskState
 from unisono.api.keys import JOB_NAME, TASK_SPEC
 from unisono.api.times import format_duration, parse_time, rfc3339
-from unisono.controllers.job import phases
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.observed import Tally
 from unisono.controllers.job.sync import unreachable
 from unisono.controllers.job.view import JobView, TaskView

@@ -13,8 +13,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.controllers import pod_groups
 from unisono.controllers.job.observed import Observed, Tally, TaskPod
 from unisono.controllers.job.plugins import PluginError, load
-from unisono.controllers.job.pod_group import pod_group_for
-from unisono.controllers.job.pods import claims_to_make, job_volumes, named_volumes
+from unisono.controllers.job.pods import claims_to_make, job_volumes, named_volumes, pod_group_for
 from unisono.controllers.job.policies import group_version
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.objects import SLICE

@@ -31,7 +31,7 @@ from unisono.api.groups.flow import (
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kind_families import JOB_FLOWS
 from unisono.api.times import rfc3339
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.job_making import has_ended, make_job, phase_of
 from unisono.controllers.metrics import Probe
@@ -77,14 +77,14 @@ def template_keys(job: Object) -> list[str]:
 
 # Where the names of jobs in a phase are listed; in every other phase they are under ``unKnowJobs``.
 _LISTS: Mapping[str, str] = {
-    phases.PENDING: "pending_jobs",
-    phases.RUNNING: "running_jobs",
+    view.PENDING: "pending_jobs",
+    view.RUNNING: "running_jobs",
     # They still have pods.
-    phases.COMPLETING: "running_jobs",
-    phases.TERMINATING: "running_jobs",
-    phases.COMPLETED: "completed_jobs",
-    phases.FAILED: "failed_jobs",
-    phases.TERMINATED: "terminated_jobs",
+    view.COMPLETING: "running_jobs",
+    view.TERMINATING: "running_jobs",
+    view.COMPLETED: "completed_jobs",
+    view.FAILED: "failed_jobs",
+    view.TERMINATED: "terminated_jobs",
 }
 
 
@@ -93,7 +93,7 @@ def ended_states(status: JobFlowStatus) -> dict[str, str]:
     return {
         each.name: each.state
         for each in status.job_status_list or ()
-        if each.name and each.state and each.state in phases.FINISHED
+        if each.name and each.state and each.state in view.FINISHED
     }
 
 
@@ -252,9 +252,9 @@ def _count(job: Job, task: TaskView, phase: str) -> int:
 PROBE_PERIOD = 5.0
 
 PENDING, RUNNING, SUCCEED, FAILED, TERMINATING = "Pending", "Running", "Succeed", "Failed", "Terminating"
-_LOST = frozenset({phases.FAILED, phases.TERMINATED})
+_LOST = frozenset({view.FAILED, view.TERMINATED})
 # Phases of a target in which its pods can be asked.
-_ALIVE = frozenset({phases.PENDING, phases.RUNNING, phases.RESTARTING, phases.COMPLETING})
+_ALIVE = frozenset({view.PENDING, view.RUNNING, view.RESTARTING, view.COMPLETING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,11 +368,11 @@ def _expires(seen: ObservedFlow, each: Flow) -> bool:
 
 def _phase(states: Mapping[str, str | None]) -> str:
     present = [state for state in states.values() if state is not None]
-    if all(state == phases.COMPLETED for state in states.values()):
+    if all(state == view.COMPLETED for state in states.values()):
         return SUCCEED
     if any(state in _LOST for state in present):
         return FAILED
-    return RUNNING if any(state != phases.PENDING for state in present) else PENDING
+    return RUNNING if any(state != view.PENDING for state in present) else PENDING
 
 
 def _open_targets(seen: ObservedFlow, each: Flow, states: Mapping[str, str | None]) -> Sequence[Job] | None:
@@ -380,7 +380,7 @@ def _open_targets(seen: ObservedFlow, each: Flow, states: Mapping[str, str | Non
     open_targets: list[Job] = []
     for target in (each.depends_on.targets if each.depends_on is not None else None) or ():
         name = f"{seen.flow.metadata.name}-{target}"
-        if states.get(name) == phases.COMPLETED:
+        if states.get(name) == view.COMPLETED:
             continue
         job = seen.jobs.get(name)
         if job is None or phase_of(job) not in _ALIVE:

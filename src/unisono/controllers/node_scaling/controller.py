@@ -39,7 +39,7 @@ from unisono.controllers.node_scaling.decide import (
     verdict_of,
 )
 from unisono.controllers.node_scaling.interruption import is_taken_back
-from unisono.controllers.node_scaling.pools import overdue, pool_of, scaled_at
+from unisono.controllers.node_scaling.provisioning import overdue, pool_of, scaled_at
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, held_by, is_of_node, shrinking
 from unisono.controllers.owners import index
 from unisono.controllers.pod_facts import is_deleting

@@ -16,10 +16,9 @@ from unisono.api.keys import GROUP_MIN_MEMBER, NETWORK_TOPOLOGY_HIGHEST_TIER, NE
 from unisono.api.kinds import PODS
 from unisono.api.membership import DEFAULT_QUEUE, controller_of, pod_group_of
 from unisono.api.times import rfc3339
-from unisono.controllers import keys, pod_facts
-from unisono.controllers.keys import whole_number
+from unisono.controllers import owners, pod_facts
 from unisono.controllers.objects import to_json
-from unisono.controllers.owners import owned_by
+from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.pod_groups import PENDING, sum_usage
 from unisono.jobkinds.kind import JobKind
 
@@ -77,8 +76,8 @@ def pod_group_for(
         metadata=ObjectMeta(
             name=group_name(pod),
             namespace=pod.metadata.namespace,
-            labels=keys.inherited_labels(pod.metadata.labels or {}) or None,
-            annotations={**handed, **keys.inherited_annotations(annotations), **(author or {})} or None,
+            labels=owners.inherited_labels(pod.metadata.labels or {}) or None,
+            annotations={**handed, **owners.inherited_annotations(annotations), **(author or {})} or None,
             owner_references=_owners(pod),
         ),
         spec=PodGroupSpec(

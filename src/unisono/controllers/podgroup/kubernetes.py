@@ -24,9 +24,8 @@ from unisono.api.membership import DEFAULT_QUEUE, pod_group_of
 from unisono.api.submitters import handed_down
 from unisono.api.times import rfc3339
 from unisono.controllers import owners, pod_facts
-from unisono.controllers.keys import inherited_annotations, inherited_labels
 from unisono.controllers.objects import delete_seen, to_json
-from unisono.controllers.owners import index, owned_by
+from unisono.controllers.owners import index, inherited_annotations, inherited_labels, owned_by
 from unisono.controllers.pod_groups import PENDING, foreign_group, sum_usage
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.kube.controller import Context, Controller

@@ -34,9 +34,10 @@ from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.frameworks import Jax, Paddle, PyTorch, TensorFlow, XGBoost
 from unisono.controllers.training.kubeflow.mpi import Mpi
 from unisono.controllers.training.plan import TrainingPlan
-from unisono.controllers.training.ray import cluster, job, service, view
-from unisono.controllers.training.ray.view import RayClusterView
-from unisono.controllers.training.trainjob.build import built_in_runtimes
+from unisono.controllers.training.ray import cluster, job, service
+from unisono.controllers.training.ray import pods as view
+from unisono.controllers.training.ray.pods import RayClusterView
+from unisono.controllers.training.trainjob.decide import built_in_runtimes
 from unisono.controllers.training.trainjob.decide import decide as decide_train_job
 from unisono.errors import AlreadyExists, ConfigError, NotFound
 from unisono.jobkinds.registry import ALL

@@ -41,8 +41,7 @@ from unisono.controllers.pod_facts import (
     staying,
 )
 from unisono.controllers.workloads.node_fit import blocking, fits
-from unisono.controllers.workloads.revisions import REVISION_LABEL
-from unisono.controllers.workloads.templates import amount
+from unisono.controllers.workloads.templates import REVISION_LABEL, amount
 from unisono.kube.controller import sooner
 
 # A pod that ended is replaced no sooner.

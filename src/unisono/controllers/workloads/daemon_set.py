@@ -12,8 +12,14 @@ from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_sta
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.daemon_decide import DaemonPlan, daemon_spec, decide, hash_of
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.revisions import HASH_LABEL, REVISION_LABEL, bring_to_server, revise
-from unisono.controllers.workloads.templates import generated_name, pod_from
+from unisono.controllers.workloads.templates import (
+    HASH_LABEL,
+    REVISION_LABEL,
+    bring_to_server,
+    generated_name,
+    pod_from,
+    revise,
+)
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner

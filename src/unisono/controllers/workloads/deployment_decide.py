@@ -13,8 +13,7 @@ from unisono.api.core import PodTemplateSpec
 from unisono.api.groups.apps import Deployment, ReplicaSet, ReplicaSetSpec
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind_families import DEPLOYMENTS
-from unisono.controllers.keys import whole_number
-from unisono.controllers.owners import owned_by
+from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.workloads.templates import amount, short_hash
 
 # ReplicaSets of a Deployment: which has the present template, what they are called, which revision they are (pure).

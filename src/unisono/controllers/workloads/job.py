@@ -18,8 +18,7 @@ from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each,
 from unisono.controllers.owners import index
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
-from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked
+from unisono.controllers.workloads.job_decide import FINALIZER, INDEX_FAILURES, JobPlan, Slot, decide, is_tracked
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller, sooner

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from unisono.api.core import Pod
 from unisono.api.groups.apps import StatefulSet, StatefulSetStatus
 from unisono.api.pod_states import has_ended
-from unisono.controllers.keys import whole_number
 from unisono.controllers.objects import SLICE
+from unisono.controllers.owners import whole_number
 from unisono.controllers.pod_facts import (
     is_available,
     is_deleting,
@@ -20,8 +20,7 @@ from unisono.controllers.pod_facts import (
     staying,
 )
 from unisono.controllers.workloads.node_fit import refused_for
-from unisono.controllers.workloads.revisions import REVISION_LABEL
-from unisono.controllers.workloads.templates import amount
+from unisono.controllers.workloads.templates import REVISION_LABEL, amount
 from unisono.kube.controller import sooner
 
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")

@@ -20,13 +20,11 @@ from unisono.api.kind_families import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from unisono.controllers import owners
 from unisono.controllers.execution import retry_when_allowed
-from unisono.controllers.keys import whole_number
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, delete_seen, write_status
-from unisono.controllers.owners import owned_by
+from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.revisions import REVISION_LABEL, bring_to_server, revise, template_of
 from unisono.controllers.workloads.stateful_decide import (
     StatefulPlan,
     decide,
@@ -35,7 +33,7 @@ from unisono.controllers.workloads.stateful_decide import (
     slots,
     status_of,
 )
-from unisono.controllers.workloads.templates import pod_from
+from unisono.controllers.workloads.templates import REVISION_LABEL, bring_to_server, pod_from, revise, template_of
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller, sooner
 

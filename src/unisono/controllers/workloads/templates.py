@@ -1,22 +1,29 @@
-"""From templates to pods: short names of templates, and numbers or percentages of replicas."""
+"""Templates of pods: the pod that one makes, its hash, and the revisions that keep old ones (pure)."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import msgspec
 
-from unisono.api import names
+from unisono.api import keys, names
 from unisono.api.base import IntOrString, Object, ObjectMeta
 from unisono.api.core import Pod, PodTemplateSpec
+from unisono.api.groups.apps import ControllerRevision, DaemonSet, StatefulSet
 from unisono.api.kind import Kind
-from unisono.controllers.keys import whole_number
-from unisono.controllers.owners import owned_by
+from unisono.api.kind_families import CONTROLLER_REVISIONS
+from unisono.controllers.objects import to_json
+from unisono.controllers.owners import owned_by, whole_number
+from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.kube.client import Client
+
+# From templates to pods: short names of templates, and numbers or percentages of replicas.
 
 # Numbers or percentages of replicas.
 
@@ -101,3 +108,110 @@ def pod_from(
         ),
         spec=copy(template.spec),
     )
+
+
+# The templates that a StatefulSet or DaemonSet had, as ControllerRevisions (pure).
+
+REVISION_LABEL = keys.CONTROLLER_REVISION_HASH
+HASH_LABEL = "controller.kubernetes.io/hash"
+
+Owner = StatefulSet | DaemonSet
+
+
+@dataclass(slots=True)
+class Revisions:
+    """What to do about the revisions of an owner.
+
+    Attributes:
+        update: the present template's revision.
+        create: whether it is to be made.
+        renumber: its new number when an old template is in use again, else 0.
+        delete: revisions beyond the history limit that no pod has.
+
+    """
+
+    update: ControllerRevision
+    create: bool = False
+    renumber: int = 0
+    delete: list[ControllerRevision] = field(default_factory=list)
+
+
+def revise(kind: Kind[Any], owner: Owner, revisions: Sequence[ControllerRevision], used: set[str]) -> Revisions:
+    """Find the revision of the present template, or make it.
+
+    Args:
+        kind: kind of the owner.
+        owner: the owner.
+        revisions: its revisions.
+        used: names of revisions that pods have, or that the status names.
+
+    """
+    data = _data(owner.spec.template)
+    ordered = sorted(revisions, key=lambda each: (each.revision, each.metadata.name))
+    latest = ordered[-1].revision if ordered else 0
+    same = next((each for each in reversed(ordered) if each.data == data), None)
+    if same is not None:
+        revised = Revisions(same, renumber=latest + 1 if same.revision < latest else 0)
+    else:
+        revised = Revisions(_revision(kind, owner, data, latest + 1), create=True)
+    idle = [each for each in ordered if each is not same and each.metadata.name not in used]
+    limit = owner.spec.revision_history_limit
+    if limit is not None and len(idle) > limit:
+        revised.delete = idle[: len(idle) - limit]
+    return revised
+
+
+def template_of(revision: ControllerRevision, fallback: PodTemplateSpec) -> PodTemplateSpec:
+    """The template that a revision holds; ``fallback`` where it holds none that can be read."""
+    spec = (revision.data or {}).get("spec")
+    template = dict((spec or {}).get("template") or {}) if isinstance(spec, dict) else {}
+    template.pop("$patch", None)
+    try:
+        return msgspec.convert(template, PodTemplateSpec) if template else fallback
+    except msgspec.ValidationError:
+        return fallback
+
+
+def _data(template: PodTemplateSpec) -> dict[str, Any]:
+    """As Kubernetes keeps it, so that ``kubectl rollout undo`` can apply it as a strategic merge patch."""
+    return {"spec": {"template": {**to_json(template), "$patch": "replace"}}}
+
+
+def _revision(kind: Kind[Any], owner: Owner, data: dict[str, Any], number: int) -> ControllerRevision:
+    mark = short_hash(data, owner.status.collision_count)
+    meta = owner.metadata
+    notes = {k: v for k, v in (meta.annotations or {}).items() if k.startswith("kubernetes.io/change-cause")}
+    return ControllerRevision(
+        metadata=ObjectMeta(
+            name=f"{meta.name}-{mark}",
+            namespace=meta.namespace,
+            labels={**(owner.spec.template.metadata.labels or {}), HASH_LABEL: mark},
+            annotations=notes or None,
+            owner_references=[owned_by(kind, owner)],
+        ),
+        data=data,
+        revision=number,
+    )
+
+
+# Revisions of StatefulSets and DaemonSets on the server.
+
+O = TypeVar("O", StatefulSet, DaemonSet)  # noqa: E741
+
+
+async def bring_to_server(
+    client: Client, dependents: Dependents[O, ControllerRevision], owner: O, revised: Revisions
+) -> None:
+    """Make or renumber the present template's revision, and delete those that are not needed.
+
+    Raises:
+        ApiError: the server refuses; the next look tries again.
+
+    """
+    if revised.create:
+        raise_first(await dependents.create(owner, [revised.update]))
+    elif revised.renumber:
+        meta = revised.update.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "revision": revised.renumber}
+        await client.patch(CONTROLLER_REVISIONS, meta.name, patch, namespace=meta.namespace)
+    raise_first(await dependents.delete(owner, revised.delete))

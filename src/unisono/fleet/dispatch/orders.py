@@ -9,7 +9,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.commands import target_of
 from unisono.api.groups.batch import Command, Job
 from unisono.api.kinds import COMMANDS, JOBS
-from unisono.controllers.job import phases
+from unisono.controllers.job import view as phases
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import owned_by
 from unisono.controllers.recorder import Recorder

@@ -23,7 +23,7 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
 from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, SplitError, ended_states, wanted_jobs
-from unisono.controllers.job import phases
+from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import LastWritten, delete_seen
 from unisono.controllers.owners import controller_keys, controller_of_kind, family, index, keys_of

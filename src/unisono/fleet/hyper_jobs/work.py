@@ -19,7 +19,7 @@ from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, SubGroupPolicy
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GROUP_NAME, JOB_NAME
 from unisono.api.kind_families import HYPER_JOBS
-from unisono.controllers.job.pod_group import pod_group_for, smallest_gang
+from unisono.controllers.job.pods import pod_group_for, smallest_gang
 from unisono.controllers.job.view import JobView
 from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
 from unisono.errors import UnisonoError

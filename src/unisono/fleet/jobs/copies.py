@@ -18,7 +18,7 @@ from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.selecting import selects
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.objects import to_json
 from unisono.fleet.jobs.endings import without_ttl
 from unisono.fleet.jobs.following import held_back
@@ -306,8 +306,8 @@ def status_patch(job: Object, copied: Object) -> dict[str, Any]:
     told = to_json(getattr(copied, "status", None))
     if isinstance(copied, Job) and not any(told.get(name) for name in _POD_COUNTS):
         state = told.get("state") or {}
-        if state.get("phase") == phases.RUNNING and any(task.replicas for task in copied.spec.tasks or ()):
-            told["state"] = {**state, "phase": phases.PENDING}
+        if state.get("phase") == view.RUNNING and any(task.replicas for task in copied.spec.tasks or ()):
+            told["state"] = {**state, "phase": view.PENDING}
     patch = merge_diff(to_json(getattr(job, "status", None)), told)
     patch.pop("controlledResources", None)
     return patch

@@ -15,7 +15,7 @@ import msgspec
 from unisono.api.annotations import SCALED_AT
 from unisono.api.base import Object
 from unisono.api.groups.batch import Job, JobSpec
-from unisono.controllers.job import phases
+from unisono.controllers.job import view
 from unisono.controllers.objects import to_json
 from unisono.jobkinds.volcano import with_defaults
 
@@ -25,7 +25,7 @@ MOST_BYTES: Final = 256 * 1024
 """Of a status that is taken over."""
 _MOST_COUNT: Final = 2**31 - 1
 _DEEPEST_STATUS: Final = 12
-_PHASES: Final = frozenset({"", *phases.TRANSITIONS, *phases.KILLING, *phases.STOPPED})
+_PHASES: Final = frozenset({"", *view.TRANSITIONS, *view.KILLING, *view.STOPPED})
 
 
 def disbelief(copied: Object) -> str:

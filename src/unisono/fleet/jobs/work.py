@@ -30,8 +30,7 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import JOB_SETS, RAY_CLUSTERS
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.pod_limit import MOST_PODS
-from unisono.controllers.job.pod_group import pod_group_for
-from unisono.controllers.job.pods import PodBuilder
+from unisono.controllers.job.pods import PodBuilder, pod_group_for
 from unisono.controllers.job.view import JobView
 from unisono.controllers.pod_groups import spec_patch
 from unisono.controllers.training.controller import Seen

@@ -15,7 +15,7 @@ from unisono.api.core import Event, Node, Pod
 from unisono.api.groups.topology import HyperNode
 from unisono.api.kind import Kind
 from unisono.api.kinds import EVENTS, HYPER_NODES, NODES, PODS
-from unisono.controllers.keys import whole_number
+from unisono.controllers.owners import whole_number
 from unisono.errors import ApiError, Unavailable
 from unisono.fleet.hub_state import HubState, lean_node
 from unisono.fleet.jobs.decide import MemberView

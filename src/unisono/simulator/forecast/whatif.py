@@ -22,7 +22,7 @@ from unisono.api.membership import pod_group_name
 from unisono.api.messages import counted
 from unisono.api.times import rfc3339
 from unisono.cluster.recent import RunTimes
-from unisono.controllers.job.pod_group import pod_group_spec
+from unisono.controllers.job.pods import pod_group_spec
 from unisono.controllers.job.view import JobView
 from unisono.controllers.owners import owned_by
 from unisono.controllers.podgroup.decide import group_of_all, pod_group_for

@@ -8,11 +8,10 @@ from unisono.controllers.job.plugins.frameworks import (
     JaxPlugin,
     MpiPlugin,
     PytorchPlugin,
+    RayPlugin,
     TensorflowPlugin,
 )
-from unisono.controllers.job.plugins.ray import RayPlugin
-from unisono.controllers.job.plugins.ssh import SshPlugin
-from unisono.controllers.job.plugins.svc import EnvPlugin, SvcPlugin
+from unisono.controllers.job.plugins.network import EnvPlugin, SshPlugin, SvcPlugin
 from unisono.controllers.job.view import JobView
 
 # The last one reads what the others set.

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
 from unisono.controllers.job.view import JobView, TaskView
-from unisono.controllers.keys import variable_too_long, whole_number
+from unisono.controllers.owners import variable_too_long, whole_number
 from unisono.controllers.plan import Resource
 from unisono.errors import UnisonoError
 

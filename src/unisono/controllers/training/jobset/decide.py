@@ -17,10 +17,15 @@ from unisono.api.validation.training import validate_job_set
 from unisono.controllers.pod_facts import is_active, staying
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared_objects
-from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
-from unisono.controllers.training.plan import TrainingPlan, set_condition
-from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
+from unisono.controllers.training.jobset.pods import (
+    ChildJob,
+    JobSetView,
+    build_pod,
+    completion_index,
+    pod_name,
+    shared_objects,
+)
+from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, set_condition
 from unisono.jobkinds.jobset import together
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"

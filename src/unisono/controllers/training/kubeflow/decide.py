@@ -20,11 +20,10 @@ from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.api.validation.training import pods_lack, validate_training_job
 from unisono.controllers import pod_facts
 from unisono.controllers.job.policies import restart_delay
-from unisono.controllers.keys import TooManyHosts
+from unisono.controllers.owners import TooManyHosts
 from unisono.controllers.pod_facts import is_deleting, staying
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.kubeflow.framework import Framework
-from unisono.controllers.training.kubeflow.pods import build_pod, build_service, plan_autoscaler
+from unisono.controllers.training.kubeflow.framework import Framework, build_pod, build_service, plan_autoscaler
 from unisono.controllers.training.kubeflow.view import (
     CREATED,
     DEFAULT_SCHEDULER,
@@ -46,8 +45,7 @@ from unisono.controllers.training.kubeflow.view import (
     TrainingView,
     with_condition,
 )
-from unisono.controllers.training.plan import TrainingPlan
-from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
+from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of
 from unisono.jobkinds.kubeflow import gang_size, pod_sets
 
 # A pod that failed after so long resets the count of restarts in a row.

@@ -11,7 +11,7 @@ from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelecto
 from unisono.api.defaulting.kubeflow import AUTO, elastic_limits
 from unisono.api.groups.kubeflow import ElasticPolicy, PyTorchJobSpec, TFJobSpec
 from unisono.api.kind_families import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
-from unisono.controllers.keys import whole_number
+from unisono.controllers.owners import whole_number
 from unisono.controllers.training.kubeflow.framework import (
     Framework,
     Judgement,

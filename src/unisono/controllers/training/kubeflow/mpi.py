@@ -29,8 +29,7 @@ from unisono.api.keys import KUBEFLOW_JOB_NAME, LAST_APPLIED, MPI_OPERATOR, SSH_
 from unisono.api.kind_families import MPI_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.controllers import pod_facts
-from unisono.controllers.keys import TooManyHosts, json_object, list_too_long
-from unisono.controllers.owners import owned_by
+from unisono.controllers.owners import TooManyHosts, json_object, list_too_long, owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow.framework import (
     Framework,

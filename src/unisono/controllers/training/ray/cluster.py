@@ -23,16 +23,22 @@ from unisono.api.kinds import SERVICES
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
 from unisono.api.validation.training import validate_ray_cluster
-from unisono.controllers.keys import whole_number
+from unisono.controllers.owners import whole_number
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, staying
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import TrainingPlan, set_condition
-from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group, part_of
-from unisono.controllers.training.ray.pods import build_pod, head_service
-from unisono.controllers.training.ray.view import PORTS, Place, RayClusterView, head_service_name, most
+from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of, set_condition
+from unisono.controllers.training.ray.pods import (
+    PORTS,
+    Place,
+    RayClusterView,
+    build_pod,
+    head_service,
+    head_service_name,
+    most,
+)
 from unisono.controllers.workloads.node_fit import refused_for
 from unisono.jobkinds.ray import cluster_sets, desired, fewest
 

@@ -32,9 +32,8 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, phase_of, staying
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import TrainingPlan
-from unisono.controllers.training.pod_group import part_of
-from unisono.controllers.training.ray import view
+from unisono.controllers.training.plan import TrainingPlan, part_of
+from unisono.controllers.training.ray import pods
 from unisono.errors import ConfigError
 from unisono.jobkinds.ray import HTTP_MODE, SIDECAR_MODE, SUBMITTER, SUBMITTER_RESOURCES, submitter_sets
 
@@ -116,7 +115,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
 
     """
     meta, spec = job.metadata, job.spec
-    address = view.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
+    address = pods.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
     # HTTPMode sends a request that cannot be configured; here it is made from a pod, too.
     if spec.submitter_pod_template is not None and spec.submission_mode != HTTP_MODE:
         template = msgspec.convert(spec.submitter_pod_template, PodTemplateSpec)
@@ -128,7 +127,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
         main.command = ["/bin/sh", "-c", submit_command(job, address, job.status.job_id or "")]
     main.env = [
         *(main.env or ()),
-        EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{address}:{view.DASHBOARD_PORT}"),
+        EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{address}:{pods.DASHBOARD_PORT}"),
         EnvVar(name="RAY_JOB_SUBMISSION_ID", value=job.status.job_id),
     ]
     template.spec.restart_policy = "Never"
@@ -140,8 +139,8 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
             namespace=meta.namespace,
             labels={
                 **(template.metadata.labels or {}),
-                view.ORIGIN_NAME: meta.name,
-                view.ORIGIN_KIND: RAY_JOBS.kind,
+                pods.ORIGIN_NAME: meta.name,
+                pods.ORIGIN_KIND: RAY_JOBS.kind,
             },
             annotations={
                 **(template.metadata.annotations or {}),
@@ -164,7 +163,7 @@ def cluster_spec(job: RayJob, submission_id: str) -> RayClusterSpec:
     pod = made.head_group_spec.template.spec
     beside = _container(job, None)
     # It starts together with the head, so it waits until the head takes jobs.
-    dashboard = f"http://{_LOCAL}:{view.DASHBOARD_PORT}"
+    dashboard = f"http://{_LOCAL}:{pods.DASHBOARD_PORT}"
     wait = f"until ray job list --address={dashboard} >/dev/null 2>&1; do sleep 2; done"
     beside.command = ["/bin/sh", "-c", f"{wait}; {submit_command(job, _LOCAL, submission_id)}"]
     beside.env = [EnvVar(name="RAY_JOB_SUBMISSION_ID", value=submission_id)]
@@ -187,7 +186,7 @@ def _container(job: RayJob, cluster: RayCluster | None) -> Container:
 def submit_command(job: RayJob, address: str, submission_id: str) -> str:
     """The shell script that submits the entrypoint and waits for its end, also where the head is started again."""
     spec = job.spec
-    at = f"--address=http://{address}:{view.DASHBOARD_PORT}"
+    at = f"--address=http://{address}:{pods.DASHBOARD_PORT}"
     words = ["ray", "job", "submit", at, f"--submission-id={submission_id}"]
     if spec.runtime_env_yaml:
         words.append(f"--runtime-env-json={json.dumps(_environment(spec.runtime_env_yaml))}")
@@ -283,13 +282,13 @@ class _RayJobDecision:
             self._remove()
             return
         try_number = (status.failed or 0) + (status.succeeded or 0)
-        suffix = view.letters(meta.uid, try_number, status.job_deployment_status or "", self.time)
+        suffix = pods.letters(meta.uid, try_number, status.job_deployment_status or "", self.time)
         status.ray_cluster_name = self._selected() or f"{meta.name}-{suffix}"
         status.job_id = self.job.spec.job_id or f"{meta.name}-{suffix}"
         status.job_deployment_status, status.job_status = INITIALIZING, None
         status.reason = status.message = status.end_time = None
         status.start_time = self.time
-        status.dashboard_url = f"{self._address()}:{view.DASHBOARD_PORT}"
+        status.dashboard_url = f"{self._address()}:{pods.DASHBOARD_PORT}"
 
     def _go_on(self, phase: str) -> None:
         if self._is_late(phase):
@@ -329,7 +328,7 @@ class _RayJobDecision:
 
     def _submitters_pod(self) -> Submitter | None:
         """The submitter in a pod of its own, which is made where it is missing; None until it runs."""
-        name = view.pod_name(f"{self.job.metadata.name}-submitter", self.job.metadata.uid, self.status.job_id)
+        name = pods.pod_name(f"{self.job.metadata.name}-submitter", self.job.metadata.uid, self.status.job_id)
         pod = next((each for each in self.seen.pods if each.metadata.name == name), None)
         if pod is None:
             if f"pods/{name}" not in self.seen.expected:
@@ -409,11 +408,11 @@ class _RayJobDecision:
         return (self.job.spec.cluster_selector or {}).get(RAY_CLUSTER, "")
 
     def _address(self) -> str:
-        return view.head_address(self.status.ray_cluster_name or "", self.job.metadata.namespace or "")
+        return pods.head_address(self.status.ray_cluster_name or "", self.job.metadata.namespace or "")
 
     def _wanted(self) -> RayCluster:
         meta = self.job.metadata
-        marks = {**(meta.labels or {}), view.ORIGIN_NAME: meta.name, view.ORIGIN_KIND: RAY_JOBS.kind}
+        marks = {**(meta.labels or {}), pods.ORIGIN_NAME: meta.name, pods.ORIGIN_KIND: RAY_JOBS.kind}
         later = encode_parts(map(part_of, submitter_sets(self.job)))
         given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED} | {LATER_PARTS: later}
         return RayCluster(

@@ -47,16 +47,15 @@ from unisono.api.kinds import SERVICES
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.training import validate_ray_service
 from unisono.api.yaml import load_all
-from unisono.controllers.keys import json_object
 from unisono.controllers.objects import to_json
-from unisono.controllers.owners import owned_by
+from unisono.controllers.owners import json_object, owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting, is_ready
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import TrainingPlan, set_condition
-from unisono.controllers.training.ray import view
+from unisono.controllers.training.ray import pods as view
+from unisono.controllers.training.ray.pods import RayClusterView
 from unisono.controllers.training.ray.pods import head_service as cluster_head_service
-from unisono.controllers.training.ray.view import RayClusterView
 from unisono.errors import ConfigError
 
 # What a RayService adds to its cluster, and the Services that lead to it.

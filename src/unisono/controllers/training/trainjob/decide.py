@@ -2,21 +2,418 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
 import msgspec
 
+from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
-from unisono.api.documents.merge import merge_diff
-from unisono.api.groups.job_set import JobSet
-from unisono.api.groups.trainer import TrainingRuntimeSpec, TrainJob, TrainJobReplicatedStatus, TrainJobStatus
-from unisono.api.keys import TRAINJOB_CONTROLLER
-from unisono.api.kind_families import JOB_SETS
+from unisono.api.core import (
+    ConfigMap,
+    ConfigMapVolumeSource,
+    Container,
+    EnvFromReference,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    KeyToPath,
+    ObjectFieldSelector,
+    PodTemplateSpec,
+    Secret,
+    SecretVolumeSource,
+    Volume,
+    VolumeMount,
+)
+from unisono.api.documents.merge import merge_diff, merge_named
+from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.groups.trainer import (
+    AssetInitializer,
+    ClusterTrainingRuntime,
+    JobSetTemplateSpec,
+    MLPolicy,
+    MpiPolicy,
+    TargetJob,
+    TrainingRuntimeSpec,
+    TrainJob,
+    TrainJobReplicatedStatus,
+    TrainJobSpec,
+    TrainJobStatus,
+)
+from unisono.api.keys import (
+    LAST_APPLIED,
+    NETWORK_TOPOLOGY_HIGHEST_TIER,
+    NETWORK_TOPOLOGY_MODE,
+    SSH_AUTH,
+    TRAINJOB_ANCESTOR,
+    TRAINJOB_CONTROLLER,
+)
+from unisono.api.kind_families import JOB_SETS, TRAIN_JOBS
+from unisono.api.kinds import CONFIG_MAPS, SECRETS
+from unisono.api.quantity import parse_quantity
+from unisono.api.submitters import handed_down
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.training import validate_train_job
-from unisono.controllers.keys import TooManyHosts
 from unisono.controllers.objects import owner_uid, to_json
+from unisono.controllers.owners import TooManyHosts, list_too_long, owned_by
 from unisono.controllers.plan import Resource
-from unisono.controllers.training.plan import TrainingPlan, set_condition
-from unisono.controllers.training.trainjob.build import build_job_set, mpi_objects
+from unisono.controllers.training.plan import TrainingPlan, new_keys, set_condition
+
+# The JobSet of a TrainJob: the runtime's template with what the job and its framework put into it. Pure.
+
+# The runtimes that a control plane comes with.
+
+_FRAMEWORK = "trainer.kubeflow.org/framework"
+
+
+def built_in_runtimes() -> list[ClusterTrainingRuntime]:
+    """Runtimes of the frameworks that need one step only, and of MPI."""
+    return [
+        _runtime(
+            "torch-distributed",
+            "torch",
+            {"torch": {}},
+            [_step("node", "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime")],
+        ),
+        _runtime("jax-distributed", "jax", {"jax": {}}, [_step("node", "nvcr.io/nvidia/jax:25.10-py3")]),
+        _runtime(
+            "xgboost-distributed",
+            "xgboost",
+            {"xgboost": {}},
+            [_step("node", "ghcr.io/kubeflow/trainer/xgboost-runtime")],
+        ),
+        _runtime(
+            "deepspeed-distributed",
+            "deepspeed",
+            {"mpi": {"numProcPerNode": 1, "mpiImplementation": "OpenMPI", "runLauncherAsNode": True}},
+            [
+                _step("launcher", "ghcr.io/kubeflow/trainer/deepspeed-runtime"),
+                _step(
+                    "node",
+                    "ghcr.io/kubeflow/trainer/deepspeed-runtime",
+                    trains=False,
+                    command=["/usr/sbin/sshd", "-De"],
+                ),
+            ],
+            successPolicy={"operator": "All", "targetReplicatedJobs": ["launcher"]},
+        ),
+    ]
+
+
+def _step(name: str, image: str, *, trains: bool = True, **container: Any) -> dict[str, Any]:
+    step: dict[str, Any] = {
+        "name": name,
+        "replicas": 1,
+        "template": {
+            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": image, **container}]}}},
+        },
+    }
+    if trains:
+        step["template"]["metadata"] = {"labels": {TRAINJOB_ANCESTOR: "trainer"}}
+    return step
+
+
+def _runtime(
+    name: str, framework: str, policy: dict[str, Any], steps: list[dict[str, Any]], **spec: Any
+) -> ClusterTrainingRuntime:
+    value = {
+        "metadata": {"name": name, "labels": {_FRAMEWORK: framework}},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, **policy},
+            "podGroupPolicy": {"volcano": {}},
+            "template": {"spec": {"replicatedJobs": steps, **spec}},
+        },
+    }
+    return msgspec.convert(value, ClusterTrainingRuntime)
+
+
+# MPI in a TrainJob: keys, a file of hosts, and the variables of OpenMPI.
+
+LAUNCHER, NODE = "launcher", "node"
+_FILES = (("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("ssh-publickey", "authorized_keys"))
+
+
+def add_mpi(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> None:
+    """Mount keys and hosts where processes start or are started, and tell OpenMPI of them."""
+    name = job.metadata.name
+    for replicated in spec.replicated_jobs or ():
+        if replicated.name not in (LAUNCHER, NODE):
+            continue
+        pods = replicated.template.spec.template
+        keys = [KeyToPath(key=key, path=path) for key, path in _FILES]
+        _mount(
+            pods,
+            Volume(
+                name="mpi-ssh-auth",
+                secret=SecretVolumeSource(secret_name=f"{name}-mpi-ssh-auth", items=keys, default_mode=0o600),
+            ),
+            policy.ssh_auth_mount_path or "/root/.ssh",
+        )
+        if replicated.name == LAUNCHER:
+            source = ConfigMapVolumeSource(name=f"{name}-mpi-hostfile")
+            _mount(pods, Volume(name="mpi-hostfile", config_map=source), "/etc/mpi")
+            for container in (pods.spec.containers or [])[:1]:
+                container.env = [*(container.env or ()), *_variables(job, policy)]
+
+
+def mpi_objects(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> Iterator[Resource]:
+    """The keys and the file of hosts.
+
+    Raises:
+        TooManyHosts: no ConfigMap can hold the file; found before it is built.
+
+    """
+    name, slots = job.metadata.name, _slots(job, policy)
+    hosts = [f"{name}-{LAUNCHER}-0-0.{name}"] if policy.run_launcher_as_node else []
+    numbers = [each.template.spec.completions or 0 for each in spec.replicated_jobs or () if each.name == NODE]
+    shortest = len(_line(f"{name}-{NODE}-0-0.{name}", slots))
+    if why := list_too_long(sum(numbers), sum(numbers) * shortest):
+        raise TooManyHosts(f"the runtime's MPI host file: {why}")
+    hosts += [f"{name}-{NODE}-0-{index}.{name}" for number in numbers for index in range(number)]
+    text = "".join(_line(host, slots) for host in hosts)
+    yield Resource(CONFIG_MAPS, ConfigMap(metadata=_meta(job, f"{name}-mpi-hostfile"), data={"hostfile": text}))
+    secret = Secret(metadata=_meta(job, f"{name}-mpi-ssh-auth"), type=SSH_AUTH)
+    yield Resource(SECRETS, secret, first_data=new_keys)
+
+
+def _variables(job: TrainJob, policy: MpiPolicy) -> list[EnvVar]:
+    return [
+        EnvVar(name="OMPI_MCA_orte_default_hostfile", value="/etc/mpi/hostfile"),
+        EnvVar(name="OMPI_MCA_orte_keep_fqdn_hostnames", value="true"),
+        EnvVar(name="OMPI_MCA_orte_set_default_slots", value=str(_slots(job, policy))),
+        EnvVar(name="OMPI_MCA_plm_rsh_args", value="-o ConnectionAttempts=10"),
+    ]
+
+
+def _line(host: str, slots: int) -> str:
+    return f"{host} slots={slots}\n"
+
+
+def _slots(job: TrainJob, policy: MpiPolicy) -> int:
+    processes = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
+    return processes if isinstance(processes, int) else policy.num_proc_per_node or 1
+
+
+def _mount(pods: PodTemplateSpec, volume: Volume, path: str) -> None:
+    pods.spec.volumes = [*(pods.spec.volumes or ()), volume]
+    for container in (pods.spec.containers or [])[:1]:
+        container.volume_mounts = [*(container.volume_mounts or ()), VolumeMount(name=volume.name, mount_path=path)]
+
+
+def _meta(job: TrainJob, name: str) -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=job.metadata.namespace, owner_references=[owned_by(TRAIN_JOBS, job)])
+
+
+TRAINER, DATASET, MODEL = "trainer", "dataset-initializer", "model-initializer"
+PORT = 29500
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def build_job_set(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSet:
+    """The JobSet, named and owned by the job."""
+    template = _patched(job, runtime)
+    spec, policy = template.spec, runtime.ml_policy or MLPolicy()
+    for replicated in spec.replicated_jobs or ():
+        step = (replicated.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR)
+        pods = replicated.template.spec.template
+        if step == TRAINER:
+            _apply_trainer(job, pods)
+        if step == TRAINER or replicated.name == NODE:
+            _size(job, policy, replicated, step)
+        initializer = job.spec.initializer
+        if step == DATASET and initializer is not None:
+            _apply_initializer(initializer.dataset, pods)
+        if step == MODEL and initializer is not None:
+            _apply_initializer(initializer.model, pods)
+    _apply_framework(job, policy, spec)
+    spec.suspend = job.spec.suspend
+    given = {k: v for k, v in (job.metadata.annotations or {}).items() if k != LAST_APPLIED}
+    return JobSet(
+        metadata=ObjectMeta(
+            name=job.metadata.name,
+            namespace=job.metadata.namespace,
+            labels={**(template.metadata.labels or {}), **(job.metadata.labels or {})} or None,
+            annotations={**_topology(runtime), **handed_down(None, template.metadata.annotations), **given} or None,
+            owner_references=[owned_by(TRAIN_JOBS, job)],
+        ),
+        spec=spec,
+    )
+
+
+def nodes_of(job: TrainJob, policy: MLPolicy) -> int | None:
+    """Number of pods of the step that trains; None leaves it to the template."""
+    trainer = job.spec.trainer
+    if trainer is not None and trainer.num_nodes is not None:
+        return trainer.num_nodes
+    elastic = policy.torch.elastic_policy if policy.torch else None
+    if elastic is not None:
+        return elastic.max_nodes or elastic.min_nodes
+    return policy.num_nodes
+
+
+def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSetTemplateSpec:
+    value = msgspec.to_builtins(runtime.template)
+    for change in _changes(job.spec, [each.name for each in runtime.template.spec.replicated_jobs or ()]):
+        value = merge_named(value, change)
+    return msgspec.convert(value, JobSetTemplateSpec)
+
+
+def _changes(spec: TrainJobSpec, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a job changes of its runtime's template, as Trainer 2.2, 2.1 and 2.0 write it; ``steps``: all its jobs."""
+    for patch in spec.runtime_patches or ():
+        change = (patch.training_runtime_spec or {}).get("template")
+        if isinstance(change, dict):
+            yield change
+    own = {"labels": spec.labels or {}, "annotations": spec.annotations or {}}
+    if spec.labels or spec.annotations:
+        yield {"metadata": own}
+    for override in spec.pod_template_overrides or ():
+        pods = {"metadata": override.metadata, "spec": override.spec}
+        yield _of_steps(override.target_jobs, steps, {key: part for key, part in pods.items() if part})
+    for older in spec.pod_spec_overrides or ():
+        parts = msgspec.to_builtins(older)
+        parts.pop("targetJobs", None)
+        yield _of_steps(older.target_jobs, steps, {"spec": parts})
+
+
+def _of_steps(targets: Sequence[TargetJob] | None, steps: Sequence[str], pods: dict[str, Any]) -> dict[str, Any]:
+    """A change to the pods of some jobs, or of all, as one of the whole template."""
+    wanted = {target.name for target in targets or ()}
+    names = [step for step in steps if not wanted or step in wanted]
+    return {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pods}}} for name in names]}}
+
+
+def _apply_trainer(job: TrainJob, pods: PodTemplateSpec) -> None:
+    trainer, container = job.spec.trainer, _main(pods)
+    if trainer is None or container is None:
+        return
+    container.image = trainer.image or container.image
+    container.command = trainer.command if trainer.command is not None else container.command
+    container.args = trainer.args if trainer.args is not None else container.args
+    if trainer.resources_per_node is not None:
+        container.resources = trainer.resources_per_node
+    _set_env(container, trainer.env or ())
+
+
+def _size(job: TrainJob, policy: MLPolicy, replicated: ReplicatedJob, step: str | None) -> None:
+    """Only the step whose pods train has the wanted number; the launcher of MPI is alone."""
+    trainer, container = job.spec.trainer, _main(replicated.template.spec.template)
+    if policy.mpi is not None and step == TRAINER and replicated.name != NODE:
+        return
+    if trainer is not None and trainer.resources_per_node is not None and container is not None:
+        container.resources = trainer.resources_per_node
+    number = nodes_of(job, policy)
+    if number is None:
+        return
+    if policy.mpi is not None and policy.mpi.run_launcher_as_node:
+        number = max(number - 1, 0)
+    replicated.template.spec.parallelism = replicated.template.spec.completions = number
+
+
+def _apply_initializer(given: AssetInitializer | None, pods: PodTemplateSpec) -> None:
+    container = _main(pods)
+    if given is None or container is None:
+        return
+    if given.storage_uri:
+        _set_env(container, [EnvVar(name="STORAGE_URI", value=given.storage_uri)])
+    _set_env(container, given.env or ())
+    if given.secret_ref is not None:
+        source = EnvFromSource(secret_ref=EnvFromReference(name=given.secret_ref.name or ""))
+        container.env_from = [*(container.env_from or ()), source]
+
+
+def _apply_framework(job: TrainJob, policy: MLPolicy, spec: JobSetSpec) -> None:
+    if policy.mpi is not None:
+        add_mpi(job, policy.mpi, spec)
+        return
+    for replicated in spec.replicated_jobs or ():
+        if (replicated.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR) != TRAINER:
+            continue
+        container = _main(replicated.template.spec.template)
+        if container is None:
+            continue
+        host = f"{job.metadata.name}-{replicated.name}-0-0.{job.metadata.name}"
+        number = replicated.template.spec.completions or replicated.template.spec.parallelism or 1
+        _set_env(container, _framework_env(job, policy, container, host, number))
+
+
+def _framework_env(job: TrainJob, policy: MLPolicy, container: Container, host: str, number: int) -> list[EnvVar]:
+    rank = EnvVarSource(field_ref=ObjectFieldSelector(field_path=_INDEX))
+    if policy.torch is not None:
+        elastic = policy.torch.elastic_policy
+        nodes = f"{elastic.min_nodes or number}:{elastic.max_nodes or number}" if elastic is not None else str(number)
+        processes = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
+        if processes is None:
+            processes = policy.torch.num_proc_per_node
+        return [
+            EnvVar(name="PET_NNODES", value=nodes),
+            EnvVar(name="PET_NPROC_PER_NODE", value=_processes(processes, container)),
+            EnvVar(name="PET_NODE_RANK", value_from=rank),
+            EnvVar(name="PET_MASTER_ADDR", value=host),
+            EnvVar(name="PET_MASTER_PORT", value=str(PORT)),
+        ]
+    if policy.jax is not None:
+        return [
+            EnvVar(name="JAX_NUM_PROCESSES", value=str(number)),
+            EnvVar(name="JAX_PROCESS_ID", value_from=rank),
+            EnvVar(name="JAX_COORDINATOR_ADDRESS", value=f"{host}:{PORT}"),
+        ]
+    if policy.xgboost is not None:
+        workers = number * max(1, _gpus(container))
+        return [
+            EnvVar(name="DMLC_TRACKER_URI", value=host),
+            EnvVar(name="DMLC_TRACKER_PORT", value=str(PORT)),
+            EnvVar(name="DMLC_TASK_ID", value_from=rank),
+            EnvVar(name="DMLC_NUM_WORKER", value=str(workers)),
+        ]
+    return []
+
+
+def _processes(wanted: int | str | None, container: Container) -> str:
+    """Processes of torchrun: a number as given; ``auto`` means one per GPU, else one per CPU."""
+    if wanted == "gpu" or (wanted in (None, "auto") and _gpus(container)):
+        return str(wanted or "auto")
+    if wanted in (None, "auto", "cpu"):
+        return str(max(1, math.ceil(_amount(container, "cpu"))))
+    return str(wanted)
+
+
+def _gpus(container: Container) -> int:
+    limits = {**(container.resources.requests or {}), **(container.resources.limits or {})}
+    return sum(math.ceil(_amount(container, name)) for name in limits if "gpu" in name.lower())
+
+
+def _amount(container: Container, name: str) -> float:
+    resources = container.resources
+    amount = (resources.limits or {}).get(name, (resources.requests or {}).get(name))
+    return float(parse_quantity(amount)) if amount is not None else 0.0
+
+
+def _topology(runtime: TrainingRuntimeSpec) -> dict[str, str]:
+    """The topology that the runtime asks for, as annotations that the JobSet's pod group is made from."""
+    volcano = runtime.pod_group_policy.volcano if runtime.pod_group_policy else None
+    topology = volcano.network_topology if volcano else None
+    if topology is None:
+        return {}
+    annotations = {NETWORK_TOPOLOGY_MODE: topology.mode or "hard"}
+    if topology.highest_tier_allowed is not None:
+        annotations[NETWORK_TOPOLOGY_HIGHEST_TIER] = str(topology.highest_tier_allowed)
+    return annotations
+
+
+def _main(pods: PodTemplateSpec) -> Container | None:
+    containers = pods.spec.containers or []
+    return next((each for each in containers if each.name == NODE), containers[0] if containers else None)
+
+
+def _set_env(container: Container, variables: Iterable[EnvVar]) -> None:
+    """Set variables; those of the same name give way."""
+    added = list(variables)
+    names = {each.name for each in added}
+    merged = [each for each in container.env or () if each.name not in names] + added
+    container.env = merged or None
+
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 # Seconds until a runtime that was not there is looked for again.
