@@ -21,7 +21,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config
-from unisono.fleet.config import for_hub
+from unisono.fleet.hub import for_hub
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Placement
 from unisono.gc_pauses import collector_paused

@@ -29,7 +29,7 @@ from unisono.controllers.registry import all_controllers
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import Invalid, Unavailable
 from unisono.fleet.hub import Hub
-from unisono.fleet.hyper_jobs.record import GangRecord, record_of
+from unisono.fleet.hyper_jobs.work import GangRecord, record_of
 from unisono.fleet.jobs.copies import placement_of
 from unisono.kube.controller import Manager
 from unisono.kube.kubeconfig import ClusterConfig

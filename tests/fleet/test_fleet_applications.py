@@ -16,8 +16,7 @@ from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
 from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.errors import ConfigError, Unavailable
 from unisono.fleet.applications.bundle import PlacedPolicy, bundle, destinations, interval, prunes, suspended, waits_for
-from unisono.fleet.applications.status import Result, status_of
-from unisono.fleet.applications.sync import Owner, remove, sync
+from unisono.fleet.applications.sync import Owner, Result, remove, status_of, sync
 
 OWNER = Owner("the-hub", "fleets/policies", "policies-0")
 NAMESPACE = "fleets"

@@ -16,7 +16,7 @@ from unisono.api.groups.batch import Job
 from unisono.api.kind_families import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers.objects import to_json
-from unisono.fleet.jobs.following import can_be_held, changes, held_back, is_held
+from unisono.fleet.jobs.work import can_be_held, changes, held_back, is_held
 from unisono.sdk.jobs.control import job_command
 
 

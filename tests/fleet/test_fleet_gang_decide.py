@@ -9,7 +9,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.groups.batch import HyperJob
 from unisono.api.kinds import JOBS
 from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
-from unisono.fleet.hyper_jobs.record import GangRecord, PlacedPart, record_of
+from unisono.fleet.hyper_jobs.work import GangRecord, PlacedPart, record_of
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import MemberView
 

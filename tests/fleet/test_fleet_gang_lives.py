@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unisono.api.kinds import JOBS
 from unisono.fleet.hyper_jobs.decide import GangView, PartView, RestartPolicy, decide_gang
-from unisono.fleet.hyper_jobs.record import GangRecord
+from unisono.fleet.hyper_jobs.work import GangRecord
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import JobView, MemberView, decide, is_trusted
 

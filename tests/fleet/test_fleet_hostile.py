@@ -18,11 +18,10 @@ from unisono.api.groups.batch import Job
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, PODS, SECRETS
 from unisono.errors import ConfigError, Unavailable
-from unisono.fleet.jobs.copies import copy_of, is_sealed, placement_of, seal
-from unisono.fleet.jobs.endings import expires_in, without_ttl
-from unisono.fleet.jobs.following import disbelief
-from unisono.fleet.members.sinks import MOST_OBJECTS, MemberSink
-from unisono.fleet.sealing import NAME, NAMESPACE, sealing_key
+from unisono.fleet.hub import NAME, NAMESPACE, sealing_key
+from unisono.fleet.jobs.copies import copy_of, expires_in, is_sealed, placement_of, seal, without_ttl
+from unisono.fleet.jobs.work import disbelief
+from unisono.fleet.members.member import MOST_OBJECTS, MemberSink
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 

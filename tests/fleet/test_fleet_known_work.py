@@ -10,7 +10,7 @@ import pytest
 from unisono.api.annotations import CLUSTER, DISPATCH
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS
-from unisono.fleet.dispatch.known_work import KnownWork
+from unisono.fleet.dispatch.controller import KnownWork
 
 CONTAINER = {"name": "c", "image": "i"}
 SPEC = {"minAvailable": 1, "tasks": [{"name": "w", "replicas": 2, "template": {"spec": {"containers": [CONTAINER]}}}]}

@@ -22,8 +22,7 @@ from unisono.api.kinds import JOBS, NAMESPACES, SECRETS
 from unisono.apiserver.nodes import STDERR, STDOUT, ContainerTarget, Wanted
 from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.fleet.members.member import NewsSink, beginnings, told
-from unisono.fleet.remote_exec import end_of
-from unisono.fleet.remote_pods import MemberPods
+from unisono.fleet.remote_pods import MemberPods, end_of
 
 
 class MemberApi:

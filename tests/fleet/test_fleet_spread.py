@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unisono.api.annotations import SPLIT
 from unisono.api.kind_families import HYPER_JOBS
-from unisono.fleet.hyper_jobs.spreading import MOST_SETS, domain_set, number_of_parts
+from unisono.fleet.hyper_jobs.decide import MOST_SETS, domain_set, number_of_parts
 
 ROOM = {"a": 4, "b": 8, "c": 2}
 

@@ -11,7 +11,7 @@ from unisono.api.keys import GROUP_NAME
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.stand_ins import StandIns
 from unisono.fleet.jobs.translation import Origin
-from unisono.fleet.members.sinks import MemberSink
+from unisono.fleet.members.member import MemberSink
 
 A, B = Origin("hub", "a"), Origin("hub", "b")
 HOME = Placement("a", 1)

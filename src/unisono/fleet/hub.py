@@ -13,43 +13,149 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from unisono.api.core import Event
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Event, ObjectReference, Secret
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SECRETS
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.errors import AlreadyExists, ConfigError, NotFound
+from unisono.fleet.applications.bundle import HttpTarget, Targets
 from unisono.fleet.applications.controller import ApplicationsController
 from unisono.fleet.applications.programs import BuiltIn, Manifests
-from unisono.fleet.applications.target import HttpTarget, Targets
-from unisono.fleet.config import HubConfig
 from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.dispatch.orders import OrdersController
-from unisono.fleet.dispatch.placing import Dispatching, TakingBack
-from unisono.fleet.dispatch.targets import TargetFinder
+from unisono.fleet.dispatch.placing import Dispatching, TakingBack, TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import GangController
 from unisono.fleet.hyper_jobs.held_room import HeldRoomController
-from unisono.fleet.jobs.copies import Placement
+from unisono.fleet.jobs.copies import KEY_BYTES, Placement
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.controller import Connect, FleetsController, MembersController, connect
 from unisono.fleet.members.member import beginnings, told
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.queues import QueueCopies
 from unisono.fleet.reasons_writer import ReasonsWriter
-from unisono.fleet.sealing import sealing_key
 from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.scheduler.scheduler import Scheduler
-from unisono.scheduler.settings import ConfigSource
+from unisono.scheduler.settings import ConfigSource, FixedConfig
 from unisono.scheduler.writers import Evicting, Placing
+
+# The scheduler's configuration on a hub: the one file, with what whole gangs in one cluster rest on.
+
+TOPOLOGY = "network-topology-aware"
+"""The plug-in that keeps gangs within their domain; clusters are domains."""
+
+PREFERENCE = "cluster-preference"
+"""The plug-in that knows what policies, data and users prefer."""
+
+_WHOLE_GANGS = {"preempt": "gangpreempt", "reclaim": "gangreclaim"}
+"""Actions that make room pod by pod, and those that make it within one domain, which is what a hub's gangs need."""
+
+
+def for_hub(config: SchedulerConfig) -> SchedulerConfig:
+    """The configuration with what gangs in one cluster need, where it does not have it.
+
+    That is the plug-in that bounds them, the one by which policies choose among clusters, and for each action that
+    evicts its form for whole gangs in one domain.
+    """
+    actions: list[str] = []
+    for action in config.actions:
+        wanted = _WHOLE_GANGS.get(action, action)
+        if wanted == action or wanted not in config.actions:
+            actions.append(wanted)
+    known = {plugin.name for plugin in config.plugins}
+    missing = tuple(PluginConfig(name) for name in (TOPOLOGY, PREFERENCE) if name not in known)
+    tiers = (*config.tiers, missing) if missing else config.tiers
+    return replace(config, actions=tuple(actions), tiers=tiers)
+
+
+class HubConfig:
+    """A source of configurations, each as a hub needs it."""
+
+    def __init__(self, source: ConfigSource | None = None) -> None:
+        self._source = source or FixedConfig()
+        self._seen: SchedulerConfig | None = None
+        self._made: SchedulerConfig | None = None
+
+    @property
+    def error(self) -> str:
+        """What is wrong with the newest configuration, empty when it is in use."""
+        return self._source.error
+
+    @error.setter
+    def error(self, _text: str) -> None:
+        """The source's own."""
+
+    @property
+    def name(self) -> str:
+        """Where the configuration stands, in words."""
+        return self._source.name
+
+    @property
+    def reference(self) -> ObjectReference | None:
+        """The object of the API in which it stands."""
+        return self._source.reference
+
+    def poll(self) -> SchedulerConfig:
+        """The configuration to use now; the same object as long as nothing changed."""
+        config = self._source.poll()
+        if self._made is None or config is not self._seen:
+            self._seen, self._made = config, for_hub(config)
+        return self._made
+
+
+# The key with which a hub seals its dispatches, kept in a Secret so that backups have it.
+
+NAME: Final = "unisono-hub-seal"
+NAMESPACE: Final = "kube-system"
+_ENTRY: Final = "key"
+
+
+async def sealing_key(client: Client) -> bytes:
+    """The hub's key, made at its first start.
+
+    Raises:
+        ConfigError: the Secret holds none.
+
+    """
+    try:
+        return _key(await client.get(SECRETS, NAME, NAMESPACE))
+    except NotFound:
+        pass
+    made = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+    meta = ObjectMeta(name=NAME, namespace=NAMESPACE)
+    try:
+        return _key(await client.create(SECRETS, Secret(metadata=meta, type="Opaque", data={_ENTRY: made})))
+    except AlreadyExists:
+        return _key(await client.get(SECRETS, NAME, NAMESPACE))
+
+
+def _key(secret: Secret) -> bytes:
+    try:
+        found = base64.b64decode(str((secret.data or {}).get(_ENTRY, "")), validate=True)
+    except binascii.Error:
+        found = b""
+    if len(found) < KEY_BYTES:
+        raise ConfigError(
+            f"Secret {NAMESPACE}/{NAME} holds no key: restore it from a backup, or delete it to have a new one made"
+        )
+    return found
+
 
 _log = structlog.get_logger(__name__)
 

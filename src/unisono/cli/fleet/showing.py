@@ -23,7 +23,7 @@ from unisono.cli.connection import connect
 from unisono.cli.fleet.jobs import all_jobs, hyper_job_of, job_of
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
-from unisono.fleet.hyper_jobs.record import record_of
+from unisono.fleet.hyper_jobs.work import record_of
 from unisono.fleet.jobs.copies import placement_of
 from unisono.jobkinds.registry import has_ended
 

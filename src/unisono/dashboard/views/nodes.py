@@ -15,7 +15,7 @@ from unisono.api.verdict import job_name
 from unisono.dashboard.views.table import counted, windowed
 from unisono.dashboard.views.units import amount_text, amounts_text, natural, ordered, quantity
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
-from unisono.fleet.members.summary import accelerator_type
+from unisono.fleet.members.member import accelerator_type
 from unisono.history.records import is_gpu, is_part_of_gpu
 from unisono.sdk.overview.node_capacity import node_state
 from unisono.simulator.clusters import paths_of

@@ -33,7 +33,7 @@ from unisono.dashboard.views.wire import (
     Timing,
     WaitingGroup,
 )
-from unisono.fleet.members.summary import accelerator_type, is_accelerator
+from unisono.fleet.members.member import accelerator_type, is_accelerator
 from unisono.sdk.overview.components import Component, components, trusted
 from unisono.sdk.overview.node_capacity import Resource, is_ready, resources
 

@@ -18,12 +18,10 @@ from unisono.controllers.objects import add_finalizer, remove_finalizer, write_s
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, ConfigError
 from unisono.fleet.applications import bundle as where
-from unisono.fleet.applications.bundle import Destinations, PlacedPolicy, bundle
+from unisono.fleet.applications.bundle import ClusterTarget, Destinations, HttpTarget, PlacedPolicy, Targets, bundle
 from unisono.fleet.applications.programs import BuiltIn
 from unisono.fleet.applications.rendering import render
-from unisono.fleet.applications.status import Result, brought, status_of
-from unisono.fleet.applications.sync import Owner, remove, sync
-from unisono.fleet.applications.target import ClusterTarget, HttpTarget, Targets
+from unisono.fleet.applications.sync import Owner, Result, brought, remove, status_of, sync
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.members.member import Member
 from unisono.kube.controller import Context, Controller

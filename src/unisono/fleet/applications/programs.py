@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from unisono.api.groups.fleet import SyncPolicy
 from unisono.errors import ConfigError
-from unisono.fleet.applications.target import ClusterTarget
+from unisono.fleet.applications.bundle import ClusterTarget
 
 LONGEST_SECONDS: Final = 600.0
 MOST_OUTPUT: Final = 32 * 1024**2

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
+from unisono.api.annotations import CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_UID, WORKER_LOST_TIMEOUT
 from unisono.api.base import Object
+from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
@@ -17,24 +18,63 @@ from unisono.controllers.owners import controller_keys, family, index, keys_of
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.dispatch.guide import Guide
-from unisono.fleet.dispatch.known_work import KnownWork
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
 from unisono.fleet.hyper_jobs.work import part_work
-from unisono.fleet.jobs.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
+from unisono.fleet.jobs.copies import (
+    Copy,
+    Placement,
+    annotated_seconds,
+    copy_to_write,
+    expires_in,
+    placement_of,
+    status_patch,
+    waiting_patch,
+)
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import JobView, Steps, decide, is_trusted
-from unisono.fleet.jobs.endings import expires_in
-from unisono.fleet.jobs.following import can_be_held, changes, disbelief, is_held
-from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.jobs.work import Work, bring_group
-from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake, remove_copies
+from unisono.fleet.jobs.work import Work, bring_group, can_be_held, changes, disbelief, is_held, work_of
+from unisono.fleet.members.joining import bring, is_refusal, name_taken, namesake, remove_copies
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.telling import Telling
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller, sooner
+
+# What stands for Volcano Jobs, remembered for as long as nothing that it is made of changes.
+
+_MARKS = frozenset((CLUSTER, DISPATCH, LAST_CLUSTER))
+
+
+class KnownWork:
+    """A job is looked at some seven times on its way to its member, mostly because its copy tells something."""
+
+    def __init__(self, priority: Callable[[str | None], int]) -> None:
+        """``priority`` is the value of a priority class."""
+        self._priority = priority
+        self._known: dict[str, tuple[object, Work | None]] = {}
+
+    def of(self, kind: Kind[Any], job: Any, now: float) -> Work | None:
+        """See `work_of`."""
+        if not isinstance(job, Job):
+            return work_of(kind, job, now, self._priority)
+        meta = job.metadata
+        own = {key: value for key, value in (meta.annotations or {}).items() if key not in _MARKS}
+        key = (meta.uid, meta.generation, job.status.version, own, meta.labels)
+        known = self._known.get(job.key)
+        if known is None or known[0] != key or not meta.generation:
+            known = self._known[job.key] = key, work_of(kind, job, now, self._priority)
+        return known[1]
+
+    def forget(self, key: str) -> None:
+        """A job needs no pods any more."""
+        self._known.pop(key, None)
+
+    def clear(self) -> None:
+        """Priority classes have changed."""
+        self._known.clear()
+
 
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0

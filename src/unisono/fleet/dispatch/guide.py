@@ -16,8 +16,7 @@ from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.nodes import NodeTable
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.jobs.copies import Placement
-from unisono.fleet.jobs.timeouts import annotated_seconds
+from unisono.fleet.jobs.copies import Placement, annotated_seconds
 from unisono.fleet.jobs.work import Work, guided
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER

@@ -17,7 +17,7 @@ from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.fleet.dispatch.controller import DispatchController, Members
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.jobs.copies import Copy
-from unisono.fleet.jobs.following import is_held
+from unisono.fleet.jobs.work import is_held
 from unisono.fleet.members.member import Busy
 from unisono.kube.controller import Context, Controller
 

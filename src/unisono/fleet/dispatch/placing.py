@@ -3,22 +3,231 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 
 import structlog
 
+from unisono.api.groups.batch import HyperJob
+from unisono.api.keys import JOB_NAME
+from unisono.api.kind_families import HYPER_JOBS
+from unisono.api.membership import controller_of
 from unisono.cluster.recent import Setback
 from unisono.cluster.status import TaskStatus
+from unisono.controllers.hyperjob.decide import SplitError
+from unisono.controllers.job.view import JobView
 from unisono.engine.decisions import Bind
 from unisono.errors import UnisonoError
-from unisono.fleet.dispatch.targets import Target, TargetFinder
+from unisono.fleet.dispatch.controller import DispatchController
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.hyper_jobs.controller import GangController
+from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.translation import cluster_of
 from unisono.kube.clock import Clock
 from unisono.kube.pace import Backoff
+from unisono.scheduler.feed import Feed
+
+# What a PodGroup of a hub stands for, and what is asked of it when it gets places or loses them: a job, or a gang.
+
+
+class Target(Protocol):
+    """What stands behind a PodGroup."""
+
+    @property
+    def key(self) -> str:
+        """Name for logs."""
+        ...
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether all of it is with members, or on its way."""
+        ...
+
+    @property
+    def can_be_taken_back(self) -> bool:
+        """Whether some of it is with a member."""
+        ...
+
+    def uid(self, bind: Bind) -> str:
+        """UID of the job for which the pod stands."""
+        ...
+
+    def refusal(self, binds: Sequence[Bind]) -> str:
+        """Why these places cannot be taken together; empty when they can."""
+        ...
+
+    async def send(self, binds: Sequence[Bind]) -> str:
+        """Write down the members of these places; answers them in words.
+
+        Raises:
+            UnisonoError: the API server did not take it.
+
+        """
+        ...
+
+    async def take_back(self, why: str) -> None:
+        """Let all of it wait on the hub again.
+
+        Raises:
+            UnisonoError: the API server did not take it.
+
+        """
+        ...
+
+
+class JobTarget:
+    """A job that is dispatched by itself."""
+
+    def __init__(self, controller: DispatchController, job: Any) -> None:
+        self._controller, self._job = controller, job
+        self._placement = placement_of(job)
+
+    @property
+    def key(self) -> str:
+        """See `Target`."""
+        return str(self._job.key)
+
+    @property
+    def is_placed(self) -> bool:
+        """See `Target`."""
+        return bool(self._placement.cluster)
+
+    @property
+    def can_be_taken_back(self) -> bool:
+        """See `Target`."""
+        return self.is_placed
+
+    def uid(self, bind: Bind) -> str:
+        """See `Target`."""
+        return self._job.metadata.uid or ""
+
+    def refusal(self, binds: Sequence[Bind]) -> str:
+        """See `Target`."""
+        return _apart({cluster_of(bind.node) for bind in binds}, self._placement.cluster)
+
+    async def send(self, binds: Sequence[Bind]) -> str:
+        """See `Target`."""
+        cluster = cluster_of(binds[0].node)
+        await self._controller.place(self._job, self._placement.to(cluster), f"{len(binds)} pods have a place there")
+        return cluster
+
+    async def take_back(self, why: str) -> None:
+        """See `Target`."""
+        await self._controller.place(self._job, self._placement.back(), why)
+
+
+class GangTarget:
+    """A HyperJob: its parts are placed and taken back together."""
+
+    def __init__(self, controller: GangController, feed: Feed, hyper_job: HyperJob) -> None:
+        self._controller, self._feed, self._hyper_job = controller, feed, hyper_job
+        self._parts, self._complete = controller.parts(hyper_job)
+        record = controller.record(hyper_job)
+        self._clusters = {
+            name: record.placement(name, job.metadata.uid or "").cluster for name, job in self._parts.items()
+        }
+
+    @property
+    def key(self) -> str:
+        """See `Target`."""
+        return self._hyper_job.key
+
+    @property
+    def is_placed(self) -> bool:
+        """See `Target`."""
+        return all(self._clusters.values())
+
+    @property
+    def can_be_taken_back(self) -> bool:
+        """See `Target`."""
+        return any(self._clusters.values())
+
+    def uid(self, bind: Bind) -> str:
+        """See `Target`."""
+        job = self._parts.get(self._part_of(bind))
+        return (job.metadata.uid or "") if job is not None else ""
+
+    def refusal(self, binds: Sequence[Bind]) -> str:
+        """See `Target`; a part that has no place yet and gets too few keeps all of them back."""
+        places = self._places(binds)
+        if not self._complete or not places.keys() <= self._parts.keys():
+            return "its parts have changed"
+        pods = Counter(map(self._part_of, binds))
+        missing = [name for name, at in self._clusters.items() if not at and pods[name] < self._least(name)]
+        if missing:
+            return f"too few places for {', '.join(sorted(missing))}"
+        most = self._hyper_job.spec.max_domains
+        domains = {*filter(None, self._clusters.values()), *(each for some in places.values() for each in some)}
+        if most and len(domains) > most:
+            return f"its parts would be in {len(domains)} clusters, and maxDomains is {most}"
+        refusals = (_apart(clusters, self._clusters[name]) for name, clusters in sorted(places.items()))
+        return next(filter(None, refusals), "")
+
+    async def send(self, binds: Sequence[Bind]) -> str:
+        """See `Target`."""
+        places = {
+            name: (next(iter(clusters)), self._parts[name].metadata.uid or "")
+            for name, clusters in self._places(binds).items()
+            if not self._clusters[name]
+        }
+        await self._controller.send(self._hyper_job, places)
+        return ", ".join(sorted({cluster for cluster, _ in places.values()}))
+
+    async def take_back(self, why: str) -> None:
+        """See `Target`."""
+        await self._controller.take_back(self._hyper_job, why)
+
+    def _least(self, part: str) -> int:
+        return max(1, JobView(self._parts[part]).min_available)
+
+    def _places(self, binds: Iterable[Bind]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for bind in binds:
+            found.setdefault(self._part_of(bind), set()).add(cluster_of(bind.node))
+        return found
+
+    def _part_of(self, bind: Bind) -> str:
+        task = self._feed.state.tasks.get(f"{bind.namespace}/{bind.pod}")
+        return task.labels.get(JOB_NAME, "") if task is not None else ""
+
+
+def _apart(clusters: set[str], placed: str) -> str:
+    if len(clusters) > 1 or (placed and placed not in clusters):
+        return f"its pods would be apart in {', '.join(sorted(clusters))}"
+    return ""
+
+
+class TargetFinder:
+    """From a PodGroup of the hub to what it stands for."""
+
+    def __init__(self, feed: Feed, controllers: Iterable[DispatchController], gangs: GangController) -> None:
+        self._feed, self._gangs = feed, gangs
+        self._by_kind = {controller.kind.kind: controller for controller in controllers}
+
+    def of_group(self, group: str) -> Target | None:
+        """What stands behind a PodGroup (``namespace/name``); None where there is nothing."""
+        found = self._feed.groups.get(group)
+        owner = controller_of(found) if found is not None else None
+        if found is None or owner is None:
+            return None
+        key = f"{found.metadata.namespace}/{owner.name}"
+        if owner.kind == HYPER_JOBS.kind:
+            hyper_job = self._gangs.hyper_job(key)
+            if hyper_job is None or hyper_job.metadata.uid != owner.uid:
+                return None
+            try:
+                return GangTarget(self._gangs, self._feed, hyper_job)
+            except SplitError:
+                return None  # its parts run on as they are until the policy can be followed
+        controller = self._by_kind.get(owner.kind)
+        job = controller.job(key) if controller is not None else None
+        if controller is None or job is None or job.metadata.uid != owner.uid:
+            return None
+        return JobTarget(controller, job)
+
 
 _log = structlog.get_logger(__name__)
 

@@ -24,14 +24,12 @@ from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.division.plan import Candidates, NotEnoughRoom, Wish, apportion, plan
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.jobs.copies import Copy
+from unisono.fleet.jobs.copies import Copy, annotated_seconds, expires_in
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import MemberView, is_trusted
-from unisono.fleet.jobs.endings import expires_in
-from unisono.fleet.jobs.following import disbelief
 from unisono.fleet.jobs.replicas import changes_of, copy_with, record_text, recorded, replicas_of
-from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.members.bringing import bring, is_refusal, name_taken, namesake, remove_copies
+from unisono.fleet.jobs.work import disbelief
+from unisono.fleet.members.joining import bring, is_refusal, name_taken, namesake, remove_copies
 from unisono.fleet.members.member import Busy, Member
 from unisono.fleet.policies.book import PolicyBook
 from unisono.fleet.policies.rules import TIER, Rules

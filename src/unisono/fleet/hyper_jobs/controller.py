@@ -38,17 +38,23 @@ from unisono.fleet.hyper_jobs.decide import (
     GangView,
     PartView,
     RestartPolicy,
+    Spreading,
     decide_gang,
 )
-from unisono.fleet.hyper_jobs.record import GangRecord, PlacedPart, record_of
-from unisono.fleet.hyper_jobs.spreading import Spreading
-from unisono.fleet.hyper_jobs.work import GangError, clusters_of, gang_group, gang_name, part_environment
-from unisono.fleet.jobs.copies import Copy, Placement, placement_of
+from unisono.fleet.hyper_jobs.work import (
+    GangError,
+    GangRecord,
+    PlacedPart,
+    clusters_of,
+    gang_group,
+    gang_name,
+    part_environment,
+    record_of,
+)
+from unisono.fleet.jobs.copies import Copy, Placement, annotated_seconds, placement_of
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
 from unisono.fleet.jobs.decide import is_trusted
-from unisono.fleet.jobs.following import can_be_held, is_held
-from unisono.fleet.jobs.timeouts import annotated_seconds
-from unisono.fleet.jobs.work import bring_group
+from unisono.fleet.jobs.work import bring_group, can_be_held, is_held
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller, sooner

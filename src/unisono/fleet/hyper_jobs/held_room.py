@@ -16,9 +16,9 @@ from unisono.api.kinds import CONFIG_MAPS
 from unisono.api.resources import pod_requests, to_wire
 from unisono.errors import NotFound
 from unisono.fleet.hub_state import HubState
-from unisono.fleet.hyper_jobs.record import PlacedPart
+from unisono.fleet.hyper_jobs.work import PlacedPart
 from unisono.fleet.jobs.translation import own_name
-from unisono.fleet.members.bringing import bring
+from unisono.fleet.members.joining import bring
 from unisono.fleet.members.member import Busy, Member
 from unisono.kube.controller import Context, Controller
 

@@ -18,10 +18,54 @@ from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.selecting import selects
+from unisono.api.times import duration_or_none, time_or
 from unisono.controllers.job import view
 from unisono.controllers.objects import to_json
-from unisono.fleet.jobs.endings import without_ttl
-from unisono.fleet.jobs.following import held_back
+from unisono.fleet.jobs.work import held_back
+
+# How long a hub waits for members, as annotations of an object say it (pure).
+
+
+def annotated_seconds(obj: Object, key: str, default: float) -> float:
+    """Seconds that an annotation names, no fewer than 0; ``default`` without it, and for a text that is no duration."""
+    given = duration_or_none((obj.metadata.annotations or {}).get(key))
+    return default if given is None else max(0.0, given)
+
+
+# When jobs that have ended are deleted (pure).
+#
+# The hub's object has the time to live, and its copies have none: a copy that its member deletes at its end would look
+# like one that was lost, and be made again.
+
+_TTL: Final = "ttlSecondsAfterFinished"
+_ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "Completed"})
+
+
+def without_ttl(spec: dict[str, Any]) -> dict[str, Any]:
+    """A job's spec, as JSON, without a time to live."""
+    found = {key: value for key, value in spec.items() if key != _TTL}
+    policy = found.get("runPolicy")
+    if isinstance(policy, dict):
+        found["runPolicy"] = {key: value for key, value in policy.items() if key != _TTL}
+    return found
+
+
+def expires_in(job: Object, now: float) -> float | None:
+    """Seconds until a job that conditions tell has ended is to be deleted; None for never.
+
+    Times that a member's clock has written count as past at the latest now.
+    """
+    spec: Any = getattr(job, "spec", None)
+    spec = getattr(spec, "run_policy", None) or spec  # kinds of Kubeflow have it there
+    ttl: int | None = getattr(spec, "ttl_seconds_after_finished", None)
+    if ttl is None:
+        return None
+    for condition in getattr(getattr(job, "status", None), "conditions", None) or ():
+        if condition.type in _ENDS and condition.status == "True":
+            ended = time_or(condition.last_transition_time, now)
+            return max(0.0, min(ended, now) + ttl - now)
+    return None
+
 
 # Variables in the containers of whatever makes pods (pure).
 

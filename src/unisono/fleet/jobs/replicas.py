@@ -15,8 +15,7 @@ from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS
 from unisono.controllers.objects import to_json
-from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS, without_labels
-from unisono.fleet.jobs.endings import without_ttl
+from unisono.fleet.jobs.copies import OWN_FIELDS, SERVER_FIELDS, without_labels, without_ttl
 from unisono.jobkinds.kind import given
 from unisono.jobkinds.paths import first
 from unisono.jobkinds.registry import job_kind

@@ -35,9 +35,7 @@ from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.decide import MemberView, may_take_work
 from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
-from unisono.fleet.members.member import Member, Probe
-from unisono.fleet.members.sinks import MOST_OBJECTS
-from unisono.fleet.members.summary import MemberSummary, summaries
+from unisono.fleet.members.member import MOST_OBJECTS, Member, MemberSummary, Probe, summaries
 from unisono.jobkinds.registry import DIVIDED
 from unisono.kube.client import Client, EventType
 from unisono.kube.controller import Context, Controller

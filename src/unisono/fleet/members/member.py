@@ -3,26 +3,167 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 from unisono.api.annotations import HUB, ORIGIN_UID
-from unisono.api.base import ObjectMeta
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Event, Node, Pod
+from unisono.api.groups.fleet import AcceleratorSummary, NodeSummary, ResourceSummary
 from unisono.api.groups.topology import HyperNode
+from unisono.api.keys import GPU_PRODUCT
 from unisono.api.kind import Kind
 from unisono.api.kinds import EVENTS, HYPER_NODES, NODES, PODS
+from unisono.api.resources import to_wire
+from unisono.cluster.nodes import NodeTable
 from unisono.controllers.owners import whole_number
 from unisono.errors import ApiError, Unavailable
 from unisono.fleet.hub_state import HubState, lean_node
 from unisono.fleet.jobs.decide import MemberView
-from unisono.fleet.members.sinks import MOST_OBJECTS, MemberSink
+from unisono.fleet.jobs.translation import cluster_of
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock
 from unisono.kube.reflector import Reflector
+
+# What a member has and what of it is free, from the hub's state (pure).
+
+_TYPE_LABELS = (GPU_PRODUCT, "accelerator", "gpu")
+# Resources of vendors' names that are no accelerators.
+_OTHERS = ("hugepages-", "attachable-volumes-", "kubernetes.io/", "requests.", "limits.")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSummary:
+    """Nodes, resources and accelerators of one member."""
+
+    nodes: NodeSummary
+    resources: ResourceSummary
+    accelerators: list[AcceleratorSummary]
+
+
+def accelerator_type(labels: Mapping[str, str]) -> str:
+    """The model that a node's labels name; empty where they do not."""
+    return next((labels[name] for name in _TYPE_LABELS if labels.get(name)), "")
+
+
+def is_accelerator(resource: str) -> bool:
+    """Whether a resource is a device of a vendor."""
+    return "/" in resource and not resource.startswith(_OTHERS)
+
+
+def summaries(table: NodeTable) -> dict[str, MemberSummary]:
+    """Summary by member; nodes of the hub itself are left out."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for column, name in enumerate(table.names):
+        cluster = cluster_of(name)
+        if cluster:
+            rows[cluster].append(column)
+    return {cluster: _summary(table, columns) for cluster, columns in rows.items()}
+
+
+def _summary(table: NodeTable, columns: list[int]) -> MemberSummary:
+    ready = [column for column in columns if table.ready[column]]
+    names = table.registry.names
+    whole, used = table.allocatable[:, ready].sum(axis=1), table.used[:, ready].sum(axis=1)
+    allocatable = {name: int(whole[row]) for row, name in enumerate(names[: len(whole)]) if whole[row]}
+    allocated = {name: int(used[row]) for row, name in enumerate(names[: len(used)]) if used[row]}
+    return MemberSummary(
+        NodeSummary(total_num=len(columns), ready_num=len(ready)),
+        ResourceSummary(allocatable={**to_wire(allocatable)}, allocated={**to_wire(allocated)}),
+        _accelerators(table, ready, [name for name in allocatable if is_accelerator(name)]),
+    )
+
+
+def _accelerators(table: NodeTable, ready: list[int], resources: list[str]) -> list[AcceleratorSummary]:
+    found: list[AcceleratorSummary] = []
+    for resource in sorted(resources):
+        row = table.registry.names.index(resource)
+        by_type: dict[str, list[int]] = defaultdict(list)
+        for column in ready:
+            if table.allocatable[row, column]:
+                by_type[accelerator_type(table.facts[column].labels)].append(column)
+        for model, columns in sorted(by_type.items()):
+            total = table.allocatable[row, columns]
+            free = (total - table.used[row, columns]).clip(min=0)
+            figures = {"total": int(total.sum()), "free": int(free.sum()), "largest": int(free.max())}
+            wire = {name: to_wire({resource: amount})[resource] for name, amount in figures.items()}
+            found.append(
+                AcceleratorSummary(
+                    resource=resource,
+                    type=model,
+                    total=wire["total"],
+                    free=wire["free"],
+                    largest_free_block=wire["largest"],
+                )
+            )
+    return found
+
+
+# What a member's reflector feeds: changes one by one, also where it reads a whole list again.
+
+T = TypeVar("T", bound=Object)
+
+MOST_OBJECTS: Final = 300_000
+"""Of one kind in one member: twice the pods that Kubernetes is made for."""
+
+
+class MemberSink(Generic[T]):
+    """Knows what was there, so that a list tells what is gone; objects that cannot be read stay as they were.
+
+    Args:
+        take: gets each change.
+        slim: what is to be kept of an object for its DELETED change.
+        most: objects that are taken in; of more, the later ones are not, and the sink is full.
+
+    Attributes:
+        full: whether there are more objects than are taken in.
+
+    """
+
+    def __init__(
+        self, take: Callable[[EventType, T], None], slim: Callable[[T], T] = lambda obj: obj, most: int = MOST_OBJECTS
+    ) -> None:
+        self._take, self._slim, self._most = take, slim, most
+        self.full = False
+        self._known: dict[str, T] = {}
+
+    def replace(self, objects: Sequence[T], unread: Sequence[tuple[T, str]] = ()) -> None:
+        """The complete set of objects."""
+        listed = {obj.key for obj in objects} | {obj.key for obj, _ in unread}
+        for key in [key for key in self._known if key not in listed]:
+            self._take("DELETED", self._known.pop(key))
+        self.full = False
+        for obj in objects:
+            self.apply("MODIFIED" if obj.key in self._known else "ADDED", obj)
+
+    def refuse(self, obj: T, why: str) -> None:
+        """An object that cannot be read."""
+
+    def apply(self, event_type: EventType, obj: T) -> None:
+        """One change."""
+        if event_type == "DELETED":
+            if self._known.pop(obj.key, None) is None and self.full:
+                return
+        elif obj.key not in self._known and len(self._known) >= self._most:
+            self.full = True
+            return
+        else:
+            self._known[obj.key] = self._slim(obj)
+        self._take(event_type, obj)
+
+    def clear(self) -> None:
+        """The member has left: all that it had is gone."""
+        self.replace([])
+
+    def objects(self) -> list[T]:
+        """What is known, as it was kept."""
+        return list(self._known.values())
+
 
 # What members warn of about jobs of the hub: their Events, told on the hub's own objects.
 
