@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from unisono.cli.cluster_state import objects_of
 from unisono.cli.commands import defrag
 from unisono.cli.commands.defrag import command
 from unisono.cli.options import Where
+from unisono.cli.overview_lines import objects_of
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.simulator.experiment import config_text

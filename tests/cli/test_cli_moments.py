@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.cli.times import moment_of_text
+from unisono.cli.printing import moment_of_text
 
 NOW = datetime(2026, 11, 23, 15, 30, tzinfo=UTC).timestamp()
 EAST = timezone(timedelta(hours=5))

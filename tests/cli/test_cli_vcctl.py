@@ -13,12 +13,11 @@ from unisono.api.defaulting import apply_defaults
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import JOBS, POD_GROUPS, QUEUES
 from unisono.api.validation import validate
+from unisono.cli.commands.job import flag_job
 from unisono.cli.commands.pod import selected
+from unisono.cli.commands.queue import queue_spec
 from unisono.cli.main import cli
-from unisono.cli.vcctl.jobs import flag_job
-from unisono.cli.vcctl.options import amounts
-from unisono.cli.vcctl.queues import queue_spec
-from unisono.cli.vcctl.serving import flow_lines, job_lines, pod_lines, queue_lines
+from unisono.cli.vcctl.serving import amounts, flow_lines, job_lines, pod_lines, queue_lines
 from unisono.sdk.overview.queues import queue_views
 
 FLAGS: dict[str, Any] = {

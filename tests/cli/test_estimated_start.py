@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unisono.cli.estimated_start import lines
+from unisono.cli.explaining import lines
 from unisono.simulator.forecast.forecast import Start
 
 

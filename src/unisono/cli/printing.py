@@ -5,9 +5,99 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import click
+
+# Times for people: ``45 s``, ``2 h 5 min``, and as they write them: ``now``, ``-7d``, ``2026-11-01`` (pure).
+
+# Times for people: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d``; and ages of objects (pure).
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in the unit that suits it."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 48 * 3600:
+        hours, minutes = whole // 3600, whole % 3600 // 60
+        return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
+    return f"{whole // 86400} d"
+
+
+def clock_text(seconds: float) -> str:
+    """``1:05`` or ``2:01:05``."""
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def moment(text: object) -> float | None:
+    """Seconds since 1970 of an RFC 3339 time; None for what is none."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def age_text(since: object, now: float) -> str:
+    """How long ago a time of an object is; empty where it has none."""
+    then = moment(since)
+    return "" if then is None else duration_text(now - then)
+
+
+# Times as people write them: ``now``, ``-7d``, ``2026-11-01``, ``2026-11-01T08:30`` (pure).
+
+# As people write it, and as Slurm does: now-7days.
+_AGO = re.compile(
+    r"(?:now-|-)?(\d{1,6}(?:\.\d{1,6})?)(s|min|m|h|d|w|y)|now-(\d{1,6})(?:(second|minute|hour|day|week)s?)?"
+)
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
+_DAYS = {"today": 0, "yesterday": -1}
+FORMS = (
+    "now, today, yesterday, -7d (of s, m, h, d, w, y), 2026-11, 2026-11-01, 2026-11-01T08:30 or 2026-11-01T08:30:00Z"
+)
+
+
+def moment_of_text(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """Seconds since 1970.
+
+    Args:
+        text: one of ``FORMS``; a time without an offset is of ``zone``, a date is its midnight.
+        now: seconds since 1970.
+        zone: where the user is; None for that of this machine.
+
+    Raises:
+        ValueError: the text is no time; the message says which there are.
+
+    """
+    word = text.strip().lower()
+    if word == "now":
+        return now
+    if found := _AGO.fullmatch(word):
+        return now - float(found[1] or found[3]) * _UNITS[found[2] or (found[4] or "s")[0]]
+    try:
+        if word in _DAYS:
+            there = datetime.fromtimestamp(now, UTC).astimezone(zone)
+            day = there.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None) + timedelta(days=_DAYS[word])
+            return _of(day, zone)
+        if re.fullmatch(r"\d{4}-\d\d", word):
+            word += "-01"
+        return _of(datetime.fromisoformat(word.upper()), zone)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time: give {FORMS}") from None
+
+
+def _of(moment: datetime, zone: tzinfo | None) -> float:
+    if moment.tzinfo is None:
+        # Without a zone Python takes that of the machine.
+        moment = moment.replace(tzinfo=zone) if zone is not None else moment.astimezone()
+    return moment.timestamp()
+
 
 # What a terminal obeys rather than shows: control characters of one byte, and marks that turn the text around.
 _OBEYED = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")

@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
+from unisono.cli.components import history_option
 from unisono.errors import ApiError, ConfigError, UnisonoError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from unisono.cli.accounting.place import HistoryPlace
     from unisono.cli.options import Command, Where
     from unisono.kube.http import HttpClient
     from unisono.kube.kubeconfig import ClusterConfig
     from unisono.kube.transport import Answer, Transport
+
+
+# Where a command reads the history: at the API server, in a database, or at a cluster's dashboard.
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPlace:
+    """What the user said.
+
+    Attributes:
+        dsn_file: with the connection string of a database, to read in place of asking anybody.
+        dashboard: address of a dashboard to ask; empty for the one that is installed, if the API server knows nothing.
+        namespace: of the installation.
+
+    """
+
+    dsn_file: Path | None = None
+    dashboard: str = ""
+    namespace: str = "unisono-system"
+
+
+def history_place_options(function: Command) -> Command:
+    """``--history-dsn-file``, ``--dashboard`` and ``--system-namespace``; the command gets one ``place``."""
+
+    @history_option(", to read in place of asking the API server")
+    @click.option(
+        "--dashboard",
+        default="",
+        metavar="URL",
+        envvar="UNISONO_DASHBOARD",
+        help="Address of a cluster's dashboard to ask.  [default: its Service, through the API server]",
+    )
+    @click.option(
+        "--system-namespace",
+        default="unisono-system",
+        show_default=True,
+        help="Namespace of the installation, where the dashboard's Service is.",
+    )
+    @wraps(function)
+    def command(*args: Any, history_dsn_file: Path | None, dashboard: str, system_namespace: str, **kwargs: Any) -> Any:
+        if history_dsn_file is not None and dashboard:
+            raise click.UsageError("--history-dsn-file and --dashboard name two places; give one of them.")
+        return function(*args, place=HistoryPlace(history_dsn_file, dashboard, system_namespace), **kwargs)
+
+    return command  # type: ignore[return-value]
 
 
 # There is no history to show, and where there may be one.
@@ -180,7 +228,7 @@ def window_of(since: str, until: str, now: float) -> tuple[float, float]:
         UsageError: one is no time, or the first is not the earlier one.
 
     """
-    from unisono.cli.times import moment_of_text
+    from unisono.cli.printing import moment_of_text
 
     found = []
     for option, text in (("--from", since), ("--to", until)):

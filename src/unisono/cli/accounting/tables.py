@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import is_pod_failure, is_timeout
 from unisono.api.times import rfc3339
-from unisono.cli.printing import columns
-from unisono.cli.times import clock_text, duration_text
+from unisono.cli.printing import clock_text, columns, duration_text
 
 if TYPE_CHECKING:
     from unisono.history.answers import Accounts, JobLine, Report, Row

@@ -3,11 +3,119 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.cluster_state import config_of, moment_of, objects_of
 from unisono.cli.options import Where, file_option, output_option, where_options
+from unisono.cli.overview_lines import config_of, moment_of, objects_of
+
+if TYPE_CHECKING:
+    from unisono.engine.decisions import DefragmentationPlan
+    from unisono.scheduler.defragmentation import Held, Plans
+
+
+# Plans of moves, for people and for programs.
+
+_MILLI = 1000
+
+
+def plans_as_json(answer: Plans) -> dict[str, Any]:
+    """The answer of ``unisono defrag -o json``."""
+    from unisono.api.resources import to_wire
+
+    return {
+        "fragmentation": {
+            "resource": answer.resource,
+            "idle": answer.idle / _MILLI,
+            "onPartlyUsedNodes": answer.scattered / _MILLI,
+            "share": _share(answer),
+        },
+        "plans": [
+            {
+                "podGroup": plan.job,
+                "queue": plan.queue,
+                "moves": [
+                    {
+                        "pod": move.pod,
+                        "podGroup": move.job,
+                        "from": move.node,
+                        "to": move.to,
+                        "ranSeconds": round(move.ran_seconds, 3),
+                        "lostSeconds": round(move.lost_seconds, 3),
+                    }
+                    for move in plan.moves
+                ],
+                "cost": {"moves": len(plan.moves), "lostSeconds": round(plan.lost_seconds, 3)},
+                "gain": {
+                    "pods": len(plan.places),
+                    "resources": to_wire(dict(plan.gained)),
+                    "freeNodesBefore": plan.free_nodes[0],
+                    "freeNodesAfter": plan.free_nodes[1],
+                },
+                "places": dict(sorted(plan.places.items())),
+            }
+            for plan in answer.plans
+        ],
+        "notHelped": list(answer.waiting),
+        "notHelpedBecause": {
+            key: {"limits": list(held.limits), "message": _held_text(held, answer)}
+            for key, held in answer.waiting.items()
+        },
+    }
+
+
+def plan_lines(answer: Plans) -> list[str]:
+    """The same for people."""
+    from unisono.cli.printing import columns
+
+    told = [
+        f"{answer.scattered / _MILLI:g} of {answer.idle / _MILLI:g} idle {answer.resource} are on nodes in use in part."
+    ]
+    for plan in answer.plans:
+        told += ["", _headline(plan)]
+        rows = [
+            (move.pod, move.node, move.to, _time(move.ran_seconds), _time(move.lost_seconds)) for move in plan.moves
+        ]
+        told += [f"  {line}" for line in columns(("Pod", "From", "To", "Ran", "Loses"), rows)]
+    if answer.waiting:
+        told += ["", "No moves within the limits help:"]
+        told += [f"  {key}: {_held_text(held, answer)}" for key, held in answer.waiting.items()]
+    if not answer.plans and not answer.waiting:
+        told.append("No gang waits.")
+    return told
+
+
+def _headline(plan: DefragmentationPlan) -> str:
+    moves, pods = len(plan.moves), len(plan.places)
+    return (
+        f"{plan.job} (queue {plan.queue}) starts with {pods} {'pod' if pods == 1 else 'pods'} when {moves} "
+        f"{'pod moves' if moves == 1 else 'pods move'}, which lose {_time(plan.lost_seconds)} of work:"
+    )
+
+
+def _held_text(held: Held, answer: Plans) -> str:
+    """``11 pods would have to move, and maxMoves is 10``; where no limit matters, why the gang waits."""
+    if not held.limits:
+        return f"no limit holds it: {held.message}"
+    told = {
+        "maxMoves": f"{held.moves} {'pod' if held.moves == 1 else 'pods'} would have to move",
+        "minRunTime": f"a pod that would have to move has run for {_time(held.ran_seconds)}",
+        "maxLostTime": f"a pod that would have to move would lose {_time(held.lost_seconds)} of work",
+    }
+    return "; ".join(
+        f"{told.get(name, 'a larger bound would do')}, and {name} is {answer.limits[name]}" for name in held.limits
+    )
+
+
+def _share(answer: Plans) -> float:
+    return round(answer.scattered / answer.idle, 4) if answer.idle else 0.0
+
+
+def _time(seconds: float) -> str:
+    from unisono.cli.printing import duration_text
+
+    return duration_text(seconds)
 
 
 @click.command("defrag")
@@ -42,7 +150,6 @@ def command(
             "configuration."
         )
     from unisono.cli.printing import print_json
-    from unisono.cli.showing_plans import plan_lines, plans_as_json
     from unisono.scheduler.defragmentation import plans_for
 
     used = config_of(where, files, config)

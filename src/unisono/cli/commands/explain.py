@@ -58,7 +58,7 @@ async def _explained(where: Where, what: tuple[str, ...]) -> Explanation:
 
 
 def _starts(where: Where, explanation: Explanation) -> list[Start]:
-    from unisono.cli.estimated_start import estimated_starts
+    from unisono.cli.explaining import estimated_starts
 
     groups = dict.fromkeys(verdict.job for verdict in explanation.verdicts)
     return estimated_starts(where, groups) if groups else []
@@ -79,7 +79,7 @@ def _show(explanation: Explanation, starts: list[Start] | None, output: str) -> 
     for line in explanation_lines(explanation):
         click.echo(line)
     if starts is not None:
-        from unisono.cli.estimated_start import lines
+        from unisono.cli.explaining import lines
 
         for line in lines(starts):
             click.echo(line)

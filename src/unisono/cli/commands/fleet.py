@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from unisono.cli.options import Command, Where, output_option
-from unisono.cli.vcctl.options import cluster_options
+from unisono.cli.vcctl.serving import cluster_options
 
 _NAMESPACE = "kurator-fleet-system"
 
@@ -107,7 +107,7 @@ def leave(where: Where, name: str) -> None:
 def list_(where: Where, output: str) -> None:
     """List members: whether they take work, their version, nodes, accelerators and jobs."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.showing import show_members as run
+    from unisono.cli.fleet.jobs import show_members as run
 
     run_async(run(where, output))
 
@@ -118,7 +118,7 @@ def list_(where: Where, output: str) -> None:
 def top(where: Where, output: str) -> None:
     """Show how much of each member is in use, and the largest block of free accelerators."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.showing import show_use as run
+    from unisono.cli.fleet.jobs import show_use as run
 
     run_async(run(where, output))
 
@@ -131,7 +131,7 @@ def top(where: Where, output: str) -> None:
 def explain(where: Where, what: str, output: str) -> None:
     """Say where a job is, or for each member why it is not there."""
     from unisono.cli.connection import run_async
-    from unisono.cli.fleet.showing import explain as run
+    from unisono.cli.fleet.jobs import explain as run
 
     run_async(run(where, what, where.namespace or "default", output))
 

@@ -8,7 +8,7 @@ import click
 
 from unisono.api.keys import JOB_NAME, POD_QUEUE, QUEUE_NAME
 from unisono.cli.options import Where
-from unisono.cli.vcctl.options import cluster_options, everywhere_option, namespace_option, print_option
+from unisono.cli.vcctl.serving import cluster_options, everywhere_option, namespace_option, print_option
 
 POD_QUEUE_KEYS = (QUEUE_NAME, POD_QUEUE)
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.accounting.asking import time_options
-from unisono.cli.accounting.place import history_place_options
+from unisono.cli.accounting.asking import history_place_options, time_options
 from unisono.cli.options import Where, control_plane_options, output_option
 
 if TYPE_CHECKING:
-    from unisono.cli.accounting.place import HistoryPlace
+    from unisono.cli.accounting.asking import HistoryPlace
 
 
 @click.command("report")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.cli.cluster_state import moment_of
 from unisono.cli.options import file_option, output_option
+from unisono.cli.overview_lines import moment_of
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest

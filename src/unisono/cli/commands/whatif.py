@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from unisono.cli.cluster_state import config_of, moment_of, objects_of
-from unisono.cli.estimated_start import FUTURES, LOOK_AHEAD
+from unisono.cli.explaining import FUTURES, LOOK_AHEAD
 from unisono.cli.options import Where, file_option, output_option, where_options
+from unisono.cli.overview_lines import config_of, moment_of, objects_of
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.job_state import SUCCEEDED
 from unisono.api.kinds import JOBS, PODS
+from unisono.cli.printing import duration_text
 from unisono.cli.running.report import changes
-from unisono.cli.times import duration_text
 from unisono.errors import ApiError
 from unisono.sdk.first_failure import process_name
 from unisono.sdk.follow.events import Event, LogFailed, LogText, Observed, Target

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from unisono.cli.printing import columns
-from unisono.cli.times import clock_text
+from unisono.cli.printing import clock_text, columns
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:

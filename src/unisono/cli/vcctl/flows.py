@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.cli.options import Where, file_option
-from unisono.cli.vcctl.options import (
-    cluster_options,
-    everywhere_option,
-    name_option,
-    namespace_option,
-    print_option,
-)
+from unisono.cli.vcctl.serving import cluster_options, everywhere_option, name_option, namespace_option, print_option
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
