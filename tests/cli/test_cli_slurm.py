@@ -22,9 +22,8 @@ from unisono.cli.slurm.selecting import Selection, names_of, pattern_of, sinfo_l
 from unisono.cli.slurm.steps import command_text, program_text
 from unisono.cli.slurm.steps.words import ALONE, VALUED, BadOption, filled, hosts_of, shape_of
 from unisono.sdk.jobs.submission import job_of as job_of_program
-from unisono.sdk.overview.node_capacity import NodeLine
 from unisono.sdk.overview.overview import JobLine, Overview
-from unisono.sdk.overview.queues import QueueView
+from unisono.sdk.overview.queues import NodeLine, QueueView
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fit -p research

@@ -12,7 +12,7 @@ from unisono.api.groups.fleet import AttachedCluster
 from unisono.api.groups.scheduling import PodGroup
 from unisono.dashboard.views.overview import fleet_view, overview_view
 from unisono.dashboard.views.rows import cards_of
-from unisono.sdk.overview.node_capacity import used_by_node
+from unisono.sdk.overview.queues import used_by_node
 
 GPU = "nvidia.com/gpu"
 

@@ -23,7 +23,7 @@ from unisono.api.kind_families import (
 )
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.errors import ApiError, NotFound
-from unisono.sdk.follow import following, log_copies
+from unisono.sdk.follow import following, log_lines
 from unisono.sdk.follow.events import LogFailed, LogText, Observed, Target
 from unisono.sdk.follow.following import follow, follow_logs
 from unisono.sdk.follow.log_lines import LogSelection
@@ -168,9 +168,9 @@ async def settle() -> None:
 
 @pytest.fixture
 def short_drain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_copies, "DRAIN_SECONDS", 0.01)
-    monkeypatch.setattr(log_copies, "TURN_SECONDS", 0.01)
-    monkeypatch.setattr(log_copies, "END_SECONDS", 600.0)
+    monkeypatch.setattr(log_lines, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(log_lines, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(log_lines, "END_SECONDS", 600.0)
 
 
 async def test_the_last_view_has_pods_whose_end_is_heard_after_the_end_of_their_job() -> None:
@@ -297,7 +297,7 @@ async def test_live_logs_do_not_wait_for_each_other() -> None:
 
 @pytest.mark.usefixtures("short_drain")
 async def test_logs_that_hang_do_not_keep_later_ones_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_copies, "END_SECONDS", 0.05)
+    monkeypatch.setattr(log_lines, "END_SECONDS", 0.05)
     server = Server()
     server.hanging |= {"a", "b"}
     job = server.make(JOBS, "j", DONE)

@@ -26,7 +26,7 @@ from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import JOB_KINDS, PARTS, job_kind
 from unisono.sdk.clients.aio import AsyncClient
 from unisono.sdk.errors import BadWork
-from unisono.sdk.jobs.kinds import is_job, job_kind_of, named, size_patch, suspend_patch
+from unisono.sdk.jobs.control import is_job, job_kind_of, named, size_patch, suspend_patch
 from unisono.sdk.state.views import JobView
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.base import Object, ObjectMeta, OwnerReference
-from unisono.sdk.follow.informers import OwnerGraph
+from unisono.sdk.follow.following import OwnerGraph
 
 
 def made(name: str, *owners: str) -> Any:

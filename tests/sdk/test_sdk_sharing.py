@@ -15,7 +15,7 @@ from unisono.agent.processes.users import MOST_DIRECTORIES, readable_directories
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES
-from unisono.sdk.jobs.sharing import is_read_only, share_folder
+from unisono.sdk.jobs.submission import is_read_only, share_folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root shares folders")
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from unisono.sdk.follow.telling import Teller, line_of, telling
+from unisono.sdk.follow.events import Teller, line_of, telling
 from unisono.sdk.state.views import JobView, Steps, slowest, steps_of_annotations, steps_of_line
 
 

@@ -132,8 +132,7 @@ async def order(where: Where, name: str, action: JobAction) -> None:
 
     """
     from unisono.api.kinds import COMMANDS, JOBS
-    from unisono.sdk.jobs.control import job_command
-    from unisono.sdk.jobs.kinds import job_kind_of, suspend_patch
+    from unisono.sdk.jobs.control import job_command, job_kind_of, suspend_patch
 
     kind, name = target(name)
     try:
@@ -193,7 +192,7 @@ def target(text: str) -> tuple[Kind[Any], str]:
 
     """
     from unisono.api.kinds import JOBS
-    from unisono.sdk.jobs.kinds import named
+    from unisono.sdk.jobs.control import named
 
     kind, slash, name = text.partition("/")
     return (named(kind), name) if slash else (JOBS, text)

@@ -70,8 +70,7 @@ async def _stop_named(client: Any, namespace: str, names: list[str]) -> None:
 
 
 async def _stop(client: Any, namespace: str, title: str) -> None:
-    from unisono.sdk.jobs.control import send_action
-    from unisono.sdk.jobs.kinds import named
+    from unisono.sdk.jobs.control import named, send_action
 
     word, _, name = title.partition("/")
     await send_action(client, named(word), namespace, name, "TerminateJob")

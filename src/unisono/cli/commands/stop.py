@@ -24,8 +24,7 @@ async def _stop(where: Where, names: tuple[str, ...]) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.targets import meant
     from unisono.kube.discovery import discover
-    from unisono.sdk.jobs.control import send_action
-    from unisono.sdk.jobs.kinds import named
+    from unisono.sdk.jobs.control import named, send_action
 
     async with connect(where) as client:
         namespace, resources = namespace_of(where), await discover(client)

@@ -75,7 +75,7 @@ def _queues(value: Any) -> Iterator[str]:
 
 def is_workload(manifest: Manifest) -> bool:
     """The manifest is a job or a pod, which runs and ends."""
-    from unisono.sdk.jobs.kinds import is_job
+    from unisono.sdk.jobs.control import is_job
 
     return (manifest.api_version, manifest.kind) == ("v1", "Pod") or is_job(manifest.api_version, manifest.kind)
 
@@ -384,7 +384,7 @@ class _Submission:
 
     async def _local_folders(self, manifest: Manifest) -> None:
         """Let pods start in the manifest's folder, and read what they need although only root may enter the way."""
-        from unisono.sdk.jobs.sharing import is_read_only, share_folder
+        from unisono.sdk.jobs.submission import is_read_only, share_folder
 
         mark_working_directory(manifest)
         own = manifest.metadata.get("namespace") or self.namespace

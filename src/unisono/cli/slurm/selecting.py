@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from unisono.api.groups.batch import Job
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
-    from unisono.sdk.overview.node_capacity import NodeLine
     from unisono.sdk.overview.overview import JobLine, Overview
+    from unisono.sdk.overview.queues import NodeLine
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -19,7 +19,7 @@ from unisono.dashboard.views.wire import EventRow, ExplanationView
 from unisono.errors import ApiError, NotFound
 from unisono.sdk.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod
 from unisono.sdk.fixes.owners import read
-from unisono.sdk.jobs.kinds import job_kind_of
+from unisono.sdk.jobs.control import job_kind_of
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

@@ -17,7 +17,7 @@ from unisono.dashboard.views.units import amount_text, amounts_text, natural, or
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
 from unisono.fleet.members.member import accelerator_type
 from unisono.history.records import is_gpu, is_part_of_gpu
-from unisono.sdk.overview.node_capacity import node_state
+from unisono.sdk.overview.queues import node_state
 from unisono.simulator.clusters import paths_of
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from unisono.dashboard.views.wire import (
 )
 from unisono.fleet.members.member import accelerator_type, is_accelerator
 from unisono.sdk.overview.components import Component, components, trusted
-from unisono.sdk.overview.node_capacity import Resource, is_ready, resources
+from unisono.sdk.overview.queues import Resource, is_ready, resources
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node

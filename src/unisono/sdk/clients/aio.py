@@ -23,8 +23,7 @@ from unisono.sdk.follow.following import LogLine, follow_logs, read_logs
 from unisono.sdk.follow.following import follow as follow_targets
 from unisono.sdk.follow.log_lines import LogSelection, lines
 from unisono.sdk.jobs import control
-from unisono.sdk.jobs.kinds import named
-from unisono.sdk.jobs.sharing import share_folder
+from unisono.sdk.jobs.control import named
 from unisono.sdk.jobs.submission import (
     Work,
     apply_object,
@@ -33,6 +32,7 @@ from unisono.sdk.jobs.submission import (
     mark_folder,
     objects,
     program_folders,
+    share_folder,
     split,
 )
 from unisono.sdk.overview.queues import QueueView, all_groups, queue_views

@@ -20,8 +20,8 @@ from unisono.errors import UnisonoError
 from unisono.sdk.clients.aio import AsyncClient, Queues, Views
 from unisono.sdk.clients.endpoint import Endpoint, Where
 from unisono.sdk.clients.program_end import end_with_program
+from unisono.sdk.follow.events import is_watched, telling
 from unisono.sdk.follow.following import LogLine
-from unisono.sdk.follow.telling import is_watched, telling
 from unisono.sdk.jobs.submission import Work
 from unisono.sdk.state.views import JobHandle, JobRef, JobView
 

@@ -9,7 +9,7 @@ from unisono.api.kind_families import DEPLOYMENTS
 from unisono.api.kinds import JOBS
 from unisono.jobkinds.registry import has_ended
 from unisono.sdk.fixes.pod_specs import pod_specs
-from unisono.sdk.jobs.kinds import job_kind_of
+from unisono.sdk.jobs.control import job_kind_of
 from unisono.sdk.state.dependents import Dependents
 from unisono.sdk.state.observing import workload_view
 from unisono.sdk.waiting import pods_text

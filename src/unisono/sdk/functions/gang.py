@@ -15,7 +15,7 @@ from unisono.sdk.clients.aio import AsyncClient
 from unisono.sdk.clients.client import Client
 from unisono.sdk.clients.program_end import end_with_program
 from unisono.sdk.errors import CannotShip
-from unisono.sdk.follow.telling import telling
+from unisono.sdk.follow.events import telling
 from unisono.sdk.functions.launch import GangOptions, Launched, collect, forget, launch, shares
 from unisono.sdk.functions.pod_entrypoint import INSIDE
 

@@ -26,17 +26,18 @@ from unisono.api.times import time_or
 from unisono.api.verdict import waiting_verdict
 from unisono.errors import ApiError, NotFound, UnisonoError
 from unisono.sdk.overview.components import Component, components
-from unisono.sdk.overview.node_capacity import (
+from unisono.sdk.overview.queues import (
     NodeLine,
+    QueueView,
     Resource,
     counted_resources,
     is_ready,
     node_line,
+    queue_views,
     resources,
     used_by_node,
     used_of_total,
 )
-from unisono.sdk.overview.queues import QueueView, queue_views
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod

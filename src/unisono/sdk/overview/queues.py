@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unisono.api.conditions import is_true
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import queue_of
+from unisono.api.pod_states import has_ended
+from unisono.api.resources import add, by_importance, pod_requests, readable, resource_list
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
+    from unisono.api.core import Node, Pod
     from unisono.kube.client import Client
 
 PHASES = ("Inqueue", "Pending", "Running", "Unknown", "Completed")
@@ -85,3 +89,137 @@ def _view(queue: Queue, counts: Counter[str] | None) -> QueueView:
 
 def _amounts(amounts: dict[str, str | int | float] | None) -> dict[str, str]:
     return {name: str(amount) for name, amount in (amounts or {}).items()}
+
+
+# What nodes offer and what pods hold of it: a line for each node, and totals of each resource.
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of all ready nodes, in quantities for people.
+
+    Attributes:
+        name: such as ``cpu`` or ``nvidia.com/gpu``.
+        used: requested by pods that have a node and have not ended.
+        total: allocatable on nodes that take pods.
+        largest: most that is free on one node.
+        holes: of a device, number of nodes by how many are free there, most first.
+
+    """
+
+    name: str
+    used: str
+    total: str
+    largest: str
+    holes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """One node.
+
+    Attributes:
+        name: of the node.
+        state: ``idle``, ``mix``, ``alloc`` (no core or no device is left), ``drain`` (cordoned), ``down`` (not ready).
+        cpus, memory: ``4/16``: requested by pods, and allocatable.
+        devices: ``nvidia.com/gpu 2/8``; empty where it has none.
+
+    """
+
+    name: str
+    state: str
+    cpus: str
+    memory: str
+    devices: str = ""
+
+
+def used_of_total(name: str, used: Mapping[str, int], there: Mapping[str, int]) -> str:
+    """``4/16``: what is used of a resource and what there is of it, both from engine units."""
+    return "/".join(readable({name: amounts.get(name, 0)}).get(name, "0") for amounts in (used, there))
+
+
+def is_ready(node: Node) -> bool:
+    """Whether a node's condition Ready is true."""
+    return is_true(node.status.conditions, "Ready")
+
+
+def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
+    """What pods that have not ended hold of each node, in engine units, with their number as ``pods``."""
+    used: dict[str, dict[str, int]] = defaultdict(dict)
+    for pod in pods:
+        if pod.spec.node_name and not has_ended(pod):
+            add(used[pod.spec.node_name], {**pod_requests(pod.spec), "pods": 1})
+    return used
+
+
+def node_line(node: Node, used: Mapping[str, int]) -> NodeLine:
+    """The line of a node of which pods hold ``used``, in engine units."""
+    there = resource_list(node.status.allocatable)
+    devices = devices_of(there)
+
+    shown = ", ".join(f"{name} {used_of_total(name, used, there)}" for name in devices)
+    cpus, memory = (used_of_total(name, used, there) for name in _FIRST)
+    return NodeLine(node.metadata.name, node_state(node, there, used), cpus, memory, shown)
+
+
+def node_state(node: Node, there: Mapping[str, int], used: Mapping[str, int]) -> str:
+    """A node's state, as `NodeLine` has it.
+
+    Args:
+        node: the node.
+        there: what it has for pods, in engine units.
+        used: what pods hold of it.
+
+    """
+    if not is_ready(node):
+        return "down"
+    if node.spec.unschedulable:
+        return "drain"
+    full = any(there[name] <= used.get(name, 0) for name in ("cpu", *devices_of(there)) if there.get(name, 0))
+    return "alloc" if full else "mix" if any(amount for name, amount in used.items() if name != "pods") else "idle"
+
+
+def devices_of(there: Mapping[str, int]) -> list[str]:
+    """Names of what a node has besides CPU and memory."""
+    return [name for name in counted_resources(there) if name not in _FIRST]
+
+
+def resources(nodes: Sequence[Node], used: Mapping[str, Mapping[str, int]]) -> list[Resource]:
+    """Totals and holes of every resource that nodes offer; ``used`` is by name of the node."""
+    free = {node.metadata.name: resource_list(node.status.allocatable) for node in nodes}
+    total: dict[str, int] = {}
+    for amounts in free.values():
+        add(total, amounts)
+    taken: dict[str, int] = {}
+    for name, left in free.items():
+        held = used.get(name, {})
+        add(taken, held)
+        for resource, amount in held.items():
+            left[resource] = left.get(resource, 0) - amount
+    return [_resource(name, taken, total, free) for name in counted_resources(total) if total[name] > 0]
+
+
+_FIRST = ("cpu", "memory")
+_LEFT_OUT = ("pods", "ephemeral-storage")
+
+
+def counted_resources(total: Mapping[str, int]) -> list[str]:
+    """CPU and memory, then devices by name; what people do not count, such as pods and huge pages, is left out."""
+    counted = (name for name in total if name not in _LEFT_OUT and not name.startswith("hugepages-"))
+    return sorted(counted, key=by_importance)
+
+
+def _resource(
+    name: str, used: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, Mapping[str, int]]
+) -> Resource:
+    left = [max(0, amounts.get(name, 0)) for amounts in free.values() if name in amounts]
+    holes: dict[int, int] = {}
+    if name not in _FIRST:
+        # Devices are counted in thousandths, as all that are no bytes; what is left of a shared one is no hole.
+        counted = Counter(amount // 1000 for amount in left if amount >= 1000)
+        holes = dict(sorted(counted.items(), reverse=True))
+
+    def text(amount: int) -> str:
+        return readable({name: amount}).get(name, "0")
+
+    return Resource(name, text(used.get(name, 0)), text(total[name]), text(max(left, default=0)), holes)
