@@ -15,7 +15,7 @@ from unisono.agent.logs import FileLogSource
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Event, Pod
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, PODS
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 
 DEADLINE = 180.0
 

@@ -18,7 +18,7 @@ from unisono.agent.layout import Layout, RunDir
 from unisono.agent.lifecycle import Exit
 from unisono.agent.logs import FileLogSource, last_lines
 from unisono.agent.shim.run import Log
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 from unisono.errors import AgentError
 
 STAMP = "2023-11-14T22:13:{:02d}.123456789Z"

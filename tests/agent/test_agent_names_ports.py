@@ -13,7 +13,7 @@ from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Service, ServiceSpec
 from unisono.api.kinds import NODES, PODS, SERVICES
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 
 pytestmark = pytest.mark.processes
 

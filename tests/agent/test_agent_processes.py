@@ -12,7 +12,7 @@ from agent_node import Node, eventually, manifest
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Secret
 from unisono.api.kinds import NODES, PODS, SECRETS
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 
 pytestmark = pytest.mark.processes
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.cel import Budget, CompileError, CostError, EvaluationError, compile_expression
-from unisono.api.cel.budget import EXPRESSION_LIMIT
+from unisono.api.cel.values import EXPRESSION_LIMIT
 
 NAMES = frozenset(("self", "x"))
 VALUES = {"self": {"a": 1, "b": "text", "l": [3, 1, 2], "m": {"k": 2.5}}, "x": list(range(400))}

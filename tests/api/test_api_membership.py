@@ -7,7 +7,7 @@ import pytest
 
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.membership import pod_group_of, queue_of
+from unisono.api.selecting import pod_group_of, queue_of
 
 KUBERNETES, VOLCANO = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
 

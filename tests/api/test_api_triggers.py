@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.api.keda import ScaleTrigger
-from unisono.api.triggers import mistakes, of_metric, redis_address
+from unisono.api.keda import ScaleTrigger, mistakes, of_metric, redis_address
 
 GOOD = {"address": "redis:6379", "listName": "work"}
 

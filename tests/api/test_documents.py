@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.documents.json_patch import apply_json_patch, json_diff
+from unisono.api.documents.json_patch import Members, apply_json_patch, clone, json_diff, same
 from unisono.api.documents.merge import apply_merge_patch, carry_over, merge_diff, merge_named
-from unisono.api.documents.values import Members, clone, same
 
 scalars = st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=3)
 

@@ -13,7 +13,7 @@ from support.backends import OPTIONS, opened, value
 from support.definitions import CRDS, crd, obj_schema, served, version, widget
 from support.examples import examples
 from unisono.api.structural import add_defaults, check_lists, check_value, compile_schema, drop_nulls, prune
-from unisono.api.structural.dialect import read_schema
+from unisono.api.structural.pruning import read_schema
 from unisono.api.structural.rules import check_schema
 from unisono.errors import ApiError
 

@@ -11,7 +11,7 @@ import pytest
 from support.backends import OPTIONS, STRICT, opened
 from support.definitions import CRDS, crd, obj_schema, version
 from unisono.api.patterns import PatternError, compile_pattern
-from unisono.api.structural.dialect import read_schema
+from unisono.api.structural.pruning import read_schema
 from unisono.api.structural.rules import check_schema
 from unisono.errors import ApiError, Invalid
 

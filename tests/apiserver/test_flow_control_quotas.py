@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.users import tenant
+from unisono.api.annotations import tenant
 from unisono.apiserver.access.user import User
 from unisono.apiserver.flow_control import Limits
 from unisono.apiserver.http.connections import FlowControl, Quota

@@ -9,7 +9,7 @@ import pytest
 
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import PODS
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 from unisono.errors import AgentError, NotFound
 
 LOG = "/api/v1/namespaces/default/pods/p/log"

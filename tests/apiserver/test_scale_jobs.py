@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.backends import OPTIONS, job_body, opened, value
-from unisono.api.defaulting.job import apply_scale, fewest_replicas, settle_replicas
+from unisono.api.defaulting.kubeflow import apply_scale, fewest_replicas, settle_replicas
 from unisono.api.groups.batch import JobSpec
 from unisono.api.kinds import JOBS
 from unisono.apiserver.backend import Backend

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from unisono.api.job_state import DEADLINE_EXCEEDED, pod_failure
+from unisono.api.conditions import DEADLINE_EXCEEDED, pod_failure
 from unisono.cli.accounting.tables import (
     SACCT_COLUMNS,
     report_csv,

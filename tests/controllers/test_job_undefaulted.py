@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_world import World, job, task
 
-from unisono.api.defaulting.job import default_job
+from unisono.api.defaulting.kubeflow import default_job
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import POD_GROUPS, PODS, SECRETS, SERVICES
 from unisono.controllers.job.view import JobView

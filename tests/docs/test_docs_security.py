@@ -14,7 +14,7 @@ from unisono.agent.pods.containers import _LEAST_PIDS, _PIDS_PER_CPU
 from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
 from unisono.agent.volumes.mounts import MOST_FILES
 from unisono.api import patterns
-from unisono.api.cel import budget, estimate, syntax
+from unisono.api.cel import estimate, syntax, values
 from unisono.api.documents.json_patch import MAX_COPIED
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.resources import LARGEST
@@ -38,7 +38,7 @@ DEFAULTS = [
     f"| annotations of an object | {LARGEST_ANNOTATIONS // 1024} KiB |",
     f"| depth of a body | {DEEPEST} levels |",
     f"{syntax.LONGEST:,} characters, {syntax.DEEPEST} levels",
-    f"{budget.EXPRESSION_LIMIT:,}, {budget.OBJECT_LIMIT:,} |",
+    f"{values.EXPRESSION_LIMIT:,}, {values.OBJECT_LIMIT:,} |",
     f"{estimate.RULE_LIMIT:,}, {estimate.DEFINITION_LIMIT:,} |",
     f"{patterns._LONGEST:,} characters, {patterns._LARGEST // MIB} MiB compiled",
     f"| {LIMITS.in_flight:,}, {LIMITS.in_flight_of_one:,} |",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 
 
 @pytest.mark.parametrize(

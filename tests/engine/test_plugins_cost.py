@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.api.prices import cost_per_hour, parse_prices
+from unisono.api.node_usage import cost_per_hour, parse_prices
 
 
 @pytest.mark.parametrize(

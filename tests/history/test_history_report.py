@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.job_state import pod_failure
+from unisono.api.conditions import pod_failure
 from unisono.history.answers import By
 from unisono.history.records import HOUR, Hour, Interval, JobRecord, Share, ended_as, hours_of_interval, pieces, worse
 from unisono.history.report import Counting, Window, accounts, size_of, waiting

@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import unisono
+from unisono.api.annotations import SUBMITTED
 from unisono.api.kind_families import CLUSTER_TRAINING_RUNTIMES, JOB_TEMPLATES, TRAINING_RUNTIMES
-from unisono.api.submitters import SUBMITTED
 from unisono.jobkinds.registry import FAMILIES
 
 SOURCES = Path(unisono.__file__).parent

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from installed import cluster, eventually, needs_cluster, place_of, refused, send
 
 from support.cluster_turn import config
-from unisono.api.annotations import USER
+from unisono.api.annotations import SUBMITTED, USER
 from unisono.api.cel import Budget, compile_expression
 from unisono.api.cel.functions import Authorizer
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.policies import RIGHTS, Policy
 from unisono.api.policies.rule import Rule
-from unisono.api.submitters import SUBMITTED
 from unisono.install.admission import policies
 from unisono.kube.http import HttpClient
 

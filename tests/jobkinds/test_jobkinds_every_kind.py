@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from support.job_objects import small, template
+from unisono.api.conditions import ENDED
 from unisono.api.decode import decode
 from unisono.api.documents.json_patch import apply_json_patch
 from unisono.api.documents.merge import apply_merge_patch
-from unisono.api.job_state import ENDED
 from unisono.api.keys import GROUP_MIN_MEMBER
 from unisono.api.times import parse_time
 from unisono.jobkinds.kind import JobKind, NoSuchField

@@ -16,8 +16,8 @@ from support.job_objects import put, small
 from support.virtual_clock import VirtualClock
 from unisono.api.annotations import ADMITTED_QUEUES
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.cel.budget import Budget
 from unisono.api.cel.program import compile_expression
+from unisono.api.cel.values import Budget
 from unisono.api.core import Namespace, PodSpec
 from unisono.api.groups.scheduling import Queue, QueueStatus
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, QUEUES

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry
 
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.kube.client import Client

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from unisono.agent.layout import Layout, PodDir, RunDir
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 from unisono.api.times import parse_time
 from unisono.errors import AgentError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

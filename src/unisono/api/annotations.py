@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from unisono.api.kind import Kind
+from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, RUN_KINDS, WORKLOAD_POD_GROUPS
+from unisono.api.kinds import JOBS, POD_GROUPS
+
+# Names of users: what a service account is called, and who counts as one tenant.
+
+SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+
+
+def split_service_account(user: str) -> tuple[str, str] | None:
+    """Namespace and name of a service account's user name; None for other users."""
+    if not user.startswith(SERVICE_ACCOUNT_PREFIX):
+        return None
+    namespace, colon, name = user.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+    return (namespace, name) if colon and namespace and name else None
+
+
+def tenant(user: str) -> str:
+    """Whose share a user takes, of the server and of queues: of a service account its namespace's, of others their own.
+
+    Who may write in a namespace makes as many accounts there as they like, and acts as each of them.
+    """
+    account = split_service_account(user)
+    return user if account is None else f"{SERVICE_ACCOUNTS}:{account[0]}"
+
 
 WORKING_DIRECTORY: Final = "unisono.io/working-directory"
 """On a pod: folder in which containers without ``workingDir`` start, on a node that runs them as processes."""
@@ -223,3 +251,26 @@ SERVICE_ADDRESS: Final = "unisono.io/service-address"
 
 JOB_KIND: Final = "unisono.io/job-kind"
 """On a CustomResourceDefinition: a table that says what objects of the kind mean as jobs, as YAML or JSON."""
+
+
+# Kinds of which it is written down who submits them (annotation ``unisono.io/user``).
+
+SUBMITTED: Final[tuple[Kind[Any], ...]] = (
+    JOBS,
+    POD_GROUPS,
+    WORKLOAD_POD_GROUPS,
+    *RUN_KINDS,
+    CRON_JOBS,
+    JOB_FLOWS,
+    HYPER_JOBS,
+)
+"""What becomes a PodGroup, and what such objects are made from: limits and shares of users rest on it."""
+
+
+_OF_AUTHORS: Final = (USER, ADMITTED_QUEUES)
+
+
+def handed_down(owner: Mapping[str, str] | None, given: Mapping[str, str] | None) -> dict[str, str]:
+    """Annotations ``given`` for what a controller makes of an owner: it is the owner's author's, whatever they say."""
+    kept = {key: value for key, value in (given or {}).items() if key not in _OF_AUTHORS}
+    return kept | {key: owner[key] for key in _OF_AUTHORS if owner and owner.get(key)}

@@ -9,7 +9,7 @@ import msgspec
 
 from unisono.api.base import Base, Condition, Int32, Object, ObjectMeta
 from unisono.api.core import PodSpec
-from unisono.api.triggers import number
+from unisono.api.keda import number
 
 HPA_CLASS: Final = "hpa.autoscaling.knative.dev"
 """The class of services that a HorizontalPodAutoscaler scales."""

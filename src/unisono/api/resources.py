@@ -18,7 +18,7 @@ LARGEST: Final = 2**56
 """The largest amount of a resource in engine units: 64Pi bytes, or 7.2e13 of what is counted in thousandths.
 
 More than a cluster of 30,000 nodes with 2Ti each has, and 128 of them still fit into an int64. Admission refuses larger
-quantities (`unisono.api.validation.constraints`); those of a cluster that admits them count as this.
+quantities (`unisono.api.validation.meta`); those of a cluster that admits them count as this.
 """
 
 _BYTES = frozenset(("memory", "ephemeral-storage", "storage"))

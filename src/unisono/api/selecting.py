@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from unisono.api.base import LabelSelector, LabelSelectorRequirement
+from unisono.api.annotations import USER, tenant
+from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object, OwnerReference
+from unisono.api.core import Pod, PodSpec
+from unisono.api.groups.scheduling import PodGroup
+from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
@@ -57,3 +62,66 @@ def _text(requirement: LabelSelectorRequirement) -> str:
             return f"!{requirement.key}"
         case _:
             return requirement.key
+
+
+# Which controller an object belongs to, which PodGroup a pod, and which queue a PodGroup.
+#
+# Every room asks here, so that a pod is a member of the same gang for all of them.
+
+DEFAULT_QUEUE = "default"
+"""Queue of a PodGroup that names none, unless a component is configured with another."""
+ROOT: Final = "root"
+"""Queue above all others."""
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """The reference to an object's owner whose ``controller`` is true; None without one.
+
+    A reference is only what its author wrote: code that acts on it compares the UID as well.
+    """
+    return next((each for each in obj.metadata.owner_references or () if each.controller), None)
+
+
+def pod_group_name(annotations: Mapping[str, str] | None, spec: PodSpec | None = None) -> str:
+    """Name of the PodGroup that a pod with these annotations and this spec belongs to; empty without one.
+
+    Volcano's two keys are equal; where both are set, Kubernetes' older one wins. A pod with neither belongs to the
+    PodGroup that its ``schedulingGroup`` names, which has a PodGroup of ours of the same name.
+    """
+    annotations = annotations or {}
+    named = annotations.get(GROUP_NAME) or annotations.get(GROUP_NAME_OF_VOLCANO)
+    if named or spec is None or spec.scheduling_group is None:
+        return named or ""
+    return spec.scheduling_group.pod_group_name or ""
+
+
+def pod_group_of(pod: Pod) -> str:
+    """``namespace/name`` of the pod's PodGroup; empty without one."""
+    name = pod_group_name(pod.metadata.annotations, pod.spec)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+def queue_of(group: PodGroup, default: str = DEFAULT_QUEUE) -> str:
+    """Name of the queue that the PodGroup is in."""
+    return group.spec.queue or default
+
+
+def lineage(name: str, parents: Mapping[str, str]) -> list[str]:
+    """A queue and those above it; a queue without a parent is below ``root``."""
+    chain = [name]
+    while chain[-1] != ROOT:
+        parent = parents.get(chain[-1]) or ROOT
+        if parent in chain:
+            break
+        chain.append(parent)
+    return chain
+
+
+def account_of(namespace: str, annotations: Mapping[str, str] | None) -> str:
+    """The user on whose behalf a PodGroup is, or its namespace where none is known.
+
+    The service accounts of a namespace are one account, ``system:serviceaccounts:NAMESPACE``, as for the API server. A
+    user's name is not a namespace's: names of namespaces that stand for users end in a slash.
+    """
+    user = (annotations or {}).get(USER)
+    return tenant(user) if user else f"{namespace}/"

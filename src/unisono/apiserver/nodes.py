@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 
 # Where container logs come from: the node agent implements this, the server only relays it.
 

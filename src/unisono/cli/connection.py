@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
 from unisono.errors import ApiError, UnisonoError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.api.membership import controller_of
 from unisono.api.messages import counted
+from unisono.api.selecting import controller_of
 from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from unisono.api.base import Quantity
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.scheduling import Queue as QueueObject
-from unisono.api.membership import controller_of
 from unisono.api.resources import resource_list
+from unisono.api.selecting import controller_of
 from unisono.api.times import parse_time
 from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.promises import owner_of

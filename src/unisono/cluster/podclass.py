@@ -17,9 +17,9 @@ from unisono.api.annotations import CLUSTER_POINTS
 from unisono.api.base import LabelSelector
 from unisono.api.core import Affinity, Container, NodeSelectorTerm, PodAffinityTerm, PodSpec, Toleration
 from unisono.api.extended_devices import IMPLICIT_PREFIX
-from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import qos_class
 from unisono.api.resources import add, effective_requests, maximum, pod_requests, resource_list
+from unisono.api.selecting import pod_group_name
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, is_large, scheduled
 from unisono.cluster.selectors import NO_TERMS, Match, PodTerms
 

@@ -13,8 +13,8 @@ from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceR
 from unisono.api.extended_devices import limit_claim
 from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
-from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
+from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass, PodRelations, check_volumes

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.annotations import handed_down
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.groups.batch import Job, JobSpec
 from unisono.api.kind import Kind
-from unisono.api.submitters import handed_down
 from unisono.controllers.job.view import FINISHED
 from unisono.controllers.owners import controller_uids, keys_of, owned_by
 from unisono.kube.client import EventType

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.conditions import has_finalizer, without
 from unisono.api.documents.merge import Json, merge_diff
-from unisono.api.finalizers import has_finalizer, without
 from unisono.api.kind import Kind
-from unisono.api.membership import controller_of
+from unisono.api.selecting import controller_of
 from unisono.controllers.owners import whole_number
 from unisono.errors import AlreadyExists, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client

@@ -16,7 +16,7 @@ from unisono.api.keys import (
 )
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
-from unisono.api.membership import controller_of
+from unisono.api.selecting import controller_of
 from unisono.api.validation.cluster import LARGEST
 from unisono.errors import UnisonoError
 from unisono.kube.informer import Informer

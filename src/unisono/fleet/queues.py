@@ -15,7 +15,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.documents.merge import merge_diff
 from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import QUEUES
-from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.controllers.objects import to_json
 from unisono.controllers.queue.decide import ROOT
 from unisono.errors import AlreadyExists, ApiError, NotFound

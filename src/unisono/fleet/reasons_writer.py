@@ -11,7 +11,7 @@ import msgspec
 from unisono.api.annotations import MEMBER_REASONS
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.membership import controller_of
+from unisono.api.selecting import controller_of
 from unisono.cluster.status import READY_STATES, count
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import WaitingParts

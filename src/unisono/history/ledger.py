@@ -11,12 +11,12 @@ from typing import Any
 
 from unisono.api.annotations import USER
 from unisono.api.base import Object
+from unisono.api.conditions import ENDED, SUCCEEDED
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.job_state import ENDED, SUCCEEDED
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.membership import DEFAULT_QUEUE, pod_group_of, queue_of
+from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of, queue_of
 from unisono.history import lives
 from unisono.history.book import Book
 from unisono.history.lives import JOB_RESOURCES, Tree

@@ -9,10 +9,10 @@ from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.membership import controller_of
 from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
+from unisono.api.selecting import controller_of
 from unisono.api.times import time_or
 from unisono.history.records import DELETED, EVICTED, Link
 from unisono.jobkinds.registry import JOB_KINDS, job_kind_of

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from unisono.api.job_state import is_pod_failure, is_timeout
+from unisono.api.conditions import is_pod_failure, is_timeout
 
 CLUSTER: Final = ""
 """Stands for the whole cluster where a queue is named."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from unisono import __version__
 from unisono.api.crds import crd_manifests
-from unisono.api.defaulting.job import ROOT_QUEUE
+from unisono.api.defaulting.kubeflow import ROOT_QUEUE
 from unisono.api.keys import APP_PART_OF, HELM_RESOURCE_POLICY
 from unisono.api.kinds import QUEUES
-from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.install.admission import policies, webhooks
 from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors

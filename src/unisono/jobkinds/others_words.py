@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from unisono.api import annotations as own_keys
 from unisono.api import keys
-from unisono.api.near_names import did_you_mean
+from unisono.api.names import did_you_mean
 from unisono.jobkinds.paths import walk
 
 Place = Literal["key", "scheduler", "resource"]

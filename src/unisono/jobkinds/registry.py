@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, Final
 
 from unisono.api.base import Object
+from unisono.api.conditions import ENDED
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.job_state import ENDED
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.jobkinds.argo import ARGO

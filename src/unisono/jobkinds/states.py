@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from unisono.api.job_state import SUCCEEDED, SUSPENDED
+from unisono.api.conditions import SUCCEEDED, SUSPENDED
 from unisono.jobkinds.paths import first, walk
 
 Tells = Callable[[Any, bool], tuple[str, str]]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.annotations import MOST_REPLICAS
-from unisono.api.defaulting.job import apply_scale, default_job, fewest_replicas
+from unisono.api.defaulting.kubeflow import apply_scale, default_job, fewest_replicas
 from unisono.api.groups.batch import HyperJob, Job, JobSpec, TaskSpec
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_NAME, TASK_SPEC

@@ -22,7 +22,7 @@ from unisono.api.core import ConfigMap, Container, Pod, PodSpec, ResourceRequire
 from unisono.api.held_room import MOST_SECONDS, NAME, NAMESPACE, HeldRoom, decode_rooms
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.api.membership import pod_group_of
+from unisono.api.selecting import pod_group_of
 from unisono.cluster.promises import owner_of
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import Clock

@@ -10,7 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.membership import queue_of
+from unisono.api.selecting import queue_of
 from unisono.cluster.records import Job
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.queue_metrics import UNLIMITED, Amounts, QueueMetrics

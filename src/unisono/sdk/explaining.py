@@ -11,8 +11,8 @@ import msgspec
 from unisono.api.groups.scheduling import QueueSpec
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
-from unisono.api.membership import pod_group_name
 from unisono.api.queues import warnings_of
+from unisono.api.selecting import pod_group_name
 from unisono.api.verdict import Cause, verdict_in
 from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.others_words import without_effect

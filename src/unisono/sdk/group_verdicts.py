@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
-from unisono.api.membership import pod_group_name, queue_of
 from unisono.api.pod_states import has_ended
+from unisono.api.selecting import pod_group_name, queue_of
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.errors import ApiError, NotFound
 from unisono.jobkinds.registry import FROM_TEMPLATES, one_by_one

@@ -13,8 +13,8 @@ from unisono.api import kinds
 from unisono.api.decode import decode
 from unisono.api.kind_families import DEPLOYMENTS, STATEFUL_SETS
 from unisono.api.kinds import PODS, QUEUES
-from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended
+from unisono.api.selecting import pod_group_name
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.owners import Raw, read

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.membership import pod_group_name
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
+from unisono.api.selecting import pod_group_name
 from unisono.errors import ApiError
 from unisono.sdk.fixes.workload_groups import read_workload_group, why_unscheduled
 from unisono.sdk.refusal_causes import meant_in

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from unisono.api.core import ConfigMap, Secret
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
-from unisono.api.near_names import did_you_mean
+from unisono.api.names import did_you_mean
 from unisono.errors import ApiError
 from unisono.sdk import foreign
 

@@ -23,7 +23,7 @@ from unisono.api.kinds import (
     SERVICE_ACCOUNTS,
 )
 from unisono.api.messages import MISSING_QUEUE, closed_queue_in, counted
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError

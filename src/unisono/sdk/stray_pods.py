@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.membership import pod_group_name
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
+from unisono.api.selecting import pod_group_name
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError
 from unisono.sdk.fixes.fix import Fix, Operation

@@ -25,10 +25,10 @@ from unisono.agent.limits.disk import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.annotations import CYCLES_LEASE
-from unisono.api.heartbeats import silence
 from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX
 from unisono.api.kind_families import FLEET_KINDS, PLACEMENT_KINDS
 from unisono.api.kinds import CONFIG_MAPS, LEASES
+from unisono.api.node_usage import silence
 from unisono.api.pod_limit import MOST_PODS
 from unisono.apiserver.admission import Adviser, Request
 from unisono.errors import ConfigError, UnisonoError

@@ -21,8 +21,8 @@ from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import FLOW_KINDS
 from unisono.api.kinds import find
-from unisono.api.membership import controller_of
 from unisono.api.seal import seal, seals
+from unisono.api.selecting import controller_of
 from unisono.api.validation import validate
 from unisono.api.validation.training import object_warnings
 from unisono.apiserver.admission import Operation, Request, Rule, Settings, View, cluster, jobs, pods

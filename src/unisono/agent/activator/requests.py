@@ -14,6 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from unisono.api.keda import number
 from unisono.api.keys import (
     KNATIVE_INITIAL,
     KNATIVE_LEAST,
@@ -26,7 +27,6 @@ from unisono.api.keys import (
 )
 from unisono.api.knative import MOST_REPLICAS, KnativeService, stated
 from unisono.api.times import duration_or_none
-from unisono.api.triggers import number
 
 # How many pods a service needs by the rules of Knative's autoscaler, and how many requests are under way. Pure.
 

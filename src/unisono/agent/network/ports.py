@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from unisono.agent.lifecycle import Reason
 from unisono.api.core import Pod
-from unisono.api.membership import pod_group_of
 from unisono.api.pod_states import scheduled_at
+from unisono.api.selecting import pod_group_of
 from unisono.api.times import time_or
 from unisono.kube.clock import Clock
 

@@ -6,9 +6,18 @@ character that is looked at counts, in the units of cel-go.
 
 from __future__ import annotations
 
-from unisono.api.cel.budget import Budget, CompileError, CostError, EvaluationError, MissingError
 from unisono.api.cel.program import Program, compile_expression
-from unisono.api.cel.values import Optional, Quantity, Semver, UInt
+from unisono.api.cel.values import (
+    Budget,
+    CompileError,
+    CostError,
+    EvaluationError,
+    MissingError,
+    Optional,
+    Quantity,
+    Semver,
+    UInt,
+)
 
 __all__ = [
     "Budget",

@@ -11,8 +11,8 @@ from typing import Any
 
 from unisono.api.cel import operators, texts, values
 from unisono.api.cel import values as timestamps
-from unisono.api.cel.budget import EvaluationError, no_overload
 from unisono.api.cel.values import (
+    EvaluationError,
     Optional,
     Quantity,
     Semver,
@@ -21,6 +21,7 @@ from unisono.api.cel.values import (
     checked_int,
     equal,
     less,
+    no_overload,
     size_of,
     type_name,
     weight,

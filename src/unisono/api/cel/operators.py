@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.api.cel import texts, values
-from unisono.api.cel.budget import EvaluationError, no_overload
 from unisono.api.cel.values import (
+    EvaluationError,
     UInt,
     checked_int,
     equal,
     less,
+    no_overload,
     type_name,
 )
 

@@ -7,17 +7,18 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from unisono.api.cel import functions
-from unisono.api.cel.budget import (
+from unisono.api.cel.syntax import Call, Expression, Ident, ListOf, Literal, MapOf, Select, parse
+from unisono.api.cel.values import (
     Budget,
     CompileError,
     CostError,
     EvaluationError,
     EvaluationMeter,
     MissingError,
+    Optional,
+    Type,
     no_overload,
 )
-from unisono.api.cel.syntax import Call, Expression, Ident, ListOf, Literal, MapOf, Select, parse
-from unisono.api.cel.values import Optional, Type
 
 # Macros: calls that bind names or look at fields without reading them.
 

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.cel.budget import CompileError
-from unisono.api.cel.values import UInt
+from unisono.api.cel.values import CompileError, UInt
 
 LONGEST = 10 * 1024
 """Characters of an expression; Kubernetes' ``CELSelectorExpressionMaxLength``."""

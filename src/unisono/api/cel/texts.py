@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from unisono.api.cel.budget import EvaluationError, no_overload
+from unisono.api.cel.values import EvaluationError, no_overload
 from unisono.api.patterns import PatternError, compile_pattern
 
 # Functions of strings.

@@ -7,8 +7,7 @@ import msgspec
 from unisono.api.base import Base, FreeObject, Int32, LabelSelector, Object, Quantity, Required, ResourceList, Time
 from unisono.api.core.pod import NodeSelector
 from unisono.api.core.refs import ObjectReference, SecretReference
-from unisono.api.core.volume import HostPathVolumeSource
-from unisono.api.core.volume_drivers import NFSVolumeSource
+from unisono.api.core.volume import HostPathVolumeSource, NFSVolumeSource
 
 
 class VolumeNodeAffinity(Base):

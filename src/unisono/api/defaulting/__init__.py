@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from unisono.api import kind_families, kinds
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, job, pod, workloads
+from unisono.api.defaulting import kubeflow, pod, workloads
 from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
 
@@ -16,23 +16,23 @@ T = TypeVar("T", bound=Object)
 # By struct: a kind under an alias version has the same defaults.
 _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.PODS.struct: pod.default_pod,
-    kinds.NODES.struct: builtin.default_node,
-    kinds.NAMESPACES.struct: builtin.default_namespace,
-    kinds.SECRETS.struct: builtin.default_secret,
-    kinds.SERVICES.struct: builtin.default_service,
-    kinds.NETWORK_POLICIES.struct: builtin.default_network_policy,
-    kinds.PERSISTENT_VOLUME_CLAIMS.struct: builtin.default_claim,
-    kinds.PERSISTENT_VOLUMES.struct: builtin.default_volume,
-    kinds.STORAGE_CLASSES.struct: builtin.default_storage_class,
-    kinds.RESOURCE_CLAIMS.struct: builtin.default_resource_claim,
-    kinds.RESOURCE_CLAIM_TEMPLATES.struct: builtin.default_resource_claim_template,
-    kinds.RESOURCE_QUOTAS.struct: builtin.default_quota,
-    kinds.LIMIT_RANGES.struct: builtin.default_limit_range,
-    kinds.ROLE_BINDINGS.struct: builtin.default_binding,
-    kinds.CLUSTER_ROLE_BINDINGS.struct: builtin.default_binding,
-    kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
-    kinds.RUNTIME_CLASSES.struct: builtin.default_runtime_class,
-    kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
+    kinds.NODES.struct: workloads.default_node,
+    kinds.NAMESPACES.struct: workloads.default_namespace,
+    kinds.SECRETS.struct: workloads.default_secret,
+    kinds.SERVICES.struct: workloads.default_service,
+    kinds.NETWORK_POLICIES.struct: workloads.default_network_policy,
+    kinds.PERSISTENT_VOLUME_CLAIMS.struct: workloads.default_claim,
+    kinds.PERSISTENT_VOLUMES.struct: workloads.default_volume,
+    kinds.STORAGE_CLASSES.struct: workloads.default_storage_class,
+    kinds.RESOURCE_CLAIMS.struct: workloads.default_resource_claim,
+    kinds.RESOURCE_CLAIM_TEMPLATES.struct: workloads.default_resource_claim_template,
+    kinds.RESOURCE_QUOTAS.struct: workloads.default_quota,
+    kinds.LIMIT_RANGES.struct: workloads.default_limit_range,
+    kinds.ROLE_BINDINGS.struct: workloads.default_binding,
+    kinds.CLUSTER_ROLE_BINDINGS.struct: workloads.default_binding,
+    kinds.PRIORITY_CLASSES.struct: workloads.default_priority_class,
+    kinds.RUNTIME_CLASSES.struct: workloads.default_runtime_class,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: workloads.default_crd,
     kind_families.DEPLOYMENTS.struct: workloads.default_deployment,
     kind_families.REPLICA_SETS.struct: workloads.default_replica_set,
     kind_families.STATEFUL_SETS.struct: workloads.default_stateful_set,
@@ -42,15 +42,15 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kind_families.REPLICATION_CONTROLLERS.struct: workloads.default_replication_controller,
     kind_families.HORIZONTAL_POD_AUTOSCALERS.struct: workloads.default_autoscaler,
     kind_families.INGRESS_CLASSES.struct: workloads.default_ingress_class,
-    MUTATING_WEBHOOKS.struct: builtin.default_webhooks,
-    VALIDATING_WEBHOOKS.struct: builtin.default_webhooks,
-    kinds.JOBS.struct: job.default_job,
-    kind_families.CRON_JOBS.struct: job.default_cron_job,
-    kind_families.JOB_FLOWS.struct: job.default_job_flow,
-    kind_families.HYPER_JOBS.struct: job.default_hyper_job,
+    MUTATING_WEBHOOKS.struct: workloads.default_webhooks,
+    VALIDATING_WEBHOOKS.struct: workloads.default_webhooks,
+    kinds.JOBS.struct: kubeflow.default_job,
+    kind_families.CRON_JOBS.struct: kubeflow.default_cron_job,
+    kind_families.JOB_FLOWS.struct: kubeflow.default_job_flow,
+    kind_families.HYPER_JOBS.struct: kubeflow.default_hyper_job,
     kind_families.KNATIVE_SERVICES.struct: workloads.default_knative_service,
-    kinds.POD_GROUPS.struct: job.default_pod_group,
-    kinds.QUEUES.struct: job.default_queue,
+    kinds.POD_GROUPS.struct: kubeflow.default_pod_group,
+    kinds.QUEUES.struct: kubeflow.default_queue,
 }
 
 

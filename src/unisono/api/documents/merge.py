@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from unisono.api.documents.values import frozen, same
+from unisono.api.documents.json_patch import frozen, same
 from unisono.api.merge_keys import LISTS
 
 Json = dict[str, Any]

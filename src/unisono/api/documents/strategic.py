@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from unisono.api.documents.json_patch import malformed
-from unisono.api.documents.values import Members, frozen
+from unisono.api.documents.json_patch import Members, frozen, malformed
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"

@@ -6,6 +6,7 @@ They say what CEL can say of ``api.validation``, in the same words. Objects come
 from __future__ import annotations
 
 from unisono.api import kinds
+from unisono.api.annotations import SUBMITTED
 from unisono.api.keys import JOB_NAME
 from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.policies.jobs import (
@@ -22,7 +23,6 @@ from unisono.api.policies.jobs import (
     queue_rules,
 )
 from unisono.api.policies.rule import FOR_ANOTHER, OF_THE_SYSTEM, Policy, command_rules, priority_rules, user_rules
-from unisono.api.submitters import SUBMITTED
 
 POLICIES: tuple[Policy, ...] = (
     Policy(kinds.JOBS, "jobs", {"spec": "object.spec"}, job_rules("spec")),

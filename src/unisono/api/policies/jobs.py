@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from unisono.api import messages
-from unisono.api.defaulting.job import ROOT_QUEUE
+from unisono.api.defaulting.kubeflow import ROOT_QUEUE
 from unisono.api.groups.batch import POLICY_EVENTS
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
-from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.messages import TOPOLOGY_EXCLUSIVE, UPDATE_SCOPE, protected_queue
 from unisono.api.policies.rule import MANY, Rule, entries, given, number, text
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.api.validation.job import ACTIONS, EVENTS, LONGEST_CRON_JOB, PLUGINS
 
 # Rules of jobs and pods in CEL; ``variables.spec`` is the job's spec, wherever it stands.

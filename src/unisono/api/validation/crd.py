@@ -19,8 +19,8 @@ from unisono.api.core.crd import (
 )
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
 from unisono.api.groups.admission_registration import WebhookClientConfig
-from unisono.api.structural.dialect import read_schema
 from unisono.api.structural.node import Node, PathError, compile_schema, field_path
+from unisono.api.structural.pruning import read_schema
 from unisono.api.structural.rules import check_schema
 from unisono.api.validation.access import validate_client
 from unisono.api.validation.meta import one_of

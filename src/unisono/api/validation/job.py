@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api import names
 from unisono.api.cron import HINT, parse_schedule, parse_zone
-from unisono.api.defaulting.job import default_job
+from unisono.api.defaulting.kubeflow import default_job
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.groups.batch import (
     POLICY_EVENTS,

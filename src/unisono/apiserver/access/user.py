@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.api.annotations import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS
 from unisono.api.groups import access as identity
 from unisono.api.groups import access as rights
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.api.users import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS
 
 # Kinds that are answered at once and never stored: reviews of rights and identities, and requests for tokens.
 

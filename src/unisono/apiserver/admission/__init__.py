@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from unisono.api.annotations import SUBMITTED
 from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
-from unisono.api.submitters import SUBMITTED
 from unisono.api.validation.training import object_warnings
 from unisono.apiserver.admission import cluster, jobs, pods, quotas
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View

@@ -20,8 +20,8 @@ from unisono.api.kind_families import (
     PROPAGATION_POLICIES,
 )
 from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS, QUEUES, SERVICES
-from unisono.api.membership import controller_of
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
+from unisono.api.selecting import controller_of
 from unisono.apiserver.admission.request import Clocked, Request, View
 from unisono.apiserver.custom.definitions import (
     NAMED_DEFINITIONS,

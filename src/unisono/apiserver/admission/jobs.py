@@ -8,15 +8,15 @@ from typing import Any, Final
 from unisono.api import field_error, messages
 from unisono.api.annotations import CLUSTER, CYCLES_LEASE, DISPATCH, GANG, SPLIT
 from unisono.api.base import Object, OwnerReference
-from unisono.api.defaulting.job import settle_replicas
+from unisono.api.defaulting.kubeflow import settle_replicas
 from unisono.api.field_error import FieldError
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, QUEUES
-from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.queues import warnings_of
 from unisono.api.resources import resource_list, to_wire
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from unisono.api.annotations import SERVICE_ACCOUNT_PREFIX
 from unisono.api.base import Object
 from unisono.api.groups.access import ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from unisono.api.selecting import selects
-from unisono.api.users import SERVICE_ACCOUNT_PREFIX
 from unisono.apiserver import encoding
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import View

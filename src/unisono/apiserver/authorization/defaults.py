@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from unisono.api.annotations import SERVICE_ACCOUNTS
 from unisono.api.base import LabelSelector, Object, ObjectMeta
 from unisono.api.groups.access import (
     GROUP,
@@ -22,7 +23,6 @@ from unisono.api.groups.access import (
 from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from unisono.api.users import SERVICE_ACCOUNTS
 from unisono.apiserver.access.user import AUTHENTICATED, UNAUTHENTICATED
 from unisono.apiserver.admission.request import View
 from unisono.apiserver.authorization.authorizer import compact, uncovered

@@ -28,7 +28,7 @@ from unisono.api.kind import Scale as Paths
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from unisono.api.selecting import selector_text
 from unisono.api.structural import Node, compile_schema
-from unisono.api.structural.dialect import read_schema
+from unisono.api.structural.pruning import read_schema
 from unisono.apiserver import failures
 from unisono.errors import ApiError, NotFound
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from unisono.api.base import Object, ObjectMeta, OwnerReference
+from unisono.api.conditions import without
 from unisono.api.core import ConfigMap, ServiceAccount
-from unisono.api.finalizers import without
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, find
 from unisono.apiserver import encoding
 from unisono.apiserver.custom.kinds import in_version_of

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from unisono.api.conditions import has_finalizer, without
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.finalizers import has_finalizer, without
 from unisono.api.kinds import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS
 from unisono.apiserver import encoding
 from unisono.apiserver.admission.cluster import CLEANUP

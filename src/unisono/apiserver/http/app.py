@@ -11,8 +11,8 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from unisono.api.annotations import tenant
 from unisono.api.groups.resource_metrics import GROUP as RESOURCE_METRICS
-from unisono.api.users import tenant
 from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Action, Authorizer
 from unisono.apiserver.catalog import Catalog, Served

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
 
-from unisono.api.users import split_service_account
+from unisono.api.annotations import split_service_account
 from unisono.apiserver.access.service_accounts import API_AUDIENCES, ServiceAccountTokens, TokenError
 from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups
 from unisono.apiserver.authorization.authorizer import Action, Authorizer

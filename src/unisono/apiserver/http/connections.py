@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 
+from unisono.api.annotations import SERVICE_ACCOUNTS, tenant
 from unisono.api.keys import MASTERS, NODES_GROUP
-from unisono.api.users import SERVICE_ACCOUNTS, tenant
 from unisono.apiserver.access.user import ANONYMOUS, User
 from unisono.apiserver.flow_control import Limits
 

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from unisono.api.users import tenant
+from unisono.api.annotations import tenant
 from unisono.api.yaml import dump
 from unisono.apiserver.access.user import User
 from unisono.apiserver.flow_control import Limits, Turns, aside

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kinds import PODS
-from unisono.api.log_options import LogOptions
+from unisono.api.pod_states import LogOptions
 from unisono.api.times import parse_time
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.query import Query, ResourcePath, flag, integer

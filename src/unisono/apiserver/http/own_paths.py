@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
+from unisono.api.annotations import tenant
 from unisono.api.kinds import QUEUES
-from unisono.api.users import tenant
 from unisono.apiserver.access.user import User
 from unisono.apiserver.authorization.authorizer import Action, Authorizer
 from unisono.apiserver.http.exchange import Exchange

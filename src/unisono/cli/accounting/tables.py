@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_state import is_pod_failure, is_timeout
+from unisono.api.conditions import is_pod_failure, is_timeout
 from unisono.api.times import rfc3339
 from unisono.cli.printing import clock_text, columns, duration_text
 

@@ -97,7 +97,7 @@ async def _dependencies(where: Where, batch: Batch, base: str) -> None:
 
 async def _state(client: HttpClient, namespace: str, how: str, name: str, base: str) -> tuple[bool | None, str]:
     """Whether a dependency is met, None where that is open, and what is to be said of it."""
-    from unisono.api.job_state import ENDED, SUCCEEDED
+    from unisono.api.conditions import ENDED, SUCCEEDED
     from unisono.api.kinds import JOBS
     from unisono.cli.slurm.batches import BASE_NAME
     from unisono.cli.slurm.selecting import jobs_called

@@ -59,7 +59,7 @@ async def _stop_named(client: Any, namespace: str, names: list[str]) -> None:
         NotFound: there is neither.
 
     """
-    from unisono.api.job_state import ENDED
+    from unisono.api.conditions import ENDED
     from unisono.cli.slurm.selecting import jobs_called
 
     for name in names:

@@ -19,9 +19,9 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, SECRETS
-from unisono.api.membership import controller_of
 from unisono.api.quantity import to_milli
 from unisono.api.resources import readable, resource_list
+from unisono.api.selecting import controller_of
 from unisono.cli.connection import connect
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_state import SUCCEEDED
+from unisono.api.conditions import SUCCEEDED
 from unisono.api.kinds import JOBS, PODS
 from unisono.cli.printing import duration_text
 from unisono.cli.running.report import changes

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from unisono.api.job_state import SUCCEEDED
+from unisono.api.conditions import SUCCEEDED
 from unisono.api.messages import counted
 from unisono.api.pod_states import PodEnd
 from unisono.cli.printing import clock_text

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.api.job_state import SUCCEEDED
+from unisono.api.conditions import SUCCEEDED
 from unisono.cli.options import Where, where_arguments
 from unisono.cli.running.submitting import Naming, copy_logs, marked
 from unisono.sdk.state.views import JobView, end_text
@@ -247,7 +247,7 @@ def _of_program(request: Request, program: Program, place: Place, naming: Naming
 
 
 async def _find_causes(client: HttpClient, request: Request, place: Place, progress: Any, state: _State) -> None:
-    from unisono.api.job_state import SUCCEEDED
+    from unisono.api.conditions import SUCCEEDED
     from unisono.sdk.first_failure import failure_of
 
     options = "" if place.private else where_arguments(request.where)
@@ -278,7 +278,7 @@ def _asker(report: Reporter, request: Request) -> Any:
 
 def _tell(request: Request, state: _State, seconds: float) -> int:
     """Say how the jobs ended; answers the exit code."""
-    from unisono.api.job_state import SUCCEEDED
+    from unisono.api.conditions import SUCCEEDED
 
     if request.detach:
         for target in state.targets:

@@ -30,6 +30,7 @@ from unisono.api.groups.autoscaling import (
     ResourceMetricStatus,
 )
 from unisono.api.groups.resource_metrics import POD_METRICS
+from unisono.api.keda import LONGEST_QUERY
 from unisono.api.keys import SCALED_OBJECT
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
@@ -38,7 +39,6 @@ from unisono.api.quantity import parse_quantity
 from unisono.api.resources import to_wire
 from unisono.api.selecting import selector_text
 from unisono.api.times import rfc3339
-from unisono.api.triggers import LONGEST_QUERY
 from unisono.controllers.autoscaling.reading import NotKnownYet, TriggerQuestion, Triggers, metric_name
 from unisono.controllers.autoscaling.recommend import Measured, Memory, NoUse, Used, advise, amount_of, propose, used_of
 from unisono.controllers.metrics import MetricError

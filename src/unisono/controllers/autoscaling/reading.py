@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from unisono.api.keda import ScaledObject, ScaleTrigger
-from unisono.api.triggers import (
+from unisono.api.keda import (
     CPU,
     CRON,
     MEMORY,
     PROMETHEUS,
     REDIS,
     Reading,
+    ScaledObject,
+    ScaleTrigger,
     mistakes,
     number,
     of_cron,

@@ -18,11 +18,10 @@ from unisono.api.groups.autoscaling import (
     MetricTarget,
     ResourceMetricSource,
 )
-from unisono.api.keda import ScaledObject, ScaledObjectStatus, ScaleTrigger
+from unisono.api.keda import CRON, REDIS, ScaledObject, ScaledObjectStatus, ScaleTrigger, number, of_metric
 from unisono.api.keys import KEDA_PAUSED, KEDA_PAUSED_REPLICAS, SCALED_OBJECT
 from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS, SCALED_OBJECTS
 from unisono.api.times import parse_time, rfc3339
-from unisono.api.triggers import CRON, REDIS, number, of_metric
 from unisono.controllers.autoscaling import autoscaler
 from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, by_resource, metric_name
 from unisono.controllers.metrics import MetricError

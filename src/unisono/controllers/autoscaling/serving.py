@@ -20,6 +20,7 @@ from unisono.api.groups.autoscaling import (
     MetricTarget,
     ResourceMetricSource,
 )
+from unisono.api.keda import number
 from unisono.api.keys import (
     KNATIVE_CLASS,
     KNATIVE_LEAST,
@@ -43,7 +44,6 @@ from unisono.api.knative import (
     stated,
 )
 from unisono.api.times import rfc3339
-from unisono.api.triggers import number
 from unisono.controllers.objects import BeingDeleted, ForeignObject, LastWritten, ensure, write_status
 from unisono.controllers.owners import controller_of_kind, owned_by
 from unisono.controllers.recorder import Recorder

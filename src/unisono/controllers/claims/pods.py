@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.conditions import has_finalizer, without
 from unisono.api.core import (
     DeviceTaint,
     Pod,
@@ -17,11 +18,10 @@ from unisono.api.core import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from unisono.api.finalizers import has_finalizer, without
 from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from unisono.api.membership import controller_of
 from unisono.api.pod_states import has_ended
+from unisono.api.selecting import controller_of
 from unisono.controllers.claims.decide import (
     MOST_USERS,
     claim_from,

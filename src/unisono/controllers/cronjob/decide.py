@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.annotations import handed_down
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ObjectReference
 from unisono.api.cron import Schedule, parse_schedule, parse_zone
-from unisono.api.defaulting.job import FAILED_KEPT, SUCCESSFUL_KEPT
+from unisono.api.defaulting.kubeflow import FAILED_KEPT, SUCCESSFUL_KEPT
 from unisono.api.groups.batch import CronJob, CronJobStatus, Job
 from unisono.api.groups.batch_v1 import BatchCronJob, BatchCronJobStatus, BatchJob, BatchJobSpec
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS, CRON_JOBS
 from unisono.api.kinds import JOBS
-from unisono.api.submitters import handed_down
 from unisono.api.times import rfc3339, time_or
 from unisono.controllers.job import view
 from unisono.controllers.job_making import make_job, phase_of

@@ -13,9 +13,9 @@ from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.held_room import NAME, NAMESPACE, HeldRoom, decode_rooms
 from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
-from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
+from unisono.api.selecting import pod_group_of, queue_of
 from unisono.api.times import duration_or_none, parse_time, rfc3339
 from unisono.controllers import owners
 from unisono.controllers.elastic.decide import COOL_DOWN, Allowances, Claim, Elastic, Extra, plan

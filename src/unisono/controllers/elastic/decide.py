@@ -18,11 +18,11 @@ from unisono.api.annotations import USER_LIMITS
 from unisono.api.core import Pod, ResourceQuota
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import PODS
-from unisono.api.membership import account_of, lineage, queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.queues import JOBS, limits_of
 from unisono.api.quota import counts, usage_of
 from unisono.api.resources import pod_requests, resource_list
+from unisono.api.selecting import account_of, lineage, queue_of
 from unisono.controllers.node_scaling.decide import Demand, Room, Trial
 
 # What limits leave for elastic jobs to grow by: of queues and all above them, of namespaces, and of users (pure).

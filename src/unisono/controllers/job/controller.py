@@ -15,7 +15,7 @@ from unisono.api.core import Pod
 from unisono.api.groups.batch import Command, Job
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS
-from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import owners
 from unisono.controllers.execution import (

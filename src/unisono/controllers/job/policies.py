@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from unisono.api.conditions import pod_failure
 from unisono.api.groups.batch import LifecyclePolicy
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.job_state import pod_failure
 from unisono.api.keys import JOB_VERSION
 from unisono.api.times import parse_duration, parse_time
 from unisono.controllers.job import view as phases

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from unisono.api.core import PodTemplateSpec
 from unisono.api.groups.batch import Job, LifecyclePolicy, TaskSpec
-from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.jobkinds.volcano import with_defaults
 
 # The state machine of a Job, as tables.

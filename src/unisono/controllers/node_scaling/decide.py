@@ -14,9 +14,9 @@ from unisono.api.annotations import GANG_PARTS
 from unisono.api.core import NodeSelector, Pod, PodSpec, Taint, Toleration
 from unisono.api.gang_parts import decode_parts
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.membership import pod_group_of
-from unisono.api.prices import cost_per_hour
+from unisono.api.node_usage import cost_per_hour
 from unisono.api.resources import pod_requests, resource_list
+from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import Cause, Verdict, verdict_in
 from unisono.controllers.workloads.node_fit import allows, tolerates
 

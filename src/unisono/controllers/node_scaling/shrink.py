@@ -10,10 +10,9 @@ from unisono.api.annotations import SCALE_DOWN
 from unisono.api.core import Node, Pod, PodDisruptionBudget
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import DO_NOT_DISRUPT, MIRROR_POD, SAFE_TO_EVICT, SCALE_DOWN_DISABLED
-from unisono.api.membership import controller_of, pod_group_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
-from unisono.api.selecting import selects
+from unisono.api.selecting import controller_of, pod_group_of, selects
 from unisono.controllers.node_scaling.decide import Demand, Pool, Room, Trial, booting, demand_of, serve
 
 # Which machines are not needed any more (pure).

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from unisono.api import submitters
+from unisono.api import annotations as submitters
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.groups.apps import ReplicaSet, StatefulSet
@@ -16,7 +16,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import GROUP_NAME, POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
-from unisono.api.membership import controller_of, pod_group_of
+from unisono.api.selecting import controller_of, pod_group_of
 from unisono.controllers import owners
 from unisono.controllers.objects import contains, delete_seen, to_json
 from unisono.controllers.owners import index

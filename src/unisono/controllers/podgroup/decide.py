@@ -14,7 +14,7 @@ from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GROUP_MIN_MEMBER, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, POD_QUEUE
 from unisono.api.kinds import PODS
-from unisono.api.membership import DEFAULT_QUEUE, controller_of, pod_group_of
+from unisono.api.selecting import DEFAULT_QUEUE, controller_of, pod_group_of
 from unisono.api.times import rfc3339
 from unisono.controllers import owners, pod_facts
 from unisono.controllers.objects import to_json

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from unisono.api.annotations import handed_down
 from unisono.api.base import Condition, ObjectMeta
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import Pod, PodSpec
@@ -20,8 +21,7 @@ from unisono.api.groups.workload import SCHEDULED, WorkloadPodGroup
 from unisono.api.keys import LAST_APPLIED, POD_QUEUE
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import HYPER_NODES, NAMESPACES, POD_GROUPS, PODS
-from unisono.api.membership import DEFAULT_QUEUE, pod_group_of
-from unisono.api.submitters import handed_down
+from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of
 from unisono.api.times import rfc3339
 from unisono.controllers import owners, pod_facts
 from unisono.controllers.objects import delete_seen, to_json

@@ -9,7 +9,7 @@ from unisono.api.commands import target_of
 from unisono.api.groups.batch import Command
 from unisono.api.groups.scheduling import PodGroup, Queue, QueueSpec
 from unisono.api.kinds import COMMANDS, POD_GROUPS, QUEUES
-from unisono.api.membership import DEFAULT_QUEUE, queue_of
+from unisono.api.selecting import DEFAULT_QUEUE, queue_of
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import index
 from unisono.controllers.queue.decide import ROOT, QueuePlan, decide

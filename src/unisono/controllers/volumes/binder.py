@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta
+from unisono.api.conditions import has_finalizer
 from unisono.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
-from unisono.api.finalizers import has_finalizer
 from unisono.api.keys import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,

@@ -9,8 +9,7 @@ import structlog
 
 from unisono.api.base import LabelSelector, Object
 from unisono.api.kind import Kind
-from unisono.api.membership import controller_of
-from unisono.api.selecting import selects
+from unisono.api.selecting import controller_of, selects
 from unisono.controllers import owners
 from unisono.controllers.objects import Expectations, delete_seen, for_each, to_json
 from unisono.controllers.owners import index

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from unisono.api.conditions import has_finalizer
 from unisono.api.core import Pod
-from unisono.api.finalizers import has_finalizer
 from unisono.api.groups.batch_v1 import BatchJob, BatchJobCondition, BatchJobStatus, UncountedTerminatedPods
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX

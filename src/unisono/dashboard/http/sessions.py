@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unisono.api.users import tenant
+from unisono.api.annotations import tenant
 from unisono.dashboard.http.worlds import Worlds
 from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.rights import MOST_NAMESPACES, who

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.membership import controller_of, pod_group_of
+from unisono.api.selecting import controller_of, pod_group_of
 from unisono.dashboard.live.source import Signal
 from unisono.dashboard.views.rows import group_row, job_row, key_of
 from unisono.dashboard.views.table import Query, filters_of, jobs_view

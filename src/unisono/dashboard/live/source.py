@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from unisono.api.kinds import PODS
-from unisono.api.membership import pod_group_of
+from unisono.api.selecting import pod_group_of
 from unisono.kube.informer import Handler, Informer
 
 if TYPE_CHECKING:

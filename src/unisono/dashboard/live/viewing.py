@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from unisono.api.annotations import tenant
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, QUEUES
-from unisono.api.users import tenant
 from unisono.dashboard.live.rights import EVERYWHERE, Scope, may, may_list, may_list_in
 from unisono.errors import ApiError, Unavailable
 

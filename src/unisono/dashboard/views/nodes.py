@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from unisono.api.membership import pod_group_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
+from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import job_name
 from unisono.dashboard.views.table import counted, windowed
 from unisono.dashboard.views.units import amount_text, amounts_text, natural, ordered, quantity

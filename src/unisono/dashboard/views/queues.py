@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import yaml
 
-from unisono.api.membership import queue_of
 from unisono.api.resources import add, resource_list
+from unisono.api.selecting import queue_of
 from unisono.api.verdict import job_name, verdict_in
 from unisono.dashboard.views.units import ordered, quantity
 from unisono.dashboard.views.wire import QueueLine, QueuesView, Share

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.job_state import SUSPENDED
+from unisono.api.conditions import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.membership import controller_of, queue_of
 from unisono.api.pod_states import container_statuses, has_ended, pod_end, scheduled_at
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
+from unisono.api.selecting import controller_of, queue_of
 from unisono.api.times import time_or
 from unisono.api.verdict import waiting_text, waiting_verdict
 from unisono.dashboard.views.nodes import requests_of

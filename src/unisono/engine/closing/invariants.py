@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unisono.api.membership import lineage
 from unisono.api.messages import counted
+from unisono.api.selecting import lineage
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.annotations import PRICES
-from unisono.api.prices import cost_per_hour, parse_prices
+from unisono.api.node_usage import cost_per_hour, parse_prices
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray
 from unisono.engine.config.arguments import Argument, argument_value

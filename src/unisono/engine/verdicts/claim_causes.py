@@ -10,7 +10,7 @@ import numpy as np
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import Change, CreateClaim, EvictPods, RelaxRule, UseLabel, UseStorageClass, listed

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from unisono.api.messages import counted
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.selectors import Selector, SelectorBook, Spread
 from unisono.engine.changes import listed

@@ -11,7 +11,7 @@ import numpy as np
 from unisono.api.core import ResourceClaim
 from unisono.api.extended_devices import device_classes
 from unisono.api.messages import counted
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import UseDeviceClass, listed
 from unisono.engine.cycle.context import Cycle

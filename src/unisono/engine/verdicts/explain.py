@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.records import Job
 from unisono.cluster.status import TaskStatus
 from unisono.engine.changes import CreateQueue, UseQueue

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from unisono.api.messages import resource_claim_not_found, volume_claim_not_found
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
 from unisono.engine.changes import Change, CreateClaim, UseClaim
 
 _MOST_SHOWN = 3

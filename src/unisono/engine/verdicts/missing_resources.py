@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from unisono.api.keys import NVIDIA_GPU, NVIDIA_MIG
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 from unisono.api.resources import effective_requests
 from unisono.engine.changes import amounts_text, listed
 from unisono.engine.cycle.context import Cycle

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from unisono.api.keys import NODE_GROUP
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
 from unisono.cluster.records import Task
 from unisono.engine.changes import AddLabels, Change, UseNodeGroup, listed
 from unisono.engine.cycle.context import Cycle

@@ -11,7 +11,7 @@ import numpy as np
 
 from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from unisono.api.messages import plural
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed
 from unisono.engine.plugins.common.node_selectors import (

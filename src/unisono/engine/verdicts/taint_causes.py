@@ -24,7 +24,7 @@ from unisono.api.keys import (
     NODE_UNSCHEDULABLE,
 )
 from unisono.api.messages import plural
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.taints import tolerated
 from unisono.engine.changes import listed

@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from unisono.api.base import Object
-from unisono.api.finalizers import has_finalizer
+from unisono.api.conditions import has_finalizer
 from unisono.api.groups.fleet import Application, AttachedCluster, Fleet
 from unisono.api.kind_families import APPLICATIONS, ATTACHED_CLUSTERS, FLEETS
 from unisono.api.times import rfc3339

@@ -14,7 +14,7 @@ import structlog
 from unisono.api.groups.batch import HyperJob
 from unisono.api.keys import JOB_NAME
 from unisono.api.kind_families import HYPER_JOBS
-from unisono.api.membership import controller_of
+from unisono.api.selecting import controller_of
 from unisono.cluster.recent import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.controllers.hyperjob.decide import SplitError

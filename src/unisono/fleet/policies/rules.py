@@ -23,7 +23,7 @@ from unisono.api.keys import TOPOLOGY_ZONE
 from unisono.api.kind import Kind
 from unisono.api.selecting import is_empty, selects
 from unisono.api.times import duration_or_none
-from unisono.api.validation.fleet import amount_or_none
+from unisono.api.validation.scheduling import amount_or_none
 from unisono.fleet.jobs.translation import region_of
 
 # A job as the rules see it (pure).

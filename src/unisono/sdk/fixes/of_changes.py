@@ -24,9 +24,9 @@ from unisono.api.kinds import (
     RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
 )
-from unisono.api.membership import pod_group_name
 from unisono.api.queues import raised, with_group
 from unisono.api.resources import to_units, to_wire
+from unisono.api.selecting import pod_group_name
 from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.membership import pod_group_of
+from unisono.api.selecting import pod_group_of
 from unisono.errors import ApiError, UnisonoError
 from unisono.jobkinds.registry import between
 from unisono.kube.http import HttpClient

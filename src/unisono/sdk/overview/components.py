@@ -12,8 +12,8 @@ import msgspec
 
 from unisono.api.annotations import CONFIGURATION_ERROR, SCHEDULER_CYCLES, SCHEDULER_NAMES
 from unisono.api.core import Lease
-from unisono.api.heartbeats import DURATION_SECONDS, renewed_at, silence
 from unisono.api.kinds import LEASES
+from unisono.api.node_usage import DURATION_SECONDS, renewed_at, silence
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient

@@ -19,9 +19,9 @@ from unisono.api.groups.admission_registration import WEBHOOK_KINDS, ValidatingW
 from unisono.api.groups.fleet import READY
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES, SERVICES
-from unisono.api.membership import controller_of, pod_group_of, queue_of
 from unisono.api.messages import counted
 from unisono.api.resources import resource_list
+from unisono.api.selecting import controller_of, pod_group_of, queue_of
 from unisono.api.times import time_or
 from unisono.api.verdict import waiting_verdict
 from unisono.errors import ApiError, NotFound, UnisonoError

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from unisono.api.conditions import is_true
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import POD_GROUPS
-from unisono.api.membership import queue_of
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import add, by_importance, pod_requests, readable, resource_list
+from unisono.api.selecting import queue_of
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.api.kind_families import REPLICA_SETS
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.membership import pod_group_name
+from unisono.api.selecting import pod_group_name
 from unisono.errors import NotFound
 from unisono.jobkinds.registry import Kinds, between, of_resource
 from unisono.kube.client import Client

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from unisono.api.annotations import PROGRESS
 from unisono.api.base import Object
-from unisono.api.job_state import ENDED, SUCCEEDED, SUSPENDED
+from unisono.api.conditions import ENDED, SUCCEEDED, SUSPENDED
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
-from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_states import PodEnd, has_ended, pod_end
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.jobkinds.registry import state_of
 
 if TYPE_CHECKING:

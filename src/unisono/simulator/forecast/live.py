@@ -18,9 +18,9 @@ from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_NAMESPACE, GPU_COUNT, GPU_MILLI, GROUP_NAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, JOBS, LEASES, PODS, QUEUES, find
-from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list, to_wire
+from unisono.api.selecting import pod_group_name
 from unisono.api.times import rfc3339
 from unisono.cluster.recent import RunTimes, beginning
 from unisono.cluster.records import Task

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended
+from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time
 from unisono.cluster.recent import RunTimes, beginning, ended_at, family_of, ran_seconds
 from unisono.cluster.state import ClusterState

@@ -18,8 +18,8 @@ from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, find
-from unisono.api.membership import pod_group_name
 from unisono.api.messages import counted
+from unisono.api.selecting import pod_group_name
 from unisono.api.times import rfc3339
 from unisono.cluster.recent import RunTimes
 from unisono.controllers.job.pods import pod_group_spec

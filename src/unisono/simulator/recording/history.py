@@ -24,9 +24,9 @@ from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.groups.topology import HyperNode
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, TASK_SPEC
 from unisono.api.kind import Kind
-from unisono.api.membership import pod_group_name
 from unisono.api.pod_states import has_ended, scheduled_at
 from unisono.api.resources import pod_requests, resource_list, to_wire
+from unisono.api.selecting import pod_group_name
 from unisono.api.times import parse_time
 from unisono.simulator.clusters import Cluster, paths_of
 from unisono.simulator.recording.replay import Recording, RecordingError

@@ -44,8 +44,8 @@ from unisono.api.keys import (
 )
 from unisono.api.kind_families import JOB_SETS
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
-from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.pod_states import has_ended
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import owners, pod_facts
 from unisono.controllers.owners import owned_by, whole_number

@@ -13,7 +13,7 @@ from unisono.api.conditions import is_true
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
 from unisono.api.groups.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
-from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.controllers.owners import whole_number
 from unisono.controllers.pod_facts import PodView
 from unisono.jobkinds.registry import queue_of

@@ -35,8 +35,8 @@ from unisono.api.core import (
 from unisono.api.groups.ray import RayCluster, RayWorkerGroupSpec
 from unisono.api.keys import APP_NAME, GROUP_NAME, QUEUE_NAME, RAY_CLUSTER, RAY_GROUP, TASK_INDEX, TASK_SPEC
 from unisono.api.kind_families import RAY_CLUSTERS
-from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.quantity import parse_quantity, to_int, to_milli
+from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.controllers import owners
 from unisono.controllers.owners import owned_by, whole_number
 from unisono.controllers.pod_facts import is_active

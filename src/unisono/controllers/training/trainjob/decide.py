@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.annotations import handed_down
 from unisono.api.base import ObjectMeta
 from unisono.api.conditions import is_true
 from unisono.api.core import (
@@ -52,7 +53,6 @@ from unisono.api.keys import (
 from unisono.api.kind_families import JOB_SETS, TRAIN_JOBS
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
 from unisono.api.quantity import parse_quantity
-from unisono.api.submitters import handed_down
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.training import validate_train_job
 from unisono.controllers.objects import owner_uid, to_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from unisono.api import membership
-from unisono.api.users import SERVICE_ACCOUNTS
+from unisono.api import selecting
+from unisono.api.annotations import SERVICE_ACCOUNTS
 
 USERS: Final = "user"
 NAMESPACES: Final = "namespace"
@@ -23,7 +23,7 @@ def account_of(job: Any, by: str = USERS) -> str:
     namespace: str = record.namespace
     if by == NAMESPACES:
         return namespace
-    return membership.account_of(namespace, record.annotations)
+    return selecting.account_of(namespace, record.annotations)
 
 
 def who(account: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from unisono.api.membership import lineage
+from unisono.api.selecting import lineage
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import TaskStatus
 from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, exceeded, listed

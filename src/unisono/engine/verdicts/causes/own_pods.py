@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from unisono.api.messages import counted
-from unisono.api.near_names import nearest
+from unisono.api.names import nearest
 from unisono.cluster.status import COMPLETED_STATES
 from unisono.engine.changes import UseRole
 from unisono.engine.session.job_state import JobState
