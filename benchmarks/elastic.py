@@ -22,7 +22,7 @@ from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kind_families import PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import EVENTS, JOBS, PODS
 from unisono.api.times import parse_time
-from unisono.standalone.virtual_time import VirtualLoop
+from unisono.standalone.shadow import VirtualLoop
 
 WAYS = ("minimum", "share", "elastic")
 _STEP = 30

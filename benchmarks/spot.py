@@ -26,7 +26,7 @@ from unisono.api.core import Pod
 from unisono.api.keys import CAPACITY_TYPE, NVIDIA_GPU
 from unisono.api.kinds import JOBS, NODES, PODS
 from unisono.api.times import rfc3339
-from unisono.standalone.virtual_time import VirtualLoop
+from unisono.standalone.shadow import VirtualLoop
 
 WAYS = ("on-demand", "vanishing", "noticed")
 PRICES = {"spot": 9.8, "on-demand": 32.8}

@@ -14,8 +14,8 @@ from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.admission import policies, webhooks
 from unisono.install.monitoring import DASHBOARDS, alert_groups, dashboard, monitors
 from unisono.install.numa_exporter import NUMA_EXPORTER
-from unisono.install.options import InstallOptions
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
+from unisono.install.workloads import InstallOptions
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 CHART = DEPLOY / "chart" / "unisono"

@@ -16,7 +16,7 @@ from benchmarks.answers.plane import Plane, plane
 from benchmarks.answers.steps import play
 from unisono.cli.explaining import explanation_lines
 from unisono.errors import UnisonoError
-from unisono.standalone.virtual_time import VirtualLoop
+from unisono.standalone.shadow import VirtualLoop
 
 
 @dataclass(slots=True)

@@ -219,7 +219,7 @@ def main() -> int:
         command = [sys.executable, "-m", "benchmarks.busy", *rest]
         return subprocess.run(command, check=False, cwd=_HERE, env=os.environ | {"PYTHONPATH": path}).returncode
     from unisono.standalone.logs import configure_logs
-    from unisono.standalone.virtual_time import VirtualLoop
+    from unisono.standalone.shadow import VirtualLoop
 
     configure_logs(level="error")
     with tempfile.TemporaryDirectory(prefix="unisono-busy-") as folder:

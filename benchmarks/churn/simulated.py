@@ -25,7 +25,7 @@ from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.scheduler import Scheduler
 from unisono.standalone.background import SCHEDULER_NAMES
-from unisono.standalone.virtual_time import LoopClock, VirtualLoop
+from unisono.standalone.shadow import LoopClock, VirtualLoop
 
 NODES = [{"name": "node", "count": 10, "capacity": {"cpu": 64, "memory": "512Gi"}}]
 Report = Callable[[Sample], None]

@@ -1,5 +1,5 @@
 """Virtual time under the name by which corpora outside of the repository import it."""
 
-from unisono.standalone.virtual_time import LoopClock, VirtualLoop
+from unisono.standalone.shadow import LoopClock, VirtualLoop
 
 __all__ = ["LoopClock", "VirtualLoop"]

@@ -14,8 +14,8 @@ import msgspec
 from benchmarks.e2e.load import new_namespace, remove
 from unisono.api.kinds import find
 from unisono.install.admission import NAME as CONFIGURATION
-from unisono.install.options import InstallOptions
 from unisono.install.rights import access
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
 

@@ -14,7 +14,7 @@ from benchmarks.e2e.accounts import Accounts
 from benchmarks.e2e.processes import Process, component, free_port
 from unisono.api.kinds import JOBS
 from unisono.install.admission import policies, webhooks
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 
 _TRIES = 600

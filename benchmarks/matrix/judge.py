@@ -14,7 +14,7 @@ from benchmarks.check.rules.conserving import fitting
 from benchmarks.matrix.features import Made, made
 from unisono.engine import run
 from unisono.kube.discovery import request_json
-from unisono.standalone.virtual_time import VirtualLoop
+from unisono.standalone.shadow import VirtualLoop
 
 _BETWEEN, _REST, _APART = 60.0, 240.0, 60.0
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unisono.dashboard.http import sessions as module
-from unisono.dashboard.http import worlds
+from unisono.dashboard.http import sessions as worlds
 from unisono.dashboard.http.sessions import MOST_SESSIONS_OF_ONE, NotSignedIn, Sessions
 from unisono.errors import ApiError
 from unisono.kube.kubeconfig import ClusterConfig

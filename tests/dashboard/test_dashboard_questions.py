@@ -21,11 +21,11 @@ from support.dashboards import Setting, running
 from unisono.api.kinds import SERVICES
 from unisono.cli.main import cli
 from unisono.dashboard.http.sessions import without_credentials
-from unisono.dashboard.live.rights import may
+from unisono.dashboard.live.configuration import may
 from unisono.errors import ApiError
 from unisono.history.reading import StoredHistory
 from unisono.install.dashboard_server import readers, service_path
-from unisono.install.options import NAMESPACE, InstallOptions
+from unisono.install.workloads import NAMESPACE, InstallOptions
 from unisono.kube.http import HttpClient
 
 PREFIX = service_path(NAMESPACE)

@@ -297,7 +297,7 @@ async def test_a_body_that_is_too_large_is_refused(setting: Setting) -> None:
 
 
 async def test_a_server_that_stops_signs_no_page_out(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.dashboard.http.streams.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("unisono.dashboard.http.actions.LOOK_SECONDS", 0.01)
     browser = setting.browser()
     await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
     told = []
@@ -311,7 +311,7 @@ async def test_a_server_that_stops_signs_no_page_out(setting: Setting, monkeypat
 
 
 async def test_signing_out_ends_open_views(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.dashboard.http.streams.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("unisono.dashboard.http.actions.LOOK_SECONDS", 0.01)
     browser = setting.browser()
     await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
     told = []
@@ -326,7 +326,7 @@ async def test_signing_out_ends_open_views(setting: Setting, monkeypatch: pytest
 
 
 async def test_views_that_were_left_count_no_more(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.dashboard.http.streams.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("unisono.dashboard.http.actions.LOOK_SECONDS", 0.01)
     monkeypatch.setattr("unisono.dashboard.http.app.MOST_STREAMS", 3)
     browser = setting.browser()
     await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])

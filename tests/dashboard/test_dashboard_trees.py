@@ -13,7 +13,7 @@ from unisono.api.groups.topology import HyperNode
 from unisono.api.verdict import Verdict, encode
 from unisono.dashboard.views.nodes import NodeQuery, Usage, node_cells, nodes_view
 from unisono.dashboard.views.overview import scheduler_view
-from unisono.dashboard.views.queues import queues_view
+from unisono.dashboard.views.rows import queues_view
 
 
 def queue(name: str, parent: str | None = None, used: dict[str, Any] | None = None, **spec: Any) -> Queue:

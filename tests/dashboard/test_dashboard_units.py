@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.dashboard.views.units import amount_text, amounts_text, ordered, quantity
+from unisono.dashboard.views.table import amount_text, amounts_text, ordered, quantity
 
 GI, TI = 1 << 30, 1 << 40
 

@@ -123,7 +123,7 @@ async def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             yield LogLine(pod="train-worker-0", task="worker", text=text)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("unisono.dashboard.http.streams.follow_logs", lines)
+    monkeypatch.setattr("unisono.dashboard.http.actions.follow_logs", lines)
     async with running(tmp_path) as found:
         await hostile(found)
         yield found

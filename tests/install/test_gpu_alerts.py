@@ -10,7 +10,7 @@ import yaml
 
 from unisono.agent.devices.nvidia import FIELDS
 from unisono.install.monitoring import DASHBOARDS, GPU_ALERTS, alert_groups, monitors
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXPORTED = {f"DCGM_FI_DEV_{name}" for name, *_ in FIELDS}

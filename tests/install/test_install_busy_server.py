@@ -14,7 +14,7 @@ from unisono.cli import installing
 from unisono.cli.installing import Step, install
 from unisono.errors import ApiError, Invalid, Unavailable
 from unisono.install.manifests import manifests
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 
 SPACE = "batch"

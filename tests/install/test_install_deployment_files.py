@@ -24,8 +24,8 @@ from unisono.cli.commands.install import command
 from unisono.cli.main import cli
 from unisono.install.manifests import manifests
 from unisono.install.monitoring import ALERTS, DASHBOARDS, dashboard
-from unisono.install.options import NAMESPACE, InstallOptions
 from unisono.install.rights import NODE_LEASES
+from unisono.install.workloads import NAMESPACE, InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.scheduler.metrics import Metrics

@@ -31,7 +31,7 @@ from unisono.apiserver.admission.request import Request
 from unisono.apiserver.custom import rules
 from unisono.errors import Invalid
 from unisono.install.admission import policies, webhooks
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.webhook.review import check, read
 from unisono.webhook.server import SEEN, Objects

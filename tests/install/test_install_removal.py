@@ -18,7 +18,7 @@ from unisono.api.kinds import JOBS, NUMATOPOLOGIES, QUEUES
 from unisono.cli.commands.install import command
 from unisono.cli.installing import install, uninstall
 from unisono.install.manifests import manifests
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 
 SPACE = "batch"

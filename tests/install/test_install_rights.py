@@ -29,8 +29,8 @@ from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.history.database import Bounds
 from unisono.history.reading import Reader
 from unisono.history.sqlite import SqliteFile
-from unisono.install.options import InstallOptions
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
+from unisono.install.workloads import InstallOptions
 from unisono.jobkinds.registry import FOREIGN
 from unisono.kube.controller import Context, Informers
 from unisono.kube.http import HttpClient

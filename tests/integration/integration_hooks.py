@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from support.ports import free_port
 from unisono.api.kinds import JOBS
 from unisono.install.admission import webhooks
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.http import HttpClient

@@ -15,7 +15,7 @@ from unisono.kube.discovery import request_json
 sys.path.append(str(Path(__file__).parents[2]))
 case: Any = import_module("benchmarks.answers.case")
 plane: Any = import_module("benchmarks.answers.plane")
-virtual: Any = import_module("unisono.standalone.virtual_time")
+virtual: Any = import_module("unisono.standalone.shadow")
 
 _GPU = "nvidia.com/gpu"
 _SECONDS = 180

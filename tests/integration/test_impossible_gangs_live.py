@@ -18,7 +18,7 @@ from unisono.kube.discovery import request_json
 sys.path.append(str(Path(__file__).parents[2]))
 case: Any = import_module("benchmarks.answers.case")
 plane: Any = import_module("benchmarks.answers.plane")
-virtual: Any = import_module("unisono.standalone.virtual_time")
+virtual: Any = import_module("unisono.standalone.shadow")
 
 # A gang whose pods do not come is given a minute.
 _SECONDS = 120

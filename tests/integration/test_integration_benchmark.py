@@ -16,7 +16,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
 from unisono.api.kinds import LEASES, NODES
 from unisono.install.manifests import manifests
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 

@@ -29,8 +29,7 @@ from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.listening import AppListener
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
-from unisono.scheduler.usage.collector import UsageCollector, open_source
-from unisono.scheduler.usage.source import UsageError
+from unisono.scheduler.usage import UsageCollector, UsageError, open_source
 
 NAMES = {"n0": "n0", "n1": "n1", "10.0.0.1": "n1", "fd00::1": "n1"}
 NOW = 1_700_000_000.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unisono.errors import ConfigError
-from unisono.standalone.nodes_file import read_nodes
+from unisono.standalone.paths import read_nodes
 
 
 def test_a_list_is_read(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from unisono.api.kinds import find
 from unisono.install.admission import NAME as HOOKS
 from unisono.install.manifests import manifests
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Transport

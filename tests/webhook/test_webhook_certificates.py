@@ -13,7 +13,7 @@ from cryptography import x509
 from unisono.api.kinds import SECRETS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.local import LocalClient
-from unisono.webhook.certificates import LIFE, Bundle, keep, renewed, trusting
+from unisono.webhook.server import LIFE, Bundle, keep, renewed, trusting
 
 NAMES = ("unisono-webhook.ns.svc", "unisono-webhook.ns")
 START = datetime(2026, 1, 1, tzinfo=UTC)

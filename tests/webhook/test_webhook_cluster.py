@@ -20,7 +20,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import JOBS, NAMESPACES, QUEUES
 from unisono.install.admission import webhooks
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.kube import kubeconfig
 from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener

@@ -25,7 +25,7 @@ from unisono.api.kinds import JOBS, QUEUES
 from unisono.api.seal import seal_of
 from unisono.apiserver.custom import rules
 from unisono.install.admission import webhooks
-from unisono.install.options import InstallOptions
+from unisono.install.workloads import InstallOptions
 from unisono.webhook.server import WebhookServer
 
 PLAIN = {"replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}

@@ -146,7 +146,7 @@ FAULTS = (
     ),
     Fault(
         "never-give-a-part-of-a-gang-back",
-        "unisono.scheduler.gangs",
+        "unisono.scheduler.evictor",
         "            if now - since < self.patience or busy(key):\n",
         "            if True:\n",
     ),

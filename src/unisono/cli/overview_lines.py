@@ -67,7 +67,7 @@ def config_of(where: Where, files: tuple[str, ...], config: Path | None) -> Sche
     """
     from unisono.cli.connection import connect, run_async
     from unisono.engine.config_file.reader import load_config
-    from unisono.install.options import NAMESPACE
+    from unisono.install.workloads import NAMESPACE
     from unisono.simulator.experiment import config_text
     from unisono.simulator.forecast.live import configuration_in_force
 

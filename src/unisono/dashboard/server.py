@@ -16,7 +16,7 @@ from unisono.dashboard.live.configuration import ConfigurationPlaces
 from unisono.dashboard.live.viewing import Past
 from unisono.errors import ConfigError, system_reason
 from unisono.history.reading import HistorySource
-from unisono.install.options import NAMESPACE
+from unisono.install.workloads import NAMESPACE
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics

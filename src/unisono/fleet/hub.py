@@ -51,9 +51,9 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Controller, Manager
 from unisono.kube.reflector import ReflectorStatistics
+from unisono.scheduler.cycle_pause import Evicting, Placing
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import ConfigSource, FixedConfig
-from unisono.scheduler.writers import Evicting, Placing
 
 # The scheduler's configuration on a hub: the one file, with what whole gangs in one cluster rest on.
 

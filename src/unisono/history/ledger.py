@@ -18,8 +18,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of, queue_of
 from unisono.history import lives
-from unisono.history.book import Book
-from unisono.history.lives import JOB_RESOURCES, Tree
+from unisono.history.lives import JOB_RESOURCES, Book, Tree
 from unisono.history.queue_shares import QueueShares
 from unisono.history.records import DELETED, Changes, Interval, JobRecord, Link, Memory
 from unisono.jobkinds.registry import JOB_KINDS, PARTS, state_of

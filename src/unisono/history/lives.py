@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from unisono.api.base import Object
 from unisono.api.conditions import is_true
 from unisono.api.core import Pod
@@ -14,8 +16,195 @@ from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
 from unisono.api.selecting import controller_of
 from unisono.api.times import time_or
-from unisono.history.records import DELETED, EVICTED, Link
+from unisono.history.records import DELETED, EVICTED, MOVED, Changes, Interval, JobRecord, Link, gpus, worse
 from unisono.jobkinds.registry import JOB_KINDS, job_kind_of
+
+# Records in memory: jobs, and the last interval of each pod that is there, with their running sums (pure).
+
+
+class Book:
+    """Jobs and intervals, and what has changed in them since ``changes`` was emptied last."""
+
+    def __init__(self, jobs: Iterable[JobRecord], intervals: Iterable[Interval]) -> None:
+        self.jobs = {job.uid: job for job in jobs}
+        self.pods: dict[str, Interval] = {}
+        self.used: dict[str, dict[str, int]] = {}
+        self.changes = Changes()
+        self._of_job: dict[str, set[str]] = {}
+        self._of_parent: dict[str, set[str]] = {}
+        self._of_group: dict[str, set[str]] = {}
+        self._held: dict[str, list[int]] = {}
+        for interval in intervals:
+            self._index(interval)
+            if not interval.end:
+                self._hold(interval, 1)
+
+    def of_job(self, uid: str) -> list[Interval]:
+        """The last interval of each pod of a job that is there."""
+        return [self.pods[pod] for pod in sorted(self._of_job.get(uid, ()))]
+
+    def of_parent(self, uid: str) -> list[Interval]:
+        """The same, of pods with this controller."""
+        return [self.pods[pod] for pod in sorted(self._of_parent.get(uid, ()))]
+
+    def of_group(self, key: str) -> list[Interval]:
+        """The same, of pods of the PodGroup ``namespace/name``."""
+        return [self.pods[pod] for pod in sorted(self._of_group.get(key, ()))]
+
+    def runs(self, job: str) -> bool:
+        """Whether a pod of the job holds something."""
+        return bool(self._held.get(job, [0])[0])
+
+    def touch(self, record: JobRecord | Interval) -> None:
+        """It has changed."""
+        if isinstance(record, JobRecord):
+            self.changes.jobs[record.uid] = record
+        else:
+            self.changes.intervals[record.pod, record.start] = record
+
+    def open(self, interval: Interval, job: JobRecord) -> None:
+        """A pod holds its node from now on."""
+        interval.job = job.uid
+        self._index(interval)
+        self._hold(interval, 1)
+        self.touch(interval)
+        self._note_start(interval, job)
+
+    def close(self, interval: Interval, end: int, outcome: str, exit_code: int | None) -> None:
+        """A pod holds its node no more."""
+        self._hold(interval, -1)
+        interval.end, interval.outcome, interval.exit_code = max(interval.start, end), outcome, exit_code
+        self.touch(interval)
+        job = self.jobs.get(interval.job)
+        if job is not None and (code := worse(job.exit_code, exit_code)) != job.exit_code:
+            job.exit_code = code
+            self.touch(job)
+
+    def leave(self, interval: Interval) -> None:
+        """The pod is gone; its interval has been closed."""
+        interval.present = False
+        self.touch(interval)
+        self._unindex(interval)
+        self.forget(interval.job, interval.end)
+
+    def split(self, interval: Interval, at: int, *, queue: str, resources: dict[str, int]) -> None:
+        """The pod goes on with another queue, or another size."""
+        at = max(interval.start, at)
+        if at == interval.start:
+            self.correct(interval, queue=queue, resources=resources)
+            return
+        later = msgspec.structs.replace(interval, start=at, queue=queue, resources=resources)
+        self._hold(interval, -1)
+        interval.end, interval.outcome, interval.present, interval.restarts = at, MOVED, False, 0
+        self.touch(interval)
+        self._index(later)
+        self._hold(later, 1)
+        self.touch(later)
+        self._note_peak(self.jobs.get(later.job))
+
+    def correct(self, interval: Interval, *, queue: str, resources: dict[str, int]) -> None:
+        """What was written down of an interval was not known well enough."""
+        if not interval.end:
+            self._hold(interval, -1)
+        interval.queue, interval.resources = queue, resources
+        if not interval.end:
+            self._hold(interval, 1)
+        self.touch(interval)
+        self._note_peak(self.jobs.get(interval.job))
+
+    def move(self, interval: Interval, job: JobRecord) -> None:
+        """The pod turns out to belong to another job."""
+        old = interval.job
+        if old == job.uid:
+            return
+        if not interval.end:
+            self._hold(interval, -1)
+        self._unindex(interval)
+        interval.job = job.uid
+        self._index(interval)
+        if not interval.end:
+            self._hold(interval, 1)
+        self.touch(interval)
+        self._note_start(interval, job)
+        if old not in self._of_job:
+            self.drop(old)
+
+    def drop(self, uid: str) -> None:
+        """A record without pods that turned out to be no job."""
+        if uid in self.jobs and uid not in self._of_job:
+            del self.jobs[uid]
+            self.changes.jobs[uid] = None
+
+    def forget(self, uid: str, at: int) -> None:
+        """Keep no record in memory of a job that is gone, once its pods are gone, too."""
+        job = self.jobs.get(uid)
+        if job is None or uid in self._of_job or (job.live and job.seen):
+            return
+        if not job.ended:
+            job.ended, job.outcome = max(job.created, at), DELETED
+        job.live = False
+        self.touch(job)
+        del self.jobs[uid]
+
+    def take(self) -> Changes:
+        """What has changed since the last time, as copies that stay as they are."""
+        found, self.changes = self.changes, Changes()
+        found.jobs = {uid: job and msgspec.structs.replace(job) for uid, job in found.jobs.items()}
+        found.intervals = {
+            key: interval and msgspec.structs.replace(interval) for key, interval in found.intervals.items()
+        }
+        found.links = {uid: link and msgspec.structs.replace(link) for uid, link in found.links.items()}
+        return found
+
+    def _note_start(self, interval: Interval, job: JobRecord) -> None:
+        if not job.started or interval.start < job.started:
+            job.started = max(job.created, interval.start)
+            self.touch(job)
+        self._note_peak(job)
+
+    def _note_peak(self, job: JobRecord | None) -> None:
+        if job is None:
+            return
+        pods, cards, cpus = self._held.get(job.uid, (0, 0, 0))
+        if pods > job.pods or cards > job.gpus or cpus > job.cpus:
+            job.pods, job.gpus, job.cpus = max(pods, job.pods), max(cards, job.gpus), max(cpus, job.cpus)
+            self.touch(job)
+
+    def _hold(self, interval: Interval, sign: int) -> None:
+        held = self._held.setdefault(interval.job, [0, 0, 0])
+        held[0] += sign
+        held[1] += sign * gpus(interval.resources)
+        held[2] += sign * interval.resources.get("cpu", 0)
+        if not held[0]:
+            del self._held[interval.job]
+        used = self.used.setdefault(interval.queue, {})
+        for name, amount in interval.resources.items():
+            used[name] = used.get(name, 0) + sign * amount
+            if not used[name]:
+                del used[name]
+
+    def _index(self, interval: Interval) -> None:
+        self.pods[interval.pod] = interval
+        for index, key in self._indexes(interval):
+            if key:
+                index.setdefault(key, set()).add(interval.pod)
+
+    def _unindex(self, interval: Interval) -> None:
+        del self.pods[interval.pod]
+        for index, key in self._indexes(interval):
+            pods = index.get(key)
+            if pods is not None:
+                pods.discard(interval.pod)
+                if not pods:
+                    del index[key]
+
+    def _indexes(self, interval: Interval) -> tuple[tuple[dict[str, set[str]], str], ...]:
+        return (
+            (self._of_job, interval.job),
+            (self._of_parent, interval.parent),
+            (self._of_group, interval.group),
+        )
+
 
 JOB_RESOURCES = frozenset(kind.resource for kind in JOB_KINDS)
 # A chain of controllers that is longer is a circle.

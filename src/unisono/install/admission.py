@@ -15,7 +15,7 @@ from unisono.api.kinds import JOBS, PODS
 from unisono.api.policies import POLICIES, RIGHTS, Policy
 from unisono.api.policies.rule import Rule
 from unisono.api.seal import sealed
-from unisono.install.options import InstallOptions, labels
+from unisono.install.workloads import InstallOptions, labels
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps
 from unisono.jobkinds.registry import FAMILIES, foreign

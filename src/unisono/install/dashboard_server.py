@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.install.options import InstallOptions, labels, selector
 from unisono.install.workloads import (
     HARDENED,
     HISTORY_FILE,
     HISTORY_MOUNT,
     POD_SECURITY,
+    InstallOptions,
     history_volume,
+    labels,
     probe,
+    selector,
 )
 
 NAME = "unisono-dashboard"

@@ -15,9 +15,8 @@ from unisono.install.admission import policies, webhooks
 from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors
 from unisono.install.numa_exporter import node_namespace, numa_exporter
-from unisono.install.options import InstallOptions, labels
 from unisono.install.rights import access
-from unisono.install.workloads import components, config_map, workload
+from unisono.install.workloads import InstallOptions, components, config_map, labels, workload
 
 
 def manifests(options: InstallOptions) -> list[dict[str, Any]]:

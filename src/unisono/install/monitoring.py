@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.install.options import InstallOptions, labels, selector
-from unisono.install.workloads import components
+from unisono.install.workloads import InstallOptions, components, labels, selector
 
 # Prometheus: what to scrape, and when to send an alert (kinds of the Prometheus operator).
 

@@ -8,9 +8,8 @@ from typing import Any
 from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.keys import APP_PART_OF, OS
 from unisono.api.kinds import NODES, NUMATOPOLOGIES
-from unisono.install.options import InstallOptions, labels, selector
 from unisono.install.rights import Right, rules
-from unisono.install.workloads import HARDENED, probe
+from unisono.install.workloads import HARDENED, InstallOptions, labels, probe, selector
 
 NAME = "unisono-numa-exporter"
 COMPONENT = "numa-exporter"

@@ -34,7 +34,7 @@ from unisono.api.kind_families import (
     WORKLOAD_POD_GROUPS,
 )
 from unisono.api.policies.rule import ACT_FOR
-from unisono.install.options import InstallOptions, labels
+from unisono.install.workloads import InstallOptions, labels
 from unisono.jobkinds.registry import foreign
 
 _API = "rbac.authorization.k8s.io"

@@ -6,7 +6,7 @@ where it is, and a write with an unknown outcome is looked up before anything el
 
 Where some binds of a gang are done and others failed, the gang's places stay taken while the missing ones are written
 again, for a bounded time: given up at once, a place could be taken by another pod. After that the engine places the
-missing members again, and `scheduler.gangs` bounds how long the gang may stay incomplete.
+missing members again, and `scheduler.evictor` bounds how long the gang may stay incomplete.
 """
 
 from __future__ import annotations

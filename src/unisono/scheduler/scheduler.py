@@ -40,22 +40,18 @@ from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.config_map import MappedConfig
 from unisono.scheduler.config_map import reflectors as config_reflectors
-from unisono.scheduler.config_notices import ConfigNotices
-from unisono.scheduler.cycle_pause import Pause
-from unisono.scheduler.evictor import GIVE_UP, Evictor
+from unisono.scheduler.cycle_pause import Evicting, Pause, Placing
+from unisono.scheduler.evictor import GIVE_UP, Evictor, PartialGangs, Release
 from unisono.scheduler.explain import ExplainingShare, Rejections, VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
-from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
-from unisono.scheduler.held_room import HeldRooms
-from unisono.scheduler.kept_use import KeptUse
+from unisono.scheduler.held_room import HeldRooms, KeptUse
 from unisono.scheduler.metrics import Metrics
-from unisono.scheduler.plugin_failures import PluginFailures
+from unisono.scheduler.notices import ConfigNotices, PluginFailures
 from unisono.scheduler.recording import Recorder
 from unisono.scheduler.reports import Reports
 from unisono.scheduler.settings import ConfigSource, FixedConfig
-from unisono.scheduler.usage.collector import UsageCollector
-from unisono.scheduler.writers import Evicting, Placing
+from unisono.scheduler.usage import UsageCollector
 
 _log = structlog.get_logger(__name__)
 

@@ -149,7 +149,7 @@ def _cycle_for(cluster: Cluster, keys: set[str]) -> tuple[dict[str, Verdict], bo
 async def _cluster(client: HttpClient, config: SchedulerConfig | None, namespace: str) -> tuple[Cluster | None, bool]:
     """The cluster where it may be read, and whether all of it was: of a large one only what scheduling reads."""
     from unisono.engine.config_file.reader import load_config
-    from unisono.install.options import NAMESPACE
+    from unisono.install.workloads import NAMESPACE
     from unisono.scheduler.feed import KINDS as SCHEDULED_BY
     from unisono.simulator.forecast.live import configuration_in_force
     from unisono.standalone.shadow import COPIED, TooLarge, read_cluster, without_lost_owners

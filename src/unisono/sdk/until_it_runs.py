@@ -159,8 +159,7 @@ class _Search:
     def _in_copy(self, work: Callable[[Shadow], Awaitable[T]], fixes: Sequence[Fix]) -> T:
         """Work in a new copy, which has the nodes that these fixes add from the beginning."""
         from unisono.engine.verdict import Asked
-        from unisono.standalone.shadow import opened
-        from unisono.standalone.virtual_time import VirtualLoop
+        from unisono.standalone.shadow import VirtualLoop, opened
 
         async def inside() -> T:
             objects = [*self._objects, *_added_nodes(fixes, self._cluster.objects)]

@@ -45,7 +45,7 @@ def command(
     """Register simulated nodes with an API server and play their pods, until it is told to end."""
     from unisono.agent.simulated.specs import parse_specs
     from unisono.standalone.component_processes import simulated_part
-    from unisono.standalone.nodes_file import read_nodes
+    from unisono.standalone.paths import read_nodes
 
     entries = list(read_nodes(nodes_file)) if nodes_file else []
     if simulate:

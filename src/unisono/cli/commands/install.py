@@ -150,7 +150,7 @@ def command(
     from unisono.engine.config_file.reader import load_config
     from unisono.errors import ConfigError
     from unisono.install.manifests import manifests
-    from unisono.install.options import NAMESPACE, InstallOptions
+    from unisono.install.workloads import NAMESPACE, InstallOptions
 
     if chosen["history_prometheus"] and (chosen["history_secret"] or chosen["history_reader_secret"]):
         raise click.UsageError("--history-prometheus and --history-dsn-secret name two histories; give one of them.")

@@ -44,8 +44,7 @@ async def _record(where: Where, out: Path, seconds: float | None, default_queue:
     import signal
 
     from unisono.cli.connection import connect
-    from unisono.scheduler.recording import recorder_to
-    from unisono.scheduler.watching import Watching
+    from unisono.scheduler.recording import Watching, recorder_to
 
     async with connect(where) as client:
         watching = Watching(client, recorder_to(out), names, default_queue)

@@ -52,7 +52,7 @@ async def _collect(where: Where, file: Path, redaction: Redaction) -> tuple[list
 
     from unisono.cli.connection import connect
     from unisono.cli.support import Collector
-    from unisono.install.options import NAMESPACE
+    from unisono.install.workloads import NAMESPACE
     from unisono.standalone.paths import DataDir
 
     data = DataDir.at(where.data_dir)

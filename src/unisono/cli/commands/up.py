@@ -140,8 +140,7 @@ def command(
     from unisono.agent.limits.disk import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.files import is_loopback
     from unisono.apiserver.flow_control import Limits
-    from unisono.standalone.nodes_file import read_nodes
-    from unisono.standalone.paths import DataDir
+    from unisono.standalone.paths import DataDir, read_nodes
 
     data = DataDir.at(data_dir)
     if not is_loopback(host) and not os.environ.get(DETACHED):

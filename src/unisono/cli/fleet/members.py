@@ -115,8 +115,7 @@ def embed(where: Where, name: str, nodes: Path, about: Mapping[str, Any], *, age
 
     """
     from unisono.cli.connection import run_async
-    from unisono.standalone.nodes_file import read_nodes
-    from unisono.standalone.paths import DataDir
+    from unisono.standalone.paths import DataDir, read_nodes
 
     read_nodes(nodes)  # says what is wrong with it
     home = folder(where, name)

@@ -90,8 +90,7 @@ async def _private(nodes_file: str | None, report: Reporter) -> AsyncIterator[Pa
     import tempfile
 
     from unisono.standalone.logs import configure_logs
-    from unisono.standalone.nodes_file import read_nodes
-    from unisono.standalone.paths import DataDir
+    from unisono.standalone.paths import DataDir, read_nodes
     from unisono.standalone.plane import Plane, PlaneOptions
 
     with tempfile.TemporaryDirectory(prefix="unisono-", ignore_cleanup_errors=True) as folder:

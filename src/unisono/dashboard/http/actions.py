@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from aiohttp import web
 
 from unisono.api import kinds
 from unisono.api.documents.merge import merge_diff
 from unisono.api.kinds import NODES, QUEUES
 from unisono.api.yaml import load_all
 from unisono.dashboard.live.explaining import explain
+from unisono.dashboard.live.pages import Page
+from unisono.dashboard.live.world import World
 from unisono.dashboard.views.explanation import fix_id
-from unisono.errors import Conflict, Invalid, NotFound, from_status
+from unisono.dashboard.views.wire import LogLine, Refused
+from unisono.errors import ApiError, Conflict, Invalid, NotFound, UnisonoError, from_status
 from unisono.sdk.fixes.applying import apply_fix
+from unisono.sdk.follow.following import follow_logs
+from unisono.sdk.follow.log_lines import LogSelection
 from unisono.sdk.jobs.control import JobAction, send_action
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
-
 
 # What may stand in the path of a request to the API server.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?$")]
@@ -165,3 +173,155 @@ async def cordon(client: HttpClient, asked: Cordon) -> str:
     """
     await client.patch(NODES, asked.name, {"spec": {"unschedulable": True if asked.cordon else None}})
     return f"Node {asked.name} takes {'no new pods' if asked.cordon else 'pods again'}."
+
+
+# Server-sent events: a view as it is and then what changes in it, and log lines in batches.
+
+HEARTBEAT_SECONDS = 15.0
+"""So long nothing is sent at most: the page knows by it that the server is there."""
+_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+LOOK_SECONDS = 1.0
+"""How often a stream looks whether its reader has left, while nothing is sent that would tell."""
+# The part of its time that a page may spend on views: one that takes long to make is made less often.
+_MOST_BUSY = 0.2
+_MOST_LINES = 500
+_MOST_TAIL = 10_000
+# Longer lines are cut for the page; the command line shows all of them.
+_LONGEST = 4096
+_UNREAD_BATCHES = 4
+
+
+def has_left(request: web.Request) -> bool:
+    """Whether the one who asked is not there any more."""
+    return request.transport is None or request.transport.is_closing()
+
+
+class Events:
+    """The answer to one request, as a stream of events."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._sent = 0.0
+        self._response = web.StreamResponse(headers=_HEADERS)
+
+    async def __aenter__(self) -> Events:
+        await self._response.prepare(self._request)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def send(self, event: str, data: Any) -> None:
+        """Send one event; waits for a slow reader."""
+        body = msgspec.json.encode(data)  # has no line ends of its own
+        await self._write(b"event: " + event.encode() + b"\ndata: " + body + b"\n\n")
+
+    async def look(self) -> None:
+        """See whether the reader is still there, and say that the server is where nothing was sent for long.
+
+        Raises:
+            ConnectionResetError: the reader has left.
+
+        """
+        if has_left(self._request):
+            raise ConnectionResetError("the reader has left")
+        if asyncio.get_running_loop().time() - self._sent >= HEARTBEAT_SECONDS:
+            await self._write(b": \n\n")
+
+    async def _write(self, data: bytes) -> None:
+        await self._response.write(data)
+        self._sent = asyncio.get_running_loop().time()
+
+    @property
+    def response(self) -> web.StreamResponse:
+        """What the handler answers."""
+        return self._response
+
+
+def refused_text(error: ApiError) -> str:
+    """Why a session is of no use any more."""
+    return f"the API server does not accept your credentials any more ({error.message.rstrip('.')})."
+
+
+async def follow(events: Events, world: World, page: Page, alive: Callable[[], bool]) -> None:
+    """Send a page's view and its changes until the session ends or the reader leaves."""
+    loop = asyncio.get_running_loop()
+    sent: dict[str, Any] | None = None
+    progress = ""
+    topics = tuple(page.topics)
+    while alive():
+        # Nothing is told when the last list has come, if it is empty: what was so before the view was made counts.
+        version, ready = world.signal.version(topics), world.ready
+        began = loop.time()
+        try:
+            view = msgspec.to_builtins(await page.view())
+        except UnisonoError as error:
+            await events.send("problem", str(error))
+            return
+        took = loop.time() - began
+        if sent is None:
+            await events.send("view", view)
+        elif change := merge_diff(sent, view):
+            await events.send("change", change)
+        sent = view
+        # Before what is not complete is looked at: how far it is.
+        if (told := world.reading()) != progress:
+            progress = told
+            await events.send("reading", told)
+        if world.refused is not None:
+            await events.send("refused", Refused(error=refused_text(world.refused), code=401))
+            return
+        await asyncio.sleep(max(page.pause, took / _MOST_BUSY))
+        if not ready:
+            await events.look()
+            continue
+        while not await world.signal.changed(topics, version, LOOK_SECONDS) and alive():
+            await events.look()
+    await events.send("refused", Refused(error="you were signed out elsewhere.", code=401))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An event for the page; an empty name says only that there was nothing for a while."""
+
+    event: str
+    data: Any = None
+
+
+async def batches(
+    client: HttpClient, kind: Kind[Any], namespace: str, name: str, container: str, tail: int
+) -> AsyncGenerator[Batch, None]:
+    """The last lines and then every line as it comes; the last batch is an end, or why there is no more."""
+    wanted = LogSelection(container=container, params={"tailLines": str(min(max(tail, 1), _MOST_TAIL))})
+    lines: asyncio.Queue[LogLine | Refused | None] = asyncio.Queue(_UNREAD_BATCHES * _MOST_LINES)
+
+    async def read() -> None:
+        end: Refused | None = None
+        try:
+            async with aclosing(follow_logs(client, kind, namespace, name, wanted)) as source:
+                async for line in source:
+                    await lines.put(LogLine(pod=line.pod, task=line.task, text=line.text[:_LONGEST]))
+        except ApiError as error:
+            end = Refused(error=error.message, code=error.code)
+        await lines.put(end)
+
+    reading = asyncio.create_task(read())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    got = [await lines.get()]
+            except TimeoutError:
+                yield Batch("")
+                continue
+            while len(got) < _MOST_LINES and not lines.empty():
+                got.append(lines.get_nowait())
+            told = [line for line in got if isinstance(line, LogLine)]
+            if told:
+                yield Batch("lines", told)
+            if len(told) < len(got):
+                yield Batch("end", got[-1] or {})
+                return
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)

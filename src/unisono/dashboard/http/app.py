@@ -13,7 +13,7 @@ from aiohttp import web
 
 from unisono.api.field_error import UNREADABLE
 from unisono.dashboard.http import actions
-from unisono.dashboard.http.actions import JobRef, kind_of
+from unisono.dashboard.http.actions import Events, JobRef, batches, follow, has_left, kind_of
 from unisono.dashboard.http.guard import (
     HOW_TO_BUILD,
     KEY_HEADER,
@@ -24,8 +24,7 @@ from unisono.dashboard.http.guard import (
     refusal,
 )
 from unisono.dashboard.http.sessions import MOST_STREAMS, MOST_STREAMS_OF_ONE, NotSignedIn, Session, Sessions
-from unisono.dashboard.http.streams import Events, batches, follow, has_left
-from unisono.dashboard.live.configuration import configuration_of
+from unisono.dashboard.live.configuration import configuration_of, namespaces_of
 from unisono.dashboard.live.futures import Turns, futures
 from unisono.dashboard.live.pages import (
     FleetPage,
@@ -37,7 +36,6 @@ from unisono.dashboard.live.pages import (
     QueuesPage,
     SchedulerPage,
 )
-from unisono.dashboard.live.rights import namespaces_of
 from unisono.dashboard.live.viewing import CommandViewer, PageViewer, Past
 from unisono.dashboard.live.world import shares
 from unisono.dashboard.views.nodes import NodeQuery

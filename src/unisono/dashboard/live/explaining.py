@@ -12,9 +12,9 @@ from unisono.api.groups.resource_metrics import POD_METRICS
 from unisono.api.kinds import COMMANDS, EVENTS, POD_GROUPS, PODS
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
-from unisono.dashboard.live.rights import may, may_carry_out
+from unisono.dashboard.live.configuration import may, may_carry_out
 from unisono.dashboard.views.explanation import event_rows, explanation_view, fix_id
-from unisono.dashboard.views.units import amounts_text
+from unisono.dashboard.views.table import amounts_text
 from unisono.dashboard.views.wire import EventRow, ExplanationView
 from unisono.errors import ApiError, NotFound
 from unisono.sdk.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import LEASES, NODES, POD_GROUPS, QUEUES
 from unisono.api.times import time_or
-from unisono.dashboard.live.configuration import configuration_of
+from unisono.dashboard.live.configuration import configuration_of, may
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of, usage_of
 from unisono.dashboard.live.jobs import TOPICS
-from unisono.dashboard.live.rights import may
 from unisono.dashboard.live.world import NODE_TOPICS, OVERVIEW_TOPICS, World
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.overview import fleet_view, scheduler_view
-from unisono.dashboard.views.queues import queues_view
-from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row
-from unisono.dashboard.views.table import Query, counted
-from unisono.dashboard.views.units import natural
+from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, queues_view
+from unisono.dashboard.views.table import Query, counted, natural
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
 from unisono.errors import ApiError
 from unisono.fleet.jobs.copies import placement_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.api.core import Container, Pod
     from unisono.api.kind import Kind
-    from unisono.dashboard.live.rights import Scope
+    from unisono.dashboard.live.configuration import Scope
     from unisono.kube.client import Client
 
 

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from unisono.api.annotations import tenant
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, QUEUES
-from unisono.dashboard.live.rights import EVERYWHERE, Scope, may, may_list, may_list_in
+from unisono.dashboard.live.configuration import EVERYWHERE, Scope, may, may_list, may_list_in
 from unisono.errors import ApiError, Unavailable
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from unisono.api.kind_families import ATTACHED_CLUSTERS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
-from unisono.dashboard.live.configuration import ConfigurationPlaces
+from unisono.dashboard.live.configuration import EVERYWHERE, ConfigurationPlaces, namespaces_of, scopes
 from unisono.dashboard.live.jobs import Jobs, Tables
-from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
 from unisono.dashboard.live.source import Pool, Shared, Signal, Source
 from unisono.dashboard.views.nodes import Usage, node_cells, used_by_node
 from unisono.dashboard.views.overview import overview_view
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from unisono.api.core import Node, Pod
     from unisono.api.groups.scheduling import Queue
     from unisono.api.kind import Kind
-    from unisono.dashboard.live.rights import Scope
+    from unisono.dashboard.live.configuration import Scope
 
 
 # Shares of queues while this process looks, for clusters whose API server keeps no history.

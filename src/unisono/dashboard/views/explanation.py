@@ -11,8 +11,7 @@ import yaml
 
 from unisono.api.times import time_or
 from unisono.api.verdict import Verdict, job_name
-from unisono.dashboard.views.table import counted
-from unisono.dashboard.views.units import amounts_text, ordered, quantity
+from unisono.dashboard.views.table import amounts_text, counted, ordered, quantity
 from unisono.dashboard.views.wire import (
     Amount,
     EventRow,

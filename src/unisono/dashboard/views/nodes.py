@@ -12,8 +12,7 @@ from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import job_name
-from unisono.dashboard.views.table import counted, windowed
-from unisono.dashboard.views.units import amount_text, amounts_text, natural, ordered, quantity
+from unisono.dashboard.views.table import amount_text, amounts_text, counted, natural, ordered, quantity, windowed
 from unisono.dashboard.views.wire import Held, NodeCell, NodesView
 from unisono.fleet.members.member import accelerator_type
 from unisono.history.records import is_gpu, is_part_of_gpu

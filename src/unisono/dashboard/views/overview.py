@@ -18,8 +18,7 @@ from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list, to_units
 from unisono.api.times import time_or
-from unisono.dashboard.views.table import choices
-from unisono.dashboard.views.units import ordered, quantity
+from unisono.dashboard.views.table import choices, ordered, quantity
 from unisono.dashboard.views.wire import (
     Choice,
     ComponentView,

@@ -220,8 +220,8 @@ def _spare(job: JobState) -> int:
     """How many failed pods a job can do without.
 
     While pods of a gang hold places, failed ones count as its members, so that those are not given up (see
-    `unisono.scheduler.gangs`): what follows from a failure is for the job's own controller to say. Only what is beyond
-    the minimum may go then.
+    `unisono.scheduler.evictor`): what follows from a failure is for the job's own controller to say. Only what is
+    beyond the minimum may go then.
     """
     failed = job.counts[TaskStatus.FAILED]
     ready = count(job.counts, READY_STATES)

@@ -1,1 +1,0 @@
-"""Measured load of nodes: sources of metrics, and the collector that asks them."""
