@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.answers.case import Case, Step
 from benchmarks.answers.plane import Plane
-from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents import apply_json_patch
 
 BUS = "bus.volcano.sh/v1alpha1"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_merge_patch
 from unisono.kube.http import HttpClient
 
 _KEY = "X-Unisono-Key"

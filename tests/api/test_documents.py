@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.documents.json_patch import Members, apply_json_patch, clone, json_diff, same
-from unisono.api.documents.merge import apply_merge_patch, carry_over, merge_diff, merge_named
+from unisono.api.documents import (
+    Members,
+    apply_json_patch,
+    apply_merge_patch,
+    carry_over,
+    clone,
+    json_diff,
+    merge_diff,
+    merge_named,
+    same,
+)
 
 scalars = st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=3)
 

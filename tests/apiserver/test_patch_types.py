@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.documents import json_patch
-from unisono.api.documents.json_patch import apply_json_patch
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api import documents
+from unisono.api.documents import apply_json_patch, apply_merge_patch
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS
 from unisono.apiserver.operations.writes import apply_patch, media_types
 from unisono.errors import ApiError, Invalid
@@ -122,14 +121,14 @@ def test_copies_cannot_blow_up_a_document():
 @pytest.mark.parametrize("text", ["x" * 1_600_000, "é" * 1_600_000])
 def test_what_a_patch_copies_is_counted_in_bytes_and_before_it_is_copied(text, monkeypatch):
     cloned = 0
-    real = json_patch.clone
+    real = documents.clone
 
     def counted(value):
         nonlocal cloned
         cloned += 1
         return real(value)
 
-    monkeypatch.setattr(json_patch, "clone", counted)
+    monkeypatch.setattr(documents, "clone", counted)
     copies = [{"op": "copy", "from": "/a", "path": f"/b{n}"} for n in range(2)]
     assert set(apply_json_patch({"a": text}, copies[:1])) == {"a", "b0"}
     before, cloned = cloned, 0

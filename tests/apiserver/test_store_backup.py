@@ -19,7 +19,7 @@ from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.backup import check_backup, restore_backup
 from unisono.apiserver.storage.files import StoreError
 from unisono.cli.commands.backup import command as backup_command
-from unisono.cli.commands.restore import command as restore_command
+from unisono.cli.commands.backup import restore_command
 from unisono.errors import Gone, UnisonoError
 from unisono.standalone.paths import AlreadyRunning, DataDir
 

@@ -15,14 +15,16 @@ from click.testing import CliRunner
 
 import unisono.cli.commands
 from unisono.cli.connection import run_async
-from unisono.cli.main import COMMANDS, GROUPS, cli, main
+from unisono.cli.main import COMMANDS, GROUPS, MODULES, cli, main
 
 HEAVY = {"aiohttp", "numpy", "rich", "yaml", "cryptography", "msgspec", "prometheus_client"}
 
 
 def test_every_command_module_is_in_the_table_and_the_other_way_round() -> None:
     folder = Path(unisono.cli.commands.__file__).parent
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == {name.replace("-", "_") for name in COMMANDS}
+    told = {MODULES.get(name, name.replace("-", "_")) for name in COMMANDS}
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == told
+    assert MODULES.keys() <= COMMANDS.keys()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

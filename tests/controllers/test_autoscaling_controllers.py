@@ -14,7 +14,7 @@ from unisono.api.kind_families import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, K
 from unisono.api.kinds import PODS, SERVICES
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.metrics import MetricError
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 
 SLOW, ADDRESS, QUERY = "http://slow:9090", "http://prometheus:9090", "sum(rate(http_requests_total[1m]))"
 

@@ -39,7 +39,7 @@ from unisono.api.kind_families import (
 )
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.controllers.registry import all_controllers
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset import decide as jobset_decide

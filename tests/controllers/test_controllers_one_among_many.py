@@ -25,7 +25,7 @@ from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.node_scaling import decide
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.decide import Demand, wanted
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.errors import ApiError, Invalid
 from unisono.kube.controller import Controller, Manager
 

@@ -39,7 +39,7 @@ from unisono.api.kinds import (
 )
 from unisono.api.yaml import load_all
 from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.controllers.owners import owned_by
 from unisono.controllers.registry import all_controllers
 from unisono.kube.controller import Controller

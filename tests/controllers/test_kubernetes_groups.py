@@ -17,7 +17,7 @@ from unisono.api.keys import POD_QUEUE
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS
 from unisono.api.kinds import HYPER_NODES, NAMESPACES, POD_GROUPS, PODS
 from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.controllers.podgroup.controller import PodGroupController
 from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
 

@@ -12,7 +12,7 @@ from unisono.api.core import Lease, Node, NodeCondition, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.api.times import rfc3339_micro
 from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.nodes.decide import eviction_time
+from unisono.controllers.nodes import eviction_time
 from unisono.errors import ApiError
 
 TROUBLE = "node.kubernetes.io/"

@@ -10,7 +10,7 @@ from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.groups.batch import Command
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.kinds import COMMANDS, POD_GROUPS, QUEUES
-from unisono.controllers.queue.decide import count_groups, decide, next_state
+from unisono.controllers.queue import count_groups, decide, next_state
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from unisono.api.groups.trainer import TrainJob
-from unisono.controllers.training.trainjob.decide import build_job_set, built_in_runtimes
+from unisono.controllers.training.trainjob import build_job_set, built_in_runtimes
 
 RUNTIME = next(one for one in built_in_runtimes() if one.metadata.name == "torch-distributed")
 

@@ -12,7 +12,7 @@ from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
-from unisono.controllers.queue.controller import QueueController
+from unisono.controllers.queue import QueueController
 from unisono.kube.controller import Manager
 
 

@@ -16,7 +16,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
 from unisono.api.times import rfc3339
 from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.kube.controller import Controller
 
 LABELS = {"app": "web"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.dashboards import Setting
 from unisono.api.core import Pod, PodSpec
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_merge_patch
 from unisono.api.resources import pod_requests
 from unisono.dashboard.live.source import Pool
 from unisono.dashboard.views.nodes import requests_of

@@ -9,7 +9,7 @@ import pytest
 
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Pod
-from unisono.api.documents.merge import merge_diff
+from unisono.api.documents import merge_diff
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kinds import JOBS

@@ -15,7 +15,7 @@ from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
 from unisono.agent.volumes.mounts import MOST_FILES
 from unisono.api import patterns
 from unisono.api.cel import estimate, syntax, values
-from unisono.api.documents.json_patch import MAX_COPIED
+from unisono.api.documents import MAX_COPIED
 from unisono.api.pod_limit import MOST_PODS
 from unisono.api.resources import LARGEST
 from unisono.api.validation.meta import LARGEST_ANNOTATIONS

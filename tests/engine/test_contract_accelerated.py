@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.cluster.shared_objects import SharedObjects
+from unisono.cluster.interning import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine import run
 from unisono.engine.config.model import PluginConfig, SchedulerConfig

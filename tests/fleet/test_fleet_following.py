@@ -11,7 +11,7 @@ from fleet_world import fleet, node, template
 from unisono.api.annotations import ELASTIC, ELASTIC_COOL_DOWN, MOST_REPLICAS, SCALED_AT
 from unisono.api.base import ObjectMeta
 from unisono.api.decode import decode
-from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents import apply_json_patch
 from unisono.api.groups.batch import Job
 from unisono.api.kind_families import JOB_SETS, PYTORCH_JOBS, RAY_CLUSTERS
 from unisono.api.kinds import COMMANDS, JOBS

@@ -13,8 +13,7 @@ import pytest
 from support.job_objects import small, template
 from unisono.api.conditions import ENDED
 from unisono.api.decode import decode
-from unisono.api.documents.json_patch import apply_json_patch
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_json_patch, apply_merge_patch
 from unisono.api.keys import GROUP_MIN_MEMBER
 from unisono.api.times import parse_time
 from unisono.jobkinds.kind import JobKind, NoSuchField

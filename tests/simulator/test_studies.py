@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate
 from unisono.cli.main import cli
-from unisono.cli.simulating.on_cluster import on_pods
+from unisono.cli.simulating import on_pods
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.studies.compare import compare, compare_jobs, interval, read_results, student

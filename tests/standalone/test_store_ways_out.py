@@ -18,7 +18,7 @@ from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.storage.files import StoreError
 from unisono.apiserver.types import WriteOptions
 from unisono.cli.commands.backup import command as backup_command
-from unisono.cli.commands.restore import command as restore_command
+from unisono.cli.commands.backup import restore_command
 from unisono.cli.main import main
 from unisono.standalone.paths import AlreadyRunning, DataDir
 from unisono.standalone.store import prepare

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_merge_patch
 from unisono.api.kinds import ALL_KINDS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer

@@ -23,8 +23,7 @@ import msgspec
 from support.selectors import match_fields, match_labels
 from support.virtual_clock import VirtualClock
 from unisono.api.base import Object
-from unisono.api.documents.json_patch import apply_json_patch, clone
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_json_patch, apply_merge_patch, clone
 from unisono.api.kind import Kind
 from unisono.errors import AlreadyExists, Conflict, Gone, NotFound, Replaced
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent

@@ -12,7 +12,7 @@ import pytest
 from support.virtual_clock import VirtualClock
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
-from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents import apply_json_patch
 from unisono.api.groups.scheduling import Queue, QueueSpec, QueueStatus
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.apiserver.admission import Settings

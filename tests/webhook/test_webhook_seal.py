@@ -18,7 +18,7 @@ from support.virtual_clock import VirtualClock
 from unisono.api.annotations import CHECKED, USER
 from unisono.api.base import ObjectMeta
 from unisono.api.decode import decode
-from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents import apply_json_patch
 from unisono.api.groups.scheduling import Queue
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kinds import JOBS, QUEUES

@@ -207,7 +207,7 @@ FAULTS = (
     ),
     Fault(
         "leave-pods-on-a-node-that-is-gone",
-        "unisono.controllers.nodes.controller",
+        "unisono.controllers.nodes",
         "        for pod in pods:\n            try:\n                await self._remove(pod)\n",
         "        for pod in pods:\n            try:\n                pass\n",
     ),
@@ -220,7 +220,7 @@ FAULTS = (
     ),
     Fault(
         "write-counts-without-end",
-        "unisono.controllers.queue.controller",
+        "unisono.controllers.queue",
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n",
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n"
         "        plan.patch = {'metadata': {'annotations': {'seen': str(self._clock.time())}}}\n",

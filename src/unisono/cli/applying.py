@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.documents.merge import apply_merge_patch, merge_diff
+from unisono.api.documents import apply_merge_patch, merge_diff
 from unisono.api.keys import LAST_APPLIED
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.discovery import Resource, ResourceMap, request_json

@@ -50,7 +50,7 @@ def estimated_starts(where: Where, groups: Collection[str]) -> list[Start]:
 
     """
     from unisono.cli.overview_lines import config_of, objects_of
-    from unisono.cli.simulating.text import progress_bar
+    from unisono.cli.simulating import progress_bar
     from unisono.simulator.forecast.forecast import forecast
 
     used, objects, until = config_of(where, (), None), objects_of(where, ()), parse_duration(LOOK_AHEAD)
@@ -62,7 +62,7 @@ def estimated_starts(where: Where, groups: Collection[str]) -> list[Start]:
 
 def lines(starts: Collection[Start]) -> list[str]:
     """A line for each, with its PodGroup where there are several."""
-    from unisono.cli.simulating.text import between, seconds
+    from unisono.cli.simulating import between, seconds
 
     if not starts:
         return ["  estimated start: none, as none of its PodGroups waits for a place"]

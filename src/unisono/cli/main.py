@@ -1,7 +1,8 @@
 """Entry point of ``unisono``: finds the command's module only when the command is asked for.
 
-Every command lives in ``cli/commands/<name>.py`` as a click command named ``command``. The table below holds the
-one-line help, so that ``unisono --help`` imports nothing but click.
+Every command lives in ``cli/commands/<name>.py`` as a click command named ``command``, or beside another of its subject
+as ``<name>_command`` (``MODULES``). The table below holds the one-line help, so that ``unisono --help`` imports nothing
+but click.
 """
 
 from __future__ import annotations
@@ -111,6 +112,21 @@ COMMANDS: dict[str, str] = {
     "completion": "Let a shell complete commands and options.",
     "version": "Print the version.",
 }
+MODULES: dict[str, str] = {
+    **dict.fromkeys(
+        ("agent", "controllers", "scheduler", "webhook", "numa-exporter", "dashboard-server"), "components"
+    ),
+    "restore": "backup",
+    "jobtemplate": "jobflow",
+    "crds": "install",
+    "completion": "version",
+    "stop": "delete",
+    "sinfo": "squeue",
+    "scancel": "scontrol",
+    "srun": "sbatch",
+    "top": "status",
+}
+"""Modules of the commands that stand beside another of their subject, there as ``<name>_command``."""
 GROUPS: dict[str, str] = {
     "Run and follow jobs": "run apply get describe logs delete stop status top dashboard explain",
     "This machine": "up down backup restore",
@@ -131,10 +147,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import ``cli.commands.<name>``."""
+        """Import the module of a command."""
         if name not in COMMANDS:
             return None
-        command = importlib.import_module(f"unisono.cli.commands.{name.replace('-', '_')}").command
+        own = name.replace("-", "_")
+        module = importlib.import_module(f"unisono.cli.commands.{MODULES.get(name, own)}")
+        command = getattr(module, f"{own}_command" if name in MODULES else "command")
         assert isinstance(command, click.Command)
         return command
 

@@ -9,7 +9,7 @@ from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypertree import HyperNodeTree
-from unisono.cluster.interning import PodClasses
+from unisono.cluster.interning import PodClasses, SharedObjects
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
@@ -17,7 +17,6 @@ from unisono.cluster.promises import Promise
 from unisono.cluster.recent import EvictionLog, RunTimes, Setback
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.waiting_jobs import WaitingJobs
 
 

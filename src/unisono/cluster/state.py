@@ -21,7 +21,7 @@ from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
 from unisono.cluster.hypernodes import HyperNodeBook
-from unisono.cluster.interning import PodClasses
+from unisono.cluster.interning import PodClasses, SharedObjects
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
 from unisono.cluster.nodes import NodeFacts, NodeTable
@@ -33,7 +33,6 @@ from unisono.cluster.records import NodePods, Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.selectors import Match
-from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import COMPLETED_STATES, ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.waiting_jobs import ForeignPods

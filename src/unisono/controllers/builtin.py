@@ -15,7 +15,7 @@ from unisono.controllers.claims.pods import ClaimUserController, DeviceTaintCont
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.cronjob.decide import KUBERNETES
 from unisono.controllers.metrics import MetricReader, NoMetrics
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.volumes.binder import (
     ClaimController,

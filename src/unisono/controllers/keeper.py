@@ -12,7 +12,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from unisono.api.base import Object
-from unisono.api.documents.merge import Json
+from unisono.api.documents import Json
 from unisono.api.groups.batch import Job
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS

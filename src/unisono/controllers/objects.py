@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.conditions import has_finalizer, without
-from unisono.api.documents.merge import Json, merge_diff
+from unisono.api.documents import Json, merge_diff
 from unisono.api.kind import Kind
 from unisono.api.selecting import controller_of
 from unisono.controllers.owners import whole_number

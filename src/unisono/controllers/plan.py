@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.documents.merge import Json
+from unisono.api.documents import Json
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.kind import Kind
 from unisono.controllers.recorder import Notice

@@ -27,7 +27,7 @@ from unisono.controllers.node_scaling.interruption import InterruptionController
 from unisono.controllers.node_scaling.provisioning import ProvisioningController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController, WorkloadGroupController
 from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
-from unisono.controllers.queue.controller import QueueController
+from unisono.controllers.queue import QueueController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import MADE_BY_MEMBERS, training_controllers
 from unisono.kube.controller import Controller

@@ -12,12 +12,12 @@ import structlog
 
 from unisono.api.annotations import HUB
 from unisono.api.base import ObjectMeta
-from unisono.api.documents.merge import merge_diff
+from unisono.api.documents import merge_diff
 from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import QUEUES
 from unisono.api.selecting import DEFAULT_QUEUE
 from unisono.controllers.objects import to_json
-from unisono.controllers.queue.decide import ROOT
+from unisono.controllers.queue import ROOT
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.members.member import Member

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from unisono.api.annotations import VERDICT
-from unisono.api.documents.json_patch import apply_json_patch, json_diff
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_json_patch, apply_merge_patch, json_diff
 from unisono.api.keys import HOSTNAME
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix

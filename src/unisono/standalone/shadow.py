@@ -34,7 +34,7 @@ from unisono.apiserver.storage.database import Loaded
 from unisono.apiserver.storage.objects import Event, StoredEntry
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
-from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.nodes import NodeLifecycleController
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.engine.verdict import Asked
 from unisono.errors import NotFound, UnisonoError, from_status

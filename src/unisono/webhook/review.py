@@ -15,8 +15,7 @@ from unisono.api.base import Object
 from unisono.api.core import ConfigMap
 from unisono.api.decode import Decoded, decode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.documents.json_patch import json_diff
-from unisono.api.documents.merge import carry_over
+from unisono.api.documents import carry_over, json_diff
 from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import FLOW_KINDS

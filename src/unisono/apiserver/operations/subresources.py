@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.api import field_error
 from unisono.api.core import Pod, PodCondition
-from unisono.api.documents.merge import apply_merge_patch
+from unisono.api.documents import apply_merge_patch
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
 from unisono.apiserver import encoding, failures, managed_fields

@@ -11,9 +11,7 @@ from unisono.api import field_error
 from unisono.api.base import Object
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.defaulting import apply_defaults
-from unisono.api.documents.json_patch import apply_json_patch
-from unisono.api.documents.merge import apply_merge_patch
-from unisono.api.documents.strategic import apply_strategic_patch
+from unisono.api.documents import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from unisono.api.kind import Kind
 from unisono.api.schema import schema_of
 from unisono.api.validation import validate

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from unisono.api.documents.json_patch import apply_json_patch, same
+from unisono.api.documents import apply_json_patch, same
 from unisono.api.groups.admission_registration import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,

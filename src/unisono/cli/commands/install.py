@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from unisono.cli.options import Where, where_options
+from unisono.cli.options import Where, output_option, where_options
 
 
 def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -229,3 +229,23 @@ async def _uninstall(
     async with connect(where) as client:
         async for step in uninstall(client, manifests, namespace, with_data=with_data, dry_run=dry_run):
             click.echo(step.line)
+
+
+# ``unisono crds``.
+
+
+@click.command("crds")
+@output_option("yaml", "json", default="yaml")
+def crds_command(output: str) -> None:
+    """Print the definitions of our kinds, for 'kubectl apply --server-side -f -'."""
+    from unisono.api.crds import crd_manifests
+
+    manifests = crd_manifests()
+    if output == "json":
+        import json
+
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2))
+        return
+    from unisono.api.yaml import dump_all
+
+    click.echo(dump_all(manifests), nl=False)

@@ -91,7 +91,7 @@ def run(
     **options: Any,
 ) -> None:
     """Simulate one workload; with -o json one line of metrics."""
-    from unisono.cli.simulating.text import progress_bar, result_lines
+    from unisono.cli.simulating import progress_bar, result_lines
     from unisono.simulator.experiment import read_experiment
     from unisono.simulator.metrics.summary import encode
     from unisono.simulator.world.outcome import write_jobs
@@ -170,7 +170,7 @@ def replay(recording: Path, config: Path | None, seed: int | None, output: str) 
     """Repeat the cycles of a recorded scheduler; exit with 1 where the same configuration decides otherwise."""
     import sys
 
-    from unisono.cli.simulating.text import replay_lines
+    from unisono.cli.simulating import replay_lines
     from unisono.engine.config_file.reader import load_config
     from unisono.simulator.experiment import config_text
     from unisono.simulator.metrics.summary import encode
@@ -198,7 +198,7 @@ def replay(recording: Path, config: Path | None, seed: int | None, output: str) 
 @output_option("text", "json")
 def compare(before: Path, after: Path, everything: bool, jobs: tuple[Path, Path] | None, output: str) -> None:
     """Compare results of two sets of runs by pairs of the same workload, cluster and seed."""
-    from unisono.cli.simulating.text import change_lines, job_change_lines
+    from unisono.cli.simulating import change_lines, job_change_lines
     from unisono.simulator.metrics.summary import encode
     from unisono.simulator.studies.compare import as_json, compare_jobs, jobs_as_json, read_jobs, read_results
     from unisono.simulator.studies.compare import compare as differences
@@ -233,7 +233,7 @@ def report(
     **options: Any,
 ) -> None:
     """Simulate one workload and write a web page with plots that opens without a network."""
-    from unisono.cli.simulating.text import progress_bar
+    from unisono.cli.simulating import progress_bar
     from unisono.simulator.experiment import read_experiment
     from unisono.simulator.studies.report import page
 
@@ -277,7 +277,7 @@ def sweep(
     """
     import os
 
-    from unisono.cli.simulating.text import progress_bar
+    from unisono.cli.simulating import progress_bar
     from unisono.simulator.studies.sweep import points
     from unisono.simulator.studies.sweep import sweep as run_all
 
@@ -288,7 +288,7 @@ def sweep(
         if on is None:
             ran = run_all(todo, out, processes=cores, progress=tell)
         else:
-            from unisono.cli.simulating.on_cluster import client_of, on_pods
+            from unisono.cli.simulating import client_of, on_pods
 
             with client_of(on) as client:
                 pods = partial(on_pods, client, workers=cores, image=image, queue=queue)
@@ -332,7 +332,7 @@ def calibrate(
     **options: Any,
 ) -> None:
     """Measure how often the 80 % interval of estimated starts holds the true one, along a workload."""
-    from unisono.cli.simulating.text import calibration_lines, progress_bar
+    from unisono.cli.simulating import calibration_lines, progress_bar
     from unisono.simulator.experiment import read_experiment
     from unisono.simulator.forecast.forecast import calibrate as look
     from unisono.simulator.metrics.summary import encode

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from unisono.cli.options import Where, output_option, where_options
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from unisono.sdk.overview.overview import Overview
 
 
 @click.command("status")
@@ -42,3 +51,64 @@ async def _status(where: Where, most: int, output: str) -> bool:
         for line in overview_lines(found, width=width, most=most, colour=terminal):
             click.echo(line)
     return any(part.problem for part in found.components)
+
+
+# ``unisono top``.
+
+
+@click.command("top")
+@click.option(
+    "-d", "--delay", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between two looks."
+)
+@click.option("--count", type=click.IntRange(1), help="End after so many looks.  [default: Ctrl-C]")
+@where_options
+def top_command(where: Where, delay: float, count: int | None) -> None:
+    """Show what 'unisono status' shows, again and again, on the whole terminal."""
+    from unisono.cli.connection import run_async
+
+    run_async(_top(where, delay, count))
+
+
+async def _top(where: Where, delay: float, count: int | None) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.overview_lines import overview_lines
+    from unisono.errors import Unavailable
+    from unisono.sdk.overview.overview import read_overview
+
+    console = Console(highlight=False)
+    seen: Overview | None = None
+    looks = 0
+    async with connect(where) as client:
+        if not sys.stdout.isatty():
+            for line in overview_lines(await read_overview(client, namespace_of(where)), width=1000):
+                click.echo(line)
+            return
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while count is None or looks < count:
+                problem = ""
+                try:
+                    seen = await read_overview(client, namespace_of(where))
+                except Unavailable as error:  # a restart of the control plane is worth watching
+                    problem = error.message
+                live.update(_picture(seen, problem, console), refresh=True)
+                looks += 1
+                if count is None or looks < count:
+                    await asyncio.sleep(delay)
+
+
+def _picture(seen: Overview | None, problem: str, console: Console) -> RenderableType:
+    import time
+
+    from rich.text import Text
+
+    from unisono.cli.overview_lines import overview_lines
+
+    width, height = console.size
+    head = f"unisono top  {time.strftime('%H:%M:%S')}  Ctrl-C ends"
+    lines = [head, *([click.style(problem, fg="red")] if problem else [])]
+    if seen is not None:
+        lines += overview_lines(seen, width=width, most=max(3, height // 3), colour=True)
+    return Text.from_ansi("\n".join(lines[:height]), no_wrap=True)

@@ -46,7 +46,7 @@ def command(
     Takes the state of a live cluster, or of files (-f, as kubectl get -A -o json prints them), and simulates what may
     come. Nothing is changed anywhere.
     """
-    from unisono.cli.simulating.text import progress_bar, start_lines, whatif_lines
+    from unisono.cli.simulating import progress_bar, start_lines, whatif_lines
     from unisono.simulator.forecast.forecast import forecast
     from unisono.simulator.forecast.whatif import apply_changes, as_json, starts_json, what_if
     from unisono.simulator.metrics.summary import encode

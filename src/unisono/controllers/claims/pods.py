@@ -34,7 +34,7 @@ from unisono.controllers.claims.decide import (
     template_keys,
     uses,
 )
-from unisono.controllers.nodes.decide import disrupted, time_to_leave
+from unisono.controllers.nodes import disrupted, time_to_leave
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.owners import controller_keys, controller_uids, family, index
 from unisono.controllers.pod_facts import is_deleting

@@ -11,7 +11,7 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.documents.merge import merge_named
+from unisono.api.documents import merge_named
 from unisono.api.groups.batch import Job, JobSpec
 from unisono.api.groups.flow import (
     DELETE,

@@ -37,8 +37,8 @@ from unisono.controllers.training.plan import TrainingPlan
 from unisono.controllers.training.ray import cluster, job, service
 from unisono.controllers.training.ray import pods as view
 from unisono.controllers.training.ray.pods import RayClusterView
-from unisono.controllers.training.trainjob.decide import built_in_runtimes
-from unisono.controllers.training.trainjob.decide import decide as decide_train_job
+from unisono.controllers.training.trainjob import built_in_runtimes
+from unisono.controllers.training.trainjob import decide as decide_train_job
 from unisono.errors import AlreadyExists, ConfigError, NotFound
 from unisono.jobkinds.registry import ALL
 from unisono.kube.controller import Context, Controller

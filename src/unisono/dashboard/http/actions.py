@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api import kinds
-from unisono.api.documents.merge import merge_diff
+from unisono.api.documents import merge_diff
 from unisono.api.kinds import NODES, QUEUES
 from unisono.api.yaml import load_all
 from unisono.dashboard.live.explaining import explain

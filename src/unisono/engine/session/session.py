@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from unisono.cluster.interning import SharedObjects
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
-from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.session.book import Book

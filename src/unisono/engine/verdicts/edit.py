@@ -15,13 +15,13 @@ import numpy as np
 from unisono.api.core import PersistentVolumeClaim, ResourceClaim
 from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.catalogue import Catalogue, ObjectsByKey
+from unisono.cluster.interning import SharedObjects
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import UNTIED, PodClass, PodRelations
 from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
-from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 

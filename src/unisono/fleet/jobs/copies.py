@@ -12,7 +12,7 @@ import msgspec
 
 from unisono.api.annotations import CHECKED, CLUSTER, DISPATCH, HUB, LAST_CLUSTER, ORIGIN_GROUP, ORIGIN_UID, SEAL
 from unisono.api.base import LabelSelector, LabelSelectorRequirement, Object
-from unisono.api.documents.merge import merge_diff
+from unisono.api.documents import merge_diff
 from unisono.api.groups.batch import Job
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind

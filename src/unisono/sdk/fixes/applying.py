@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unisono.api.documents.json_patch import apply_json_patch
+from unisono.api.documents import apply_json_patch
 from unisono.errors import Conflict, UnisonoError, from_status
 from unisono.sdk.fixes.fix import Fix, Operation
 

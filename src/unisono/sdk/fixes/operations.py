@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
-from unisono.api.documents.json_patch import json_diff
+from unisono.api.documents import json_diff
 from unisono.api.keys import BATCH_JOB_NAME, GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.kind import Kind
 from unisono.api.kinds import (

@@ -12,7 +12,7 @@ import msgspec
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Pod, PodStatus
 from unisono.api.decode import decode
-from unisono.api.documents.merge import merge_named
+from unisono.api.documents import merge_named
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.keys import GROUP_NAME

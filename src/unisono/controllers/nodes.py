@@ -1,7 +1,4 @@
-"""Nodes whose heartbeat has stopped, and pods that cannot stay where they are.
-
-On a cluster kube-controller-manager does this. A node without a Lease never promised a heartbeat and is left alone.
-"""
+"""Life of nodes on a control plane of one machine: heartbeats that stop, taints, and what happens to the pods."""
 
 from __future__ import annotations
 
@@ -11,24 +8,133 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from unisono.api.core import Lease, Node, Pod, Taint
+from unisono.api.conditions import find_condition
+from unisono.api.core import DeviceTaint, DeviceToleration, Lease, Node, NodeCondition, Pod, Taint, Toleration
+from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_OUT_OF_SERVICE, NODE_UNREACHABLE
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.api.pod_states import has_ended
-from unisono.controllers.nodes.decide import (
-    disrupted,
-    eviction_time,
-    lost_conditions,
-    out_of_service,
-    ready,
-    wanted_taints,
-)
+from unisono.api.times import rfc3339, time_or
 from unisono.controllers.objects import LastWritten
 from unisono.controllers.owners import index
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads.node_fit import covers
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner
+
+# What a node's heartbeat and taints mean: pure functions.
+
+_OWN = (NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE)
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def ready(node: Node) -> NodeCondition | None:
+    """The node's Ready condition."""
+    return find_condition(node.status.conditions, "Ready")
+
+
+def out_of_service(node: Node) -> bool:
+    """An administrator, or a program for machines, says that it is off; believed only while it is not ready."""
+    ready_condition = ready(node)
+    off = any(each.key == NODE_OUT_OF_SERVICE for each in node.spec.taints or ())
+    return off and ready_condition is not None and ready_condition.status != "True"
+
+
+def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:
+    """Conditions of a node that has fallen silent; None when they say so already."""
+    ready_condition = ready(node)
+    if ready_condition is not None and ready_condition.status == "Unknown":
+        return None
+    stamp = rfc3339(now)
+    lost = NodeCondition(
+        type="Ready",
+        status="Unknown",
+        reason="NodeStatusUnknown",
+        message="The node agent stopped posting node status.",
+        last_heartbeat_time=ready_condition.last_heartbeat_time if ready_condition is not None else None,
+        last_transition_time=stamp,
+    )
+    return [*(each for each in node.status.conditions or () if each.type != "Ready"), lost]
+
+
+def wanted_taints(node: Node, now: float) -> list[Taint] | None:
+    """The node's taints as its conditions Ready and DiskPressure ask for them; None when they are right.
+
+    Taints of others stay; a taint that is there keeps the time at which it came.
+    """
+    ready_condition = ready(node)
+    key = (
+        ""
+        if ready_condition is None or ready_condition.status == "True"
+        else NODE_UNREACHABLE
+        if ready_condition.status == "Unknown"
+        else NODE_NOT_READY
+    )
+    wanted = [(key, effect) for effect in _REPELLING if key]
+    if any((each.type, each.status) == ("DiskPressure", "True") for each in node.status.conditions or ()):
+        wanted.append((NODE_DISK_PRESSURE, "NoSchedule"))
+    present = list(node.spec.taints or ())
+    kept = [each for each in present if each.key not in _OWN or each.key in {name for name, _ in wanted}]
+    for name, effect in wanted:
+        if not any((each.key, each.effect) == (name, effect) for each in kept):
+            kept.append(Taint(key=name, effect=effect, time_added=rfc3339(now)))
+    return None if kept == present else kept
+
+
+def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | None:
+    """When the pod must leave a node with these taints, seconds since 1970; None when it may stay.
+
+    Args:
+        pod: a pod on the node.
+        taints: the node's taints.
+        seen: since when this process knows of them: after a pause of the control plane no pod is evicted for a time in
+            which no node could be heard.
+
+    """
+    return time_to_leave(pod.spec.tolerations or (), taints, seen)
+
+
+def time_to_leave(
+    tolerations: Sequence[Toleration | DeviceToleration], taints: Sequence[Taint | DeviceTaint], seen: float
+) -> float | None:
+    """When NoExecute taints end what has these tolerations, seconds since 1970; None: never. ``seen`` is as above."""
+    due: list[float] = []
+    for taint in taints:
+        if taint.effect != "NoExecute":
+            continue
+        fitting = [each for each in tolerations if covers(each, taint)]
+        since = max(seen, time_or(taint.time_added, seen))
+        if not fitting:
+            due.append(since)
+            continue
+        limits = [each.toleration_seconds for each in fitting if each.toleration_seconds is not None]
+        if limits:
+            due.append(since + max(0, min(limits)))
+    return min(due) if due else None
+
+
+def disrupted(
+    pod: Pod,
+    now: float,
+    reason: str = "DeletionByTaintManager",
+    message: str = "Taint manager: deleting due to NoExecute taint",
+) -> list[dict[str, object]]:
+    """The pod's conditions with the one that tells why it is deleted."""
+    others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
+    told = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(now),
+    }
+    return [*others, told]
+
+
+# Nodes whose heartbeat has stopped, and pods that cannot stay where they are.
+#
+# On a cluster kube-controller-manager does this. A node without a Lease never promised a heartbeat and is left alone.
 
 LEASE_NAMESPACE = "kube-node-lease"
 # A heartbeat may be late by as much as a kubelet's.

@@ -1,4 +1,4 @@
-"""What to do about a TrainJob: a pure function from observed objects and the time to a plan."""
+"""TrainJob: a runtime and what the job changes in it become a JobSet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from unisono.api.core import (
     Volume,
     VolumeMount,
 )
-from unisono.api.documents.merge import merge_diff, merge_named
+from unisono.api.documents import merge_diff, merge_named
 from unisono.api.groups.job_set import JobSet, JobSetSpec, ReplicatedJob
 from unisono.api.groups.trainer import (
     AssetInitializer,
@@ -59,6 +59,8 @@ from unisono.controllers.objects import owner_uid, to_json
 from unisono.controllers.owners import TooManyHosts, list_too_long, owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import TrainingPlan, new_keys, set_condition
+
+# What to do about a TrainJob: a pure function from observed objects and the time to a plan.
 
 # The JobSet of a TrainJob: the runtime's template with what the job and its framework put into it. Pure.
 

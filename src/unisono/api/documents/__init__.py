@@ -1,1 +1,0 @@
-"""JSON documents: whether two are equal, what changed from one to another, and patches of all kinds (pure)."""

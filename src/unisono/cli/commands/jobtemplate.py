@@ -1,7 +1,0 @@
-"""``unisono jobtemplate``: job templates with ``vcctl``'s verbs and flags."""
-
-from __future__ import annotations
-
-from unisono.cli.vcctl.flows import flow_group
-
-command = flow_group("jobtemplate")

@@ -1,1 +1,0 @@
-"""What `unisono simulate` prints and shows."""

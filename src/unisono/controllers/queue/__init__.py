@@ -1,1 +1,0 @@
-"""Queues: the two that always exist, their states, and their hierarchy."""
