@@ -12,7 +12,7 @@ from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.registry import create

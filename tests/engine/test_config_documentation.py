@@ -12,8 +12,8 @@ import yaml
 from unisono.api import kinds
 from unisono.api.decode import decode
 from unisono.engine.actions import action_names
-from unisono.engine.config.flags import FLAG_KEYS
-from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS
+from unisono.engine.config.arguments import FLAG_KEYS
+from unisono.engine.config.model import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.plugins.registry import arguments_of, plugin_names
 

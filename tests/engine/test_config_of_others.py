@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from unisono.engine.config.arguments import Argument
-from unisono.engine.config.names import ACTION_ARGUMENTS
+from unisono.engine.config.model import ACTION_ARGUMENTS
 from unisono.engine.config_file.dialects import convert
 from unisono.engine.config_file.foreign_words import ACTIONS, ARGUMENTS, PLUGINS, SECTIONS
 from unisono.engine.config_file.reader import config_errors, load_config

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from unisono.engine.config.flags import FLAG_KEYS, Flags
+from unisono.engine.config.arguments import FLAG_KEYS, Flags
 from unisono.engine.config.model import from_flags
 from unisono.engine.config_file.reader import DEFAULT_TEXT, config_errors, default_config, load_config
 from unisono.engine.plugins.registry import arguments_of, plugin_names

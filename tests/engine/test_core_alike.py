@@ -15,7 +15,7 @@ from unisono.cluster.jobs import Shapes
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
-from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import explain

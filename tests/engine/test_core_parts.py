@@ -17,11 +17,11 @@ from unisono.engine.candidates.static_answers import collect
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.plugins.registry import lookup_with
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.session.task_runs import runs
+from unisono.engine.session.sub_groups import runs
 
 PLAIN = config(("gang",), ("predicates", "nodeorder"))
 

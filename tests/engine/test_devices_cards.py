@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from unisono.engine.plugins.deviceshare import mig
+from unisono.engine.plugins.deviceshare import model
 from unisono.engine.plugins.deviceshare.model import Card, Hold, NodeCards, Order, Part
 from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE, CardTable
 
-A100 = mig.geometry_of("NVIDIA-A100-SXM4-40GB")
+A100 = model.geometry_of("NVIDIA-A100-SXM4-40GB")
 
 
 def table(*memory: int, used: dict[int, int] | None = None, slots: int = 10, geometry: Any = None) -> CardTable:
@@ -93,17 +93,17 @@ def test_what_is_released_counts_only_for_those_who_wait() -> None:
         ({(1, 0), (1, 3)}, 1, (1, 1), 10240),
     ],
 )
-def test_the_smallest_free_instance_is_taken(taken: set[mig.Slot], memory: int, slot: mig.Slot, size: int) -> None:
+def test_the_smallest_free_instance_is_taken(taken: set[model.Slot], memory: int, slot: model.Slot, size: int) -> None:
     assert A100 is not None
-    assert mig.place(A100, taken, memory) == (slot, size)
+    assert model.place(A100, taken, memory) == (slot, size)
 
 
 @pytest.mark.parametrize(
     ("taken", "memory"), [(set(), 40961), ({(0, 0)}, 10240), ({(0, p) for p in range(7)}, 1), ({(3, 0)}, 1)]
 )
-def test_a_card_in_use_keeps_its_group(taken: set[mig.Slot], memory: int) -> None:
+def test_a_card_in_use_keeps_its_group(taken: set[model.Slot], memory: int) -> None:
     assert A100 is not None
-    assert mig.place(A100, taken, memory) is None
+    assert model.place(A100, taken, memory) is None
 
 
 def test_no_instance_is_given_twice_in_one_session() -> None:
@@ -121,11 +121,11 @@ def test_no_instance_is_given_twice_in_one_session() -> None:
 
 def test_geometries_can_be_given() -> None:
     given = [{"models": ["X1"], "allowedGeometries": [{"geometries": [{"name": "1x", "memory": 10, "count": 2}]}]}]
-    models = mig.read_models(given)
-    assert mig.geometry_of("NVIDIA-X1-PCIE", models) == ((mig.Instances("1x", 10, 2),),)
-    assert mig.geometry_of("A100", models) is None
+    models = model.read_models(given)
+    assert model.geometry_of("NVIDIA-X1-PCIE", models) == ((model.Instances("1x", 10, 2),),)
+    assert model.geometry_of("A100", models) is None
     with pytest.raises(ValueError, match="entry 0 of the known geometries"):
-        mig.read_models([{"models": ["X1"]}])
+        model.read_models([{"models": ["X1"]}])
 
 
 # ---- properties

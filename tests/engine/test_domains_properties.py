@@ -24,7 +24,7 @@ from unisono.api.core import (
 )
 from unisono.api.kinds import NAMESPACES
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.registry import create
 from unisono.engine.session.session import Session

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.build import cluster, config, gang, nodes, queue, schedule
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.flags import FLAG_KEYS, Flags
+from unisono.engine.config.arguments import FLAG_KEYS, Flags
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.session.domains import Domains

@@ -9,7 +9,7 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.registry import create
 from unisono.engine.session.victims import VictimJobs

@@ -11,7 +11,7 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of
 from unisono.api import kinds
 from unisono.api.core import ResourceClaim
 from unisono.engine.answers import Refusal, Vote
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.verdict import Cause
 
 GPU = "deviceclass/gpu.com"

@@ -10,7 +10,7 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 from unisono import engine
 from unisono.cluster.resources import CPU
 from unisono.engine.answers import Purpose, Reach, Vote
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.capacity.tree import ROOT
 from unisono.engine.verdict import Cause

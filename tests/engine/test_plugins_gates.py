@@ -14,7 +14,7 @@ from unisono.api.core import Pod, PodDisruptionBudget, ResourceQuota
 from unisono.api.times import duration_or_none, parse_duration
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create

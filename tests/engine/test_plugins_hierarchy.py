@@ -11,7 +11,7 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 from unisono import engine
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Reach
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.drf import Tree, path_of
 

@@ -12,7 +12,7 @@ from plugins_world import World, a_pod, class_of, job_of
 from unisono.api import kinds
 from unisono.api.core import Node
 from unisono.api.node_usage import NodeUsage
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create

@@ -109,7 +109,7 @@ def test_no_namespace_that_waits_gets_less_than_others_by_more_than_a_job(
 
 @pytest.mark.parametrize("on", [True, False])
 def test_the_switch_and_the_tree_of_queues_go_together(on: bool) -> None:
-    from unisono.engine.config.flags import Flags
+    from unisono.engine.config.arguments import Flags
     from unisono.engine.config.model import PluginConfig
     from unisono.engine.plugins.registry import create
 

@@ -15,7 +15,7 @@ from unisono.api import kinds
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import Queue
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create

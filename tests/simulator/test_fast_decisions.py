@@ -23,7 +23,7 @@ from unisono.engine.candidates.table import Roomless
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
-from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
 from unisono.engine.plugins.reservation.plan import Endings, KnownEnds, found_in_full

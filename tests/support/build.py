@@ -46,7 +46,7 @@ from unisono.api.kind import Kind
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
-from unisono.engine.config.flags import FLAG_KEYS
+from unisono.engine.config.arguments import FLAG_KEYS
 from unisono.engine.config.model import SchedulerConfig, from_flags
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions

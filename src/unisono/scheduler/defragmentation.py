@@ -13,8 +13,7 @@ from unisono.api.keys import NVIDIA_GPU
 from unisono.api.times import parse_duration
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.config.arguments import argument_value
-from unisono.engine.config.model import SchedulerConfig
-from unisono.engine.config.names import ACTION_ARGUMENTS
+from unisono.engine.config.model import ACTION_ARGUMENTS, SchedulerConfig
 from unisono.engine.decisions import Decisions, DefragmentationPlan
 
 ACTION = "defragment"

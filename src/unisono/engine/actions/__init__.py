@@ -22,7 +22,7 @@ _MODULES = {
     "gangreclaim": "unisono.engine.actions.gangreclaim",
     "shuffle": "unisono.engine.actions.shuffle",
     # It tries its plans as verdicts do, so it stands above them.
-    "defragment": "unisono.engine.defragmentation.action",
+    "defragment": "unisono.engine.defragmentation",
 }
 
 

@@ -8,7 +8,7 @@ from unisono.cluster.resources import PODS
 from unisono.engine.actions.admission_gate import Admission
 from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
 

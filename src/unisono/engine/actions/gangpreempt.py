@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unisono.engine.answers import Purpose
 from unisono.engine.config.arguments import argument_value
-from unisono.engine.config.names import ACTION_ARGUMENTS
+from unisono.engine.config.model import ACTION_ARGUMENTS
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.needless import take_back_needless
 from unisono.engine.eviction.starving_jobs import starving_jobs

@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 
 from unisono.engine.actions import action_names
-from unisono.engine.config.arguments import Argument
-from unisono.engine.config.flags import FLAG_KEYS
-from unisono.engine.config.names import ACTION_ARGUMENTS, METRICS_KEYS, OTHER_SECTIONS
+from unisono.engine.config.arguments import FLAG_KEYS, Argument
+from unisono.engine.config.model import ACTION_ARGUMENTS, METRICS_KEYS, OTHER_SECTIONS
 from unisono.engine.config_file.foreign_words import (
     ACTIONS,
     PLUGINS,

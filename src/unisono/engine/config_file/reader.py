@@ -12,11 +12,16 @@ from typing import Any
 
 from unisono.api.times import parse_duration
 from unisono.engine.actions import action_names
-from unisono.engine.config.arguments import Argument, Shape, matches_kind
-from unisono.engine.config.flags import FLAG_KEYS, Flags
+from unisono.engine.config.arguments import FLAG_KEYS, Argument, Flags, Shape, matches_kind
 from unisono.engine.config.metrics import metrics_source
-from unisono.engine.config.model import PluginConfig, SchedulerConfig
-from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, OTHER_SECTIONS
+from unisono.engine.config.model import (
+    ACTION_ARGUMENTS,
+    KNOWN_ACTIONS,
+    METRICS_KEYS,
+    OTHER_SECTIONS,
+    PluginConfig,
+    SchedulerConfig,
+)
 from unisono.engine.config_file.foreign_words import (
     ACTIONS,
     PLUGINS,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from unisono.engine.answers import Refusal
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session.book import comes_later
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.verdict import Cause

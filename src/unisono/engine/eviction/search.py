@@ -20,9 +20,14 @@ from unisono.engine.answers import BoolArray, FloatArray, Purpose
 from unisono.engine.candidates.table import NOWHERE
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
-from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, EvictableCache, Rule
-from unisono.engine.eviction.failed_nodes import FailedNodes
-from unisono.engine.eviction.kept_shares import KeptShares
+from unisono.engine.eviction.evictable_amounts import (
+    Among,
+    EvictableAmounts,
+    EvictableCache,
+    FailedNodes,
+    KeptShares,
+    Rule,
+)
 from unisono.engine.eviction.victim_rank import ActorRank, LossOrder, RoomTable
 from unisono.engine.session.amounts import Amounts
 from unisono.engine.session.bundles import Surplus

@@ -16,7 +16,7 @@ from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, Rule
 from unisono.engine.eviction.search import Evictions
 from unisono.engine.eviction.victim_rank import ActorRank
-from unisono.engine.placement.promised_jobs import serve_promised
+from unisono.engine.placement.first_gangs import serve_promised
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState

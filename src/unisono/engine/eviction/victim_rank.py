@@ -15,7 +15,7 @@ from unisono.engine.candidates.static_answers import StaticResult
 from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
-from unisono.engine.plugin_host.heap import Key
+from unisono.engine.plugin_host.orders import Key
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session

@@ -19,7 +19,7 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.eviction.kept_shares import KeptShares
+from unisono.engine.eviction.evictable_amounts import KeptShares
 from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.eviction.starving_jobs import settle
 from unisono.engine.eviction.victim_rank import ActorRank

@@ -20,8 +20,7 @@ from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
-from unisono.engine.session.sub_groups import SubGroup, groups_of, wants_topology
-from unisono.engine.session.task_runs import by_class
+from unisono.engine.session.sub_groups import SubGroup, by_class, groups_of, wants_topology
 
 # How many more tasks of a class nodes and domains could hold: bounds that spare hopeless trials.
 

@@ -19,7 +19,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.placement.waiting_line import WaitingLine
-from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.verdict import Cause

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.engine.session.task_runs import runs
+from unisono.engine.session.sub_groups import runs
 
 
 class RemainingTasks:

@@ -13,8 +13,7 @@ from unisono.engine.placement.grouped_jobs import place_grouped
 from unisono.engine.placement.plain_jobs import place_job
 from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.placement.sub_group_solver import RemainingByGroup
-from unisono.engine.plugin_host.heap import Heap, Key
-from unisono.engine.plugin_host.orders import Orders
+from unisono.engine.plugin_host.orders import Heap, Key, Orders
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.session.sub_groups import is_grouped

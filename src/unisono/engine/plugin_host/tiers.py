@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Refusal, Vote
-from unisono.engine.config.flags import Flags
+from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.contract.plugin import Lookup, Plugin
 from unisono.engine.contract.switches import HOOK_FLAGS

@@ -20,7 +20,7 @@ from unisono.engine.answers import RawScore, Reach, Reason, Scope, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.json_text import decoded
+from unisono.engine.plugins.common.annotations import decoded
 from unisono.engine.session.amounts import aligned
 from unisono.engine.session.node_view import NodeView
 

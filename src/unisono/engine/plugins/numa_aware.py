@@ -24,7 +24,7 @@ from unisono.engine.answers import FloatArray, Reason, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.json_text import decoded
+from unisono.engine.plugins.common.annotations import decoded
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session

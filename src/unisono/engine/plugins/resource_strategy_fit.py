@@ -14,7 +14,7 @@ from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
 from unisono.engine.config.arguments import Argument, Shape, argument_value, one_of, read_bool
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.json_text import decoded
+from unisono.engine.plugins.common.annotations import decoded
 from unisono.engine.session.node_view import NodeView
 
 # resource-strategy-fit: each resource is packed or spread by its own rule, and scarce ones are kept free.

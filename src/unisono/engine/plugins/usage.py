@@ -18,7 +18,7 @@ from unisono.engine.answers import FloatArray, Reason, Veto
 from unisono.engine.config.arguments import PERCENT, Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.measured_load import measured
+from unisono.engine.plugins.common.annotations import measured
 from unisono.engine.session.node_view import NodeView
 from unisono.errors import ConfigError
 

@@ -21,7 +21,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, total
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
-from unisono.engine.candidates.empty_cluster import EmptyFit
+from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import (
     AddNodes,
     AddToleration,

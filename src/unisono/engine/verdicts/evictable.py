@@ -16,7 +16,7 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import PREEMPTABLE_STATES, count
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState, QueueState
-from unisono.engine.session.task_runs import runs
+from unisono.engine.session.sub_groups import runs
 
 MOST_RUNNING = 5_000
 """Running pods up to which the question is asked at all: they are looked at one by one."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.candidates.empty_cluster import EmptyCluster
+from unisono.engine.candidates.tables import EmptyCluster
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState

@@ -23,10 +23,10 @@ from unisono.engine.answers import FloatArray, Reason, Scope, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.deviceshare import mig
+from unisono.engine.plugins.deviceshare import model as mig
 from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook, is_offered
-from unisono.engine.plugins.deviceshare.mig import KNOWN, read_models
 from unisono.engine.plugins.deviceshare.model import (
+    KNOWN,
     Card,
     Family,
     Hold,
@@ -36,6 +36,7 @@ from unisono.engine.plugins.deviceshare.model import (
     Part,
     amounts,
     asks,
+    read_models,
     whole,
 )
 from unisono.engine.plugins.deviceshare.table import Plan, Rules, read_rules

@@ -13,8 +13,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
-from unisono.engine.plugins.deviceshare.mig import Slot, place
-from unisono.engine.plugins.deviceshare.model import FULL_CORES, Hold, Holds, NodeCards, Order, Part
+from unisono.engine.plugins.deviceshare.model import FULL_CORES, Hold, Holds, NodeCards, Order, Part, Slot, place
 from unisono.engine.session.job_state import JobState
 
 # Pods that keep off each other's cards: rules over labels, each of which lets one of its pods use a card.

@@ -24,8 +24,7 @@ from unisono.engine.plugins.network_topology_aware.fewest_domains import (
 )
 from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.session.sub_groups import groups_of, wants_topology
-from unisono.engine.session.task_runs import requested
+from unisono.engine.session.sub_groups import groups_of, requested, wants_topology
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState

@@ -11,8 +11,8 @@ import numpy as np
 from unisono.cluster.records import Task
 from unisono.cluster.resources import CPU, MEMORY, fitted
 from unisono.engine.answers import BoolArray, FloatArray
-from unisono.engine.plugins.common.measured_load import measured
-from unisono.engine.plugins.rescheduling.common import Room, Spares
+from unisono.engine.plugins.common.annotations import measured
+from unisono.engine.plugins.rescheduling.single_pods import Room, Spares
 from unisono.engine.plugins.usage import limits_of
 from unisono.errors import ConfigError
 

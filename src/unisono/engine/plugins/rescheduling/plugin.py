@@ -21,9 +21,8 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.rescheduling import single_pods
-from unisono.engine.plugins.rescheduling.common import Spares
 from unisono.engine.plugins.rescheduling.node_utilization import HighNodeUtilization, LowNodeUtilization
-from unisono.engine.plugins.rescheduling.single_pods import NAMES, FailedPods, SinglePods
+from unisono.engine.plugins.rescheduling.single_pods import NAMES, FailedPods, SinglePods, Spares
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:

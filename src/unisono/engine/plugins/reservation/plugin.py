@@ -35,7 +35,7 @@ from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.limit import Limit
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
-from unisono.engine.session.task_runs import runs
+from unisono.engine.session.sub_groups import runs
 from unisono.engine.verdict import Cause, reference
 
 # Room in a queue for a waiting gang: whether the queue could ever hold it, and who must leave room for it there.

@@ -8,7 +8,7 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.candidates.empty_cluster import EmptyFit
+from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport

@@ -1,4 +1,4 @@
-"""defragment: moves pods that may move, so that a waiting gang finds room, if a rehearsal shows that it starts."""
+"""Moving running pods together, so that a gang that waits finds whole GPUs, whole nodes or a whole domain."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.actions import run_actions
 from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.config.arguments import argument_value
-from unisono.engine.config.model import PluginConfig
-from unisono.engine.config.names import ACTION_ARGUMENTS
+from unisono.engine.config.model import ACTION_ARGUMENTS, PluginConfig
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.decisions import DefragmentationPlan, PodMove
 from unisono.engine.eviction.search import evictions_of
@@ -33,6 +32,8 @@ from unisono.engine.session.bundles import bundles_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.trial import after
+
+# defragment: moves pods that may move, so that a waiting gang finds room, if a rehearsal shows that it starts.
 
 # Which running pods may be moved for a gang, and what each move costs.
 
