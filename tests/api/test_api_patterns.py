@@ -16,7 +16,7 @@ SOURCES = Path(unisono.__file__).parent
 OWN_TEXTS = {
     ("api/names.py", "_check"),
     ("api/structural/values.py", "_matches"),
-    ("api/validation/constraints.py", "_pattern"),
+    ("api/validation/meta.py", "_pattern"),
 }
 USERS = ("compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer")
 

@@ -16,7 +16,7 @@ KEYS = {"POD_QUEUE", "QUEUE_NAME"}
 USERS = {
     "api/seal.py": "what of a Job the webhook has seen",
     "apiserver/admission/jobs.py": "the queue of a namespace",
-    "apiserver/admission/tenants.py": "the queue of a namespace",
+    "apiserver/admission/cluster.py": "the queue of a namespace",
     "cli/commands/pod.py": "options",
     "cli/running/submitting.py": "texts of any manifest",
     "controllers/job/pods.py": "what pods are told",
@@ -27,7 +27,7 @@ USERS = {
     "cli/migrate/written.py": "the queue of a namespace",
     "controllers/podgroup/kubernetes.py": "a group's, before its pods', and a namespace's",
     "controllers/training/jobset/pods.py": "what pods are told",
-    "controllers/training/kubeflow/pods.py": "what pods are told",
+    "controllers/training/kubeflow/framework.py": "what pods are told",
     "controllers/training/ray/pods.py": "what pods are told",
     "install/admission.py": "what changes",
 }

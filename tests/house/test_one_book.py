@@ -22,7 +22,6 @@ AMOUNTS = {"allocated", "claimed", "held", "leaving", "promised"}
 
 TALLIES = {
     "cycle/transaction.py": "writes what the book reads: every placement goes through it",
-    "plugins/capacity/devices.py": "devices of claims, which several pods share; their promises are the book's",
     "plugins/capacity/tree.py": "sums of queues over a branch; a test holds them equal to the queues' own",
     "plugins/drf.py": "amounts of jobs weighed by a tree, for shares and no limit",
     "plugins/network_topology_aware/fewest_domains.py": "pods of one gang by domain",
