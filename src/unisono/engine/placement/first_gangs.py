@@ -1,4 +1,4 @@
-"""Gangs that are larger than the share of their queue: the first one of a queue that holds nothing may start.
+"""Gangs that are larger than what is left of their queue's share: they start where a plug-in of shares lets them.
 
 Without it a cluster can stay idle for ever: of three queues of equal weight each deserves a third, and where each has a
 gang that needs half, none ever starts.
@@ -27,14 +27,15 @@ def place_first_gangs(cycle: Cycle) -> None:
     if shares.may_exceed is None:
         return
     alike = EquivalenceBatches(cycle)
-    for queue, jobs in _beyond_share(cycle):
-        shares.exceeding = queue
-        try:
-            for job in jobs:
-                if shares.may_exceed(job) and _starts(cycle, alike, job):
-                    break
-        finally:
-            shares.exceeding = None
+    for _, jobs in _beyond_share(cycle):
+        for job in jobs:
+            if shares.may_exceed(job):
+                shares.exceeding = job
+                try:
+                    if _starts(cycle, alike, job):
+                        break
+                finally:
+                    shares.exceeding = None
 
 
 def _beyond_share(cycle: Cycle) -> list[Waiting]:

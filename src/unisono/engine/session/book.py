@@ -99,7 +99,7 @@ class QueueShares:
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
-        exceeding: the queue whose gang is being placed beyond its share just now, if one is.
+        exceeding: the job that is being placed beyond the share of its queue just now, if one is.
 
     """
 
@@ -108,7 +108,7 @@ class QueueShares:
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
     may_exceed: Callable[[JobState], bool] | None = None
-    exceeding: QueueState | None = None
+    exceeding: JobState | None = None
 
     def room(self, queue: QueueState) -> Vector | None:
         """``[R]`` what the queue may still place, None when no plug-in divides the cluster."""
