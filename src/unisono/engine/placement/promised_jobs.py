@@ -44,7 +44,7 @@ def promised(cycle: Cycle) -> list[JobState]:
     """
     if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.eligible):
         return []
-    waiting, stops = waiting_jobs(cycle)
+    waiting, stops = waiting_jobs(cycle, best_effort=None)
     found: list[JobState] = []
     outranked: set[str] = set()
     for jobs in waiting.values():
@@ -76,8 +76,14 @@ def _room(cycle: Cycle, task: Task) -> bool:
     return bool((free + nodes.releasing[rows, column] - nodes.pipelined[rows, column] >= task.pod_class.amounts).all())
 
 
-def waiting_jobs(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
-    """Jobs to serve, by queue, and the keys of those among them at whose turn a queue with strict order stops."""
+def waiting_jobs(cycle: Cycle, *, best_effort: bool | None = False) -> tuple[dict[str, list[JobState]], set[str]]:
+    """Jobs to serve, by queue, and the keys of those among them at whose turn a queue with strict order stops.
+
+    Args:
+        cycle: of which the eligible jobs are looked at.
+        best_effort: only those with waiting tasks that request something; None: with any.
+
+    """
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
     by_queue: dict[str, list[JobState]] = {}
@@ -92,7 +98,7 @@ def waiting_jobs(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
         if refusal is not None:
             cycle.report(job).gate = refusal
             continue
-        if job.record.pending and (job.shape or cycle.has_pending(job, best_effort=False)):
+        if job.record.pending and (job.shape or cycle.has_pending(job, best_effort=best_effort)):
             by_queue.setdefault(job.queue.name, []).append(job)
     return by_queue, stops
 

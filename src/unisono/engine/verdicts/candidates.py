@@ -115,7 +115,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
     if refusal.cause is Cause.OVER_CAPABILITY:
         steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=pods > 1)]
         name = binding_queue(cycle.session, job, refusal)
-        stated = cycle.session.queues[name].record.capability or {}
+        bound = cycle.session.queues.get(name)  # the root may be nobody's object
+        stated = bound.record.capability or {} if bound else {}
         # What the cluster has is the limit of a queue without one of its own: to state one would only lower it.
         raised: list[Change] = [RaiseCapability(name, step) for step in steps if stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, short)]
