@@ -28,6 +28,7 @@ from unisono.api.kind_families import (
     JOB_TEMPLATES,
     RAY_CLUSTERS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RUN_KINDS,
     STATEFUL_SETS,
     TRAINING_KINDS,
@@ -124,7 +125,7 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
     # A pod group takes over annotations of what owns its pods, and what is known of the outermost owner's author.
-    *_on("get", DAEMON_SETS, DEPLOYMENTS, BATCH_CRON_JOBS, *(each.kind for each in foreign())),
+    *_on("get", DAEMON_SETS, DEPLOYMENTS, REPLICATION_CONTROLLERS, BATCH_CRON_JOBS, *(each.kind for each in foreign())),
     # Definitions may say what objects of their kind mean as jobs.
     *_on("list", k.CUSTOM_RESOURCE_DEFINITIONS),
     # Whose pods they are is written down in the history.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from unisono.api import keda
-from unisono.api.groups import apps, batch, fleet, kubeflow, propagation, ray, scheduling, trainer
+from unisono.api.groups import batch, fleet, kubeflow, propagation, ray, scheduling, trainer
 from unisono.api.kind import Kind
 from unisono.api.shape import Shape, shape_of
 from unisono.jobkinds.paths import walk
@@ -41,7 +41,6 @@ WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
         "deploymentUnhealthySecondThreshold": "it has none in KubeRay either",
     },
     ray.RayServiceUpgradeStrategy: {"clusterUpgradeOptions": "the new cluster takes over at once"},
-    apps.ReplicationControllerSpec: {"template": "no controller makes its pods: write a Deployment"},
     keda.ScaleTarget: {"envSourceContainerName": "write the values into the triggers"},
     keda.AdvancedConfig: {"restoreToOriginalReplicaCount": "the last number of replicas stays"},
     keda.ScaleTrigger: {

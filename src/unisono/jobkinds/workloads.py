@@ -15,6 +15,7 @@ from unisono.api.kind_families import (
     DEPLOYMENTS,
     KNATIVE_SERVICES,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
 from unisono.api.kinds import PODS
@@ -69,6 +70,7 @@ WORKLOADS: tuple[JobKind, ...] = (
         fleet="divided",
     ),
     JobKind(REPLICA_SETS, **_SCALED),
+    JobKind(REPLICATION_CONTROLLERS, **_SCALED),
     JobKind(
         STATEFUL_SETS,
         **_SCALED,
