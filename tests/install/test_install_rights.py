@@ -143,7 +143,9 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(create|delete|get|patch) horizontalpodautoscalers.*": "elastic PyTorchJobs with metrics",
         r"patch events": "an event that comes again while it is remembered",
         r"(create|get) commands.*": "hyper jobs of which too many jobs are lost: the others are terminated",
-        r"get (jobs\.batch|daemonsets\.apps|replicationcontrollers|replicasets\.apps|statefulsets\.apps)": "annotations of pods' owners",
+        r"get (jobs\.batch|(daemonsets|replicasets|statefulsets)\.apps|replicationcontrollers)": (
+            "annotations of pods' owners"
+        ),
         r"list customresourcedefinitions\.apiextensions\.k8s\.io": "owners whose kind nobody here knows",
         rf"get (cronjobs\.batch|deployments\.apps|{_FOREIGN})": (
             "outermost owners of pods in queues that name their users"

@@ -16,7 +16,7 @@ from unisono.controllers.keys import TooManyHosts
 from unisono.controllers.objects import owner_uid, to_json
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import TrainingPlan, set_condition
-from unisono.controllers.training.trainjob.build import build_job_set, mpi_objects
+from unisono.controllers.training.trainjob.build import build_job_set, mpi_objects, strange_targets
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 # Seconds until a runtime that was not there is looked for again.
@@ -68,6 +68,9 @@ def _make(plan: TrainingPlan, job: TrainJob, runtime: TrainingRuntimeSpec | None
         text = f"{kind} {job.spec.runtime_ref.name} does not exist; create it, or refer to another one in a new job"
         plan.warn("TrainingRuntimeNotFound", text, once=text)
         plan.again_within(_RUNTIME_RETRY)
+        return
+    if job_set is None and (strange := strange_targets(job, runtime)):
+        plan.warn("UnknownTargetJob", strange, once=strange)
         return
     built = build_job_set(job, runtime)
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:
