@@ -58,6 +58,9 @@ async def mended(
     if (
         kinds.find(item["apiVersion"], item["kind"]) in (None, QUEUES)
         or told.silent
+        # A hub has no pods to carry anything out on; what is in the way in each member it has said.
+        or told.fleet.cluster
+        or told.fleet.reasons
         or not (told.verdicts or told.fixes or told.candidates)
     ):
         return told

@@ -37,7 +37,7 @@ _HELP = {
     Cause.FILTERS: "add nodes that its pods may use",
     Cause.OVER_CAPABILITY: "wait for other jobs of the queue to end, or submit to another queue",
     Cause.OVER_SHARE: "wait for other jobs of the queue to end",
-    Cause.TOPOLOGY: "add nodes to a HyperNode that it may use",
+    Cause.TOPOLOGY: "add nodes to a domain that it may use",
 }
 """What kind of thing helps against a cause where no change is known to."""
 _NECESSARY = frozenset(

@@ -16,6 +16,7 @@ from msgspec import structs
 from unisono.api import keys
 from unisono.api.core import Taint
 from unisono.api.queues import JOBS
+from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, total
@@ -50,6 +51,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.taints import is_state
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
@@ -527,12 +529,14 @@ def for_gates(job: JobState) -> Ladders:
 
 def for_topology(cycle: Cycle, job: JobState, placeable: int, lost: Iterable[int] = ()) -> Ladders:
     """Cordoned nodes among those (columns) that a domain lacks, then wider domains, the narrowest first."""
-    levels, table = cycle.session.snapshot.hyper_nodes.levels, cycle.session.snapshot.nodes
+    tree, table = cycle.session.snapshot.hyper_nodes, cycle.session.snapshot.nodes
     cordoned = tuple(table.names[at] for at in lost if table.ready[at] and not _own_taints(table.facts[at].taints))
     back: Ladders = [[Uncordon(cordoned)]] if cordoned else []
     wishes = (job.record.topology, *(policy.wish for policy in job.record.sub_groups))
-    bound = min((wish.tier for wish in wishes if wish is not None and wish.hard and wish.tier is not None), default=0)
-    wider = [tier for tier in levels if tier > bound][:_TIERS_TRIED]
+    limits = (effective(wish, tree) for wish in wishes if wish is not None and wish.hard)
+    bound = min((limit for limit in limits if limit is not None), default=0)
+    # That a gang stays in one cluster of a fleet is not for its job to say.
+    wider = [tier for tier in tree.levels if bound < tier < CLUSTER_TIER][:_TIERS_TRIED]
     return [*back, [AllowTier(tier) for tier in wider], _smaller(job, placeable)]
 
 
