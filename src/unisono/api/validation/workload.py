@@ -99,9 +99,9 @@ def validate_composite_pod_group(group: CompositePodGroup, old: CompositePodGrou
 
 
 def validate_job_scheduling(
-    scheduling: JobSchedulingConfiguration | None, pods: int | None, path: str
+    scheduling: JobSchedulingConfiguration | None, pods: int, path: str
 ) -> Iterator[FieldError]:
-    """``spec.scheduling`` of a Job whose ``parallelism`` is ``pods``."""
+    """``spec.scheduling`` of a Job that has at most ``pods`` at a time; none where it is paused."""
     if scheduling is None:
         return
     policy = scheduling.scheduling_policy
@@ -109,9 +109,8 @@ def validate_job_scheduling(
         yield from _one_policy(policy, f"{path}.schedulingPolicy")
         least = policy.gang.min_count if policy.gang is not None else None
         yield from at_least(f"{path}.schedulingPolicy.gang.minCount", least, 1)
-        most = 1 if pods is None else pods
-        if least is not None and least > most > 0:
-            detail = f"must be less than or equal to parallelism ({most}): the Job never has more pods at once"
+        if least is not None and least > pods > 0:
+            detail = f"must be less than or equal to {pods}, as parallelism and completions allow no more pods at once"
             yield invalid(f"{path}.schedulingPolicy.gang.minCount", least, detail)
     yield from _constraints(scheduling.scheduling_constraints, f"{path}.schedulingConstraints")
     yield from _claims(scheduling.resource_claims, f"{path}.resourceClaims")
