@@ -151,7 +151,7 @@ UNUSED: dict[str, dict[str, str]] = {
             "outermost owners of pods in queues that name their users"
         ),
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",
-        r"(get|patch) (podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
+        r"(get|patch) ((composite)?podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
         r"(get|delete|patch) pods": "pods that are there already, jobs that restart, pods taken over by their group",
         r"patch pods/status": "pods whose PodGroup is refused",
         r"get persistentvolumeclaims": "claims that a job names instead of asking for one",

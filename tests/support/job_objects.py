@@ -9,6 +9,7 @@ from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
     CLUSTER_TRAINING_RUNTIMES,
+    COMPOSITE_POD_GROUPS,
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -82,6 +83,10 @@ SPECS: dict[Any, Value] = {
     HYPER_JOBS: {"replicatedJobs": [{"name": "p", "replicas": 1, "templateSpec": {"tasks": TASKS}}]},
     POD_GROUPS: {"minMember": 1},
     WORKLOAD_POD_GROUPS: {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    COMPOSITE_POD_GROUPS: {
+        "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+    },
     DEPLOYMENTS: APP,
     REPLICA_SETS: APP,
     REPLICATION_CONTROLLERS: {**APP, "selector": {"app": "a"}},

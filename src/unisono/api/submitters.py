@@ -7,13 +7,21 @@ from typing import Any, Final
 
 from unisono.api.annotations import ADMITTED_QUEUES, USER
 from unisono.api.kind import Kind
-from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, RUN_KINDS, WORKLOAD_POD_GROUPS
+from unisono.api.kind_families import (
+    COMPOSITE_POD_GROUPS,
+    CRON_JOBS,
+    HYPER_JOBS,
+    JOB_FLOWS,
+    RUN_KINDS,
+    WORKLOAD_POD_GROUPS,
+)
 from unisono.api.kinds import JOBS, POD_GROUPS
 
 SUBMITTED: Final[tuple[Kind[Any], ...]] = (
     JOBS,
     POD_GROUPS,
     WORKLOAD_POD_GROUPS,
+    COMPOSITE_POD_GROUPS,
     *RUN_KINDS,
     CRON_JOBS,
     JOB_FLOWS,

@@ -18,6 +18,7 @@ from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
     CLUSTER_TRAINING_RUNTIMES,
+    COMPOSITE_POD_GROUPS,
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -145,10 +146,10 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create", PROVISIONING_REQUESTS),
     *_on("get create", POD_TEMPLATES),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
-    # Kubernetes' own PodGroups (1.36), and how far they are.
-    *_on("list watch", WORKLOAD_POD_GROUPS),
-    *_on("patch", WORKLOAD_POD_GROUPS, sub="status"),
-    *_on("update", WORKLOAD_POD_GROUPS, sub="finalizers"),
+    # Kubernetes' own PodGroups (1.36) and groups of them (1.37), and how far they are.
+    *_on("list watch", WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS),
+    *_on("patch", WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS, sub="status"),
+    *_on("update", WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS, sub="finalizers"),
     # Claims that stand for extended resources which device classes serve.
     *_on("list watch", k.DEVICE_CLASSES),
     *_on("list watch create", k.RESOURCE_CLAIMS),

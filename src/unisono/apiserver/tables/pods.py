@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.groups.workload import SCHEDULED
+from unisono.api.groups.workload import COMPOSITE_SCHEDULED, SCHEDULED
 from unisono.apiserver.tables.values import (
     AGE,
     NAME,
@@ -178,7 +178,8 @@ def _policy(obj: Row) -> str:
 
 
 def _status(obj: Row) -> str:
-    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in SCHEDULED)
+    told = (*SCHEDULED, *COMPOSITE_SCHEDULED)
+    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in told)
     return next((str(each.get("reason") or NONE) for each in conditions), NONE)
 
 

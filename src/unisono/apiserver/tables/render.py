@@ -87,6 +87,7 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("node.k8s.io", "runtimeclasses"): RUNTIME_CLASSES,
     ("scheduling.k8s.io", "podgroups"): pods.POD_GROUPS,
+    ("scheduling.k8s.io", "compositepodgroups"): pods.POD_GROUPS,
     ("scheduling.k8s.io", "workloads"): pods.WORKLOADS,
     ("coordination.k8s.io", "leases"): LEASES,
     ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,

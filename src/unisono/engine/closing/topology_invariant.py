@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.status import ALLOCATED_STATES
-from unisono.engine.session.sub_groups import effective, is_grouped
+from unisono.engine.session.sub_groups import effective, is_grouped, lineage
 
 if TYPE_CHECKING:
     from unisono.cluster.records import Job, Task
@@ -68,12 +68,15 @@ def _inside(tree: HyperNodeTree, columns: Iterable[int], limit: int | None) -> b
 def _groups_inside(record: Job, tree: HyperNodeTree, held: dict[str, int], bound: dict[str, int]) -> bool:
     whole = effective(record.topology, tree)
     groups: dict[tuple[int, tuple[str, ...]], list[Task]] = defaultdict(list)
+    outer = {policy.name: number for number, policy in enumerate(record.sub_groups)}
     for task in record.tasks.values():
         if task.key in held:
             for number, policy in enumerate(record.sub_groups):
-                values = policy.values(task.labels)
+                values = policy.values(task.labels, task.part)
                 if values is not None:
                     groups[number, values].append(task)
+                    for above in lineage(record.sub_groups, outer, policy):
+                        groups[above, ()].append(task)
                     break
     return all(
         _inside(tree, [held[task.key] for task in tasks], effective(record.sub_groups[number].wish, tree, whole))

@@ -106,10 +106,10 @@ def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subj
         members = [task for group in solver.all_groups for task in group.tasks]
         yield _Subject(job, "", limit, tasks, members, missing, allowed if allowed >= 0 else at)
     seen: set[int] = set()
-    for group in solver.groups.values():
+    for group in (*solver.all_groups.inner, *solver.groups.values()):
         if group.policy < 0 or group.policy in seen or group.limit is None or group.limit >= tree.top_tier:
             continue
-        needed, own = group.minimum - group.ready_count, solver.given.tasks(group.key)
+        needed, own = group.lacking(), solver.given.of_group(group).left()
         if needed > 0 and own:
             seen.add(group.policy)
             allowed = tree.highest(group.at, group.limit) if group.at >= 0 else tree.root

@@ -456,7 +456,9 @@ def _kinds(job: Job) -> tuple[Kind, Kind]:
     if known is None:
         amounts = None if job.min_amounts is None else tuple(sorted(job.min_amounts.items()))
         roles = tuple(sorted(job.min_task_member.items()))
-        groups = tuple((policy.name, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups)
+        groups = tuple(
+            (policy.name, policy.parent, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups
+        )
         told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
         pods = Counter(task.pod_class.id for task in job.pending.values())
         kind = (*told, job.annotations.get(GANG_PARTS, ""))
