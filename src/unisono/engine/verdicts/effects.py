@@ -16,7 +16,7 @@ from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS, ResourceRegistry
-from unisono.cluster.status import COMPLETED_STATES, TaskStatus
+from unisono.cluster.status import COMPLETED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
@@ -429,6 +429,26 @@ for _elsewhere in (use_claim, create_claim, use_storage_class, use_device_class)
 
 for _of_queues in (pass_over, raise_user_limits, allow_reclaim, use_node_group):
     apply.register(_of_queues)
+
+
+_OF_THE_JOB = (
+    *(changes.RequestAtMost, changes.AddToleration, changes.AddAnnotation, changes.RelaxRule, changes.AllowTier),
+    *(changes.UseQueue, changes.UseRole, changes.UseResource, changes.UseLabel, changes.UseClaim),
+)
+"""Changes of a manifest that most controllers do not take over for pods that are there."""
+
+
+def is_made_anew(change: changes.Change) -> bool:
+    """Whether the job may have to be created again for the change."""
+    parts = change.changes if isinstance(change, changes.Together) else (change,)
+    return any(isinstance(one, _OF_THE_JOB) for one in parts)
+
+
+def submit_again(edit: Edit, job: str, now: float) -> None:
+    """Let a job of which nothing runs be a new one: the last of its line, to be admitted like all others."""
+    record = edit.job(job)
+    if not count(record.counts, READY_STATES):
+        record.phase, record.created = "Pending", now
 
 
 @apply.register
