@@ -17,6 +17,7 @@ from typing import Any
 
 from unisono.cli.explaining import explain
 from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.verdict import Asked
 from unisono.errors import UnisonoError
 from unisono.kube.discovery import request_json
 from unisono.sdk.explaining import Explanation
@@ -26,7 +27,8 @@ from unisono.sdk.mending import all_run
 from unisono.standalone.shadow import opened
 
 Objects = Sequence[Mapping[str, Any]]
-_SETTLING = 30.0
+_LONGEST_SECONDS = 60
+"""Of the time of the copy, until the job has to run."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class Cluster:
         """Send the requests of a fix, let its nodes join, and say whether the job runs then."""
         async with opened(self.folder, now=self.now, objects=self.objects) as shadow:
             shadow.start("controllers")
-            shadow.start("scheduler", self.config)
+            shadow.start("scheduler", self.config, Asked(lambda _: False))
             await asyncio.sleep(1)
             try:
                 if fix.operations:
@@ -98,9 +100,10 @@ class Cluster:
                     await request_json(shadow.client, "POST", "/api/v1/nodes", body=node)
             except UnisonoError as error:
                 return f"refused: {error}"
-            await shadow.settle()
-            await asyncio.sleep(_SETTLING)
-            await shadow.settle()
+            for _ in range(_LONGEST_SECONDS):
+                if await all_run(shadow.client, dict(job)):
+                    break
+                await asyncio.sleep(1)
             return "" if await all_run(shadow.client, dict(job)) else "the job does not run"
 
     def _nodes(self, fix: Fix) -> list[dict[str, Any]]:

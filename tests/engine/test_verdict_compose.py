@@ -116,6 +116,16 @@ def test_nodes_with_room_are_offered_where_those_that_a_pod_selects_are_full() -
     assert UseLabel("kind", "b", "kind", "a") in verdict.changes
 
 
+def test_a_job_that_has_to_be_made_again_is_admitted_again() -> None:
+    """Other nodes have room, but more is promised already than admission lets be: a new job would not come in."""
+    promised = gang("p", 1, cpu=9, created=0, min_resources=True)
+    things = [*TWO_KINDS, promised, gang("j", 1, cpu=2, selector={"kind": "a"}, created=20, min_resources=True)]
+    verdict = asked(flatten(things), "ns/j", CAPPED)
+    assert verdict is not None
+    assert UseLabel("kind", "b", "kind", "a") not in verdict.changes
+    assert AddNodes("a", 1) in verdict.changes
+
+
 def test_what_was_tried_in_vain_is_not_offered_untried() -> None:
     """More nodes alone do not open the queue."""
     things = [*FULL, queue("q", capability={"cpu": 1}), gang("j", 1, cpu=2, queue="q", created=20, **PENDING)]

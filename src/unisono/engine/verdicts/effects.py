@@ -10,7 +10,7 @@ from functools import singledispatch
 import msgspec
 
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
-from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME
+from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.resources import to_units, to_wire
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
@@ -438,16 +438,16 @@ _OF_THE_JOB = (
 """Changes of a manifest that most controllers do not take over for pods that are there."""
 
 
-def is_made_anew(change: changes.Change) -> bool:
-    """Whether the job may have to be created again for the change."""
-    parts = change.changes if isinstance(change, changes.Together) else (change,)
-    return any(isinstance(one, _OF_THE_JOB) for one in parts)
+def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> None:
+    """Let a job of which nothing runs be a new one where it may have to be created again for a change.
 
-
-def submit_again(edit: Edit, job: str, now: float) -> None:
-    """Let a job of which nothing runs be a new one: the last of its line, to be admitted like all others."""
+    Then it is the last of its line, and is admitted like all others. Jobs of Volcano take another priority as they are.
+    """
     record = edit.job(job)
-    if not count(record.counts, READY_STATES):
+    parts = change.changes if isinstance(change, changes.Together) else (change,)
+    kept = not record.owned or JOB_VERSION in record.annotations
+    again = any(isinstance(one, _OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in parts)
+    if again and not count(record.counts, READY_STATES):
         record.phase, record.created = "Pending", now
 
 

@@ -25,7 +25,7 @@ from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.resourcequota import counted
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.edit import Edit, Move
-from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply, is_made_anew, submit_again
+from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply, submit_again
 from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.unmade_parts import unmade_pods
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods
@@ -137,8 +137,7 @@ class Trials:
 
         def make(edit: Edit) -> None:
             apply(change, edit, job)
-            if is_made_anew(change):
-                submit_again(edit, job, self.cycle.session.now)
+            submit_again(change, edit, job, self.cycle.session.now)
 
         parts = change.changes if isinstance(change, Together) else (change,)
         self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
