@@ -1,8 +1,9 @@
-"""``python -m benchmarks.busy [--jobs N] [--minutes N] [--shares PLUGIN] [--tree DIR]``.
+"""``python -m benchmarks.busy [--jobs N] [--minutes N] [--shares PLUGIN] [--ask N] [--carry-out N] [--tree DIR]``.
 
 A busy cluster for an hour of virtual time. The whole control plane lives in this process. Each minute the objects are
 read through the API, and rules that import nothing of Unisono (`benchmarks.check`) say which waiting jobs fit.
-``--tree`` runs the sources of another checkout.
+With ``--ask`` some of the jobs that wait at the end are asked why, and of those that are offered a tried fix some carry
+it out (``--carry-out``). ``--tree`` runs the sources of another checkout.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from benchmarks.busy import workload
+from benchmarks.busy.asking import Cluster, summary
 from benchmarks.check.facts import Amounts, Facts, Turn, add
 from benchmarks.check.rules.conserving import fitting
 from benchmarks.check.rules.shares import most
@@ -32,6 +34,10 @@ from benchmarks.check.rules.shares import most
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
+T = TypeVar("T")
+
+_ALL = 10**6
+"""Objects that are read at most."""
 _HERE = Path(__file__).parents[2]
 _PORTION, _PAUSE = 100, 6.0
 _KINDS = {
@@ -130,11 +136,13 @@ def _admits(facts: Facts, key: str) -> bool:
     return bool((facts.all("PodGroup")[key].get("status") or {}).get("phase", "Pending") == "Pending")
 
 
-async def _life(folder: Path, options: argparse.Namespace) -> None:
+async def _life(folder: Path, options: argparse.Namespace) -> Cluster:
     from benchmarks.answers.case import Case
     from benchmarks.answers.plane import plane
-    from unisono.engine.config_file.reader import DEFAULT_TEXT
+    from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
     from unisono.kube.discovery import request_json
+    from unisono.sdk.overview.components import server_time
+    from unisono.standalone.shadow import read_cluster
 
     text, cycles = _configuration(DEFAULT_TEXT, options.shares), Cycles()
     config = yaml.safe_load(text)
@@ -164,6 +172,27 @@ async def _life(folder: Path, options: argparse.Namespace) -> None:
                 submitting.result()
         submitting.cancel()
         await asyncio.gather(submitting, return_exceptions=True)
+        return Cluster(
+            folder, await read_cluster(made.client, _ALL), load_config(text, "busy"), await server_time(made.client)
+        )
+
+
+def _run(what: Coroutine[Any, Any, T]) -> T:
+    from unisono.standalone.shadow import VirtualLoop
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(what)
+
+
+def _ask(cluster: Cluster, options: argparse.Namespace) -> None:
+    jobs = cluster.drawn(options.ask, options.seed)
+    answers, left = _run(cluster.ask(jobs)), options.carry_out
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer.tried and left:
+            left -= 1
+            answer.results.append(_run(cluster.carry_out(job, answer.tried[0])))
+        print(answer.text(), flush=True)
+    print(summary(answers))
 
 
 def _configuration(text: str, shares: str) -> str:
@@ -209,6 +238,9 @@ def main() -> int:
     parser.add_argument(
         "--shares", choices=("proportion", "capacity"), default="proportion", help="what divides the cluster"
     )
+    parser.add_argument("--ask", type=int, default=0, metavar="N", help="ask N jobs at the end why they wait")
+    parser.add_argument("--carry-out", type=int, default=0, metavar="N", help="carry N of the tried fixes out")
+    parser.add_argument("--seed", type=int, default=1, help="which jobs are asked (%(default)s)")
     parser.add_argument("--tree", type=Path, help="another checkout, whose src/unisono is run")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
@@ -219,12 +251,12 @@ def main() -> int:
         command = [sys.executable, "-m", "benchmarks.busy", *rest]
         return subprocess.run(command, check=False, cwd=_HERE, env=os.environ | {"PYTHONPATH": path}).returncode
     from unisono.standalone.logs import configure_logs
-    from unisono.standalone.shadow import VirtualLoop
 
     configure_logs(level="error")
     with tempfile.TemporaryDirectory(prefix="unisono-busy-") as folder:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(_life(Path(folder), options))
+        cluster = _run(_life(Path(folder), options))
+        if options.ask:
+            _ask(cluster, options)
     return 0
 
 

@@ -41,6 +41,8 @@ def pod(*containers: ContainerView, policy: str = "Never", **fields: Any) -> Pod
 
 
 SOME, OTHERS = (RestartRule(frozenset((42,))),), (RestartRule(frozenset((42,)), but=True),)
+ALL = (RestartRule(frozenset((42,)), everything=True),)
+ASKED = Exit(42, NOW - 9, NOW - 8)
 
 
 def short(plan: Plan) -> tuple[str, list[str], list[str], bool]:
@@ -71,6 +73,18 @@ def short(plan: Plan) -> tuple[str, list[str], list[str], bool]:
         (pod(exited(42, restart_policy="Never", rules=OTHERS)), ("Failed", [], [], True)),
         (pod(exited(41, restart_policy="Never", rules=OTHERS)), ("Running", ["main"], [], False)),
         (pod(exited(42, "i", "init", restart_policy="Never", rules=SOME), none()), ("Pending", ["i"], [], False)),
+        # a rule that starts everything again: what runs is ended first, then init containers come first
+        (pod(exited(42, "a", rules=ALL), running("b")), ("Running", [], ["b"], False)),
+        (pod(running("s", "sidecar"), exited(42, rules=ALL)), ("Running", [], ["s"], False)),
+        (pod(exited(42, "a", rules=ALL), exited(143, "b")), ("Running", ["a", "b"], [], False)),
+        (pod(exited(42, "a", rules=ALL), exited(0, "b", ago=60)), ("Running", ["a", "b"], [], False)),
+        (pod(exited(0, "i", "init", ago=60), exited(42, rules=ALL)), ("Pending", ["i"], [], False)),
+        (pod(exited(137, "s", "sidecar"), exited(42, rules=ALL)), ("Pending", ["s"], [], False)),
+        (pod(exited(0, "i", "init"), exited(42, ago=8, rules=ALL)), ("Running", ["main"], [], False)),
+        (pod(running("a", previous=ASKED, rules=ALL), running("b")), ("Running", [], [], False)),
+        (pod(exited(0, "a", previous=ASKED, rules=ALL), exited(0, "b")), ("Succeeded", [], [], True)),
+        (pod(exited(42, rules=(*SOME, *ALL)), running("b")), ("Running", ["main"], [], False)),
+        (pod(exited(42, rules=ALL), running("b"), deleting=True), ("Running", [], ["b"], False)),
         # init containers, in order
         (pod(none("i", "init"), none()), ("Pending", ["i"], [], False)),
         (pod(running("i", "init"), none()), ("Pending", [], [], False)),

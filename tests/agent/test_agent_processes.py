@@ -10,7 +10,7 @@ import pytest
 from agent_node import Node, eventually, manifest
 
 from unisono.api.base import ObjectMeta
-from unisono.api.core import Secret
+from unisono.api.core import Container, Secret
 from unisono.api.kinds import NODES, PODS, SECRETS
 from unisono.api.pod_states import LogOptions
 
@@ -163,6 +163,25 @@ async def test_restart_on_failure_then_success(node: Node, tmp_path: Path) -> No
     assert (status.restart_count, status.last_state.terminated.exit_code) == (1, 1)
     assert await node.log("again") == "second\n"
     assert await node.log("again", previous=True) == "first\n"
+
+
+async def test_a_rule_starts_everything_again(node: Node, tmp_path: Path) -> None:
+    first = f"touch {tmp_path}/flag; until grep -q other {tmp_path}/order; do sleep 0.05; done; exit 42"
+    script = f"test -e {tmp_path}/flag || {{ {first}; }}"
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    note = f"echo $(basename $0) >> {tmp_path}/order"
+    value = manifest(
+        "whole",
+        ["sh", "-c", script],
+        container={"restartPolicy": "Never", "restartPolicyRules": [rule]},
+        initContainers=[{"name": "init", "command": ["sh", "-c", note, "init"]}],
+    )
+    value.spec.containers.append(Container(name="other", command=["sh", "-c", f"{note}; sleep 1", "other"]))
+    node.run(value)
+    pod = await node.phase("whole", "Succeeded", "Failed")
+    assert pod.status.phase == "Succeeded"
+    assert [each.restart_count for each in pod.status.container_statuses] == [1, 1]
+    assert (tmp_path / "order").read_text().split() == ["init", "other"] * 2
 
 
 async def test_deletion_ends_every_process_and_removes_the_pod(node: Node) -> None:

@@ -195,6 +195,8 @@ def test_the_table_refers_only_to_what_it_holds() -> None:
     assert set(protocol().top.values()) <= set(messages)
 
 
+# Kinds and fields of gates that are off where nobody turned them on, whose numbers are not known here: JSON alone.
+JSON_ALONE = {"CompositePodGroup", "Job.spec.scheduling", "CronJob.spec.jobTemplate.spec.scheduling"}
 BUILT_IN = [kind for kind in ALL_KINDS if not is_custom(kind)]
 
 
@@ -202,6 +204,9 @@ BUILT_IN = [kind for kind in ALL_KINDS if not is_custom(kind)]
 def test_every_built_in_kind_has_its_messages(kind: Kind[Any]) -> None:
     if kind.group == "apiextensions.k8s.io":
         pytest.skip("clients send definitions as JSON")
+    if kind.kind in JSON_ALONE:
+        assert protocol().find(kind.api_version, kind.kind) is None
+        return
     versions = [replace(kind, version=version).api_version for version in (kind.version, *kind.alias_versions)]
     names = {protocol().find(version, kind.kind) for version in versions} - {None}
     assert protocol().find(kind.api_version, kind.kind) in names
@@ -217,7 +222,7 @@ def _compare(shape: Shape, messages: frozenset[str], path: str, seen: set[frozen
     for message in messages:
         for name, kind in _flat(message).items():
             fields.setdefault(name, set()).add(kind)
-    ours = set(shape.fields) - {"apiVersion", "kind"}
+    ours = {name for name in shape.fields if f"{path}.{name}" not in JSON_ALONE} - {"apiVersion", "kind"}
     assert ours <= set(fields), f"{path}: {sorted(ours - set(fields))} have no number"
     for name in ours:
         below = shape.fields[name].shape

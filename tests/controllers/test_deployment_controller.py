@@ -11,7 +11,7 @@ from workload_world import LABELS, WorkloadWorld, template, workload
 
 from support.examples import examples
 from unisono.api.groups.apps import Deployment, ReplicaSet
-from unisono.api.kind_families import DEPLOYMENTS, REPLICA_SETS
+from unisono.api.kind_families import DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from unisono.api.kinds import PODS
 from unisono.controllers.workloads.deployment_decide import decide, limits, size
 from unisono.errors import ApiError
@@ -163,6 +163,22 @@ async def test_orphans_are_adopted_and_strangers_let_go():
         await world.settle()
         found = world.client.find(PODS, f"default/{orphan}")
         assert [each.uid for each in found.metadata.owner_references] == [owner.metadata.uid]
+
+
+async def test_a_replication_controller_is_a_replica_set_in_older_words():
+    async with WorkloadWorld() as world:
+        await world.make(REPLICATION_CONTROLLERS, workload(REPLICATION_CONTROLLERS, selector=LABELS, replicas=3))
+        (owner,) = world.pods()[0].metadata.owner_references
+        assert (owner.api_version, owner.kind, owner.name) == ("v1", "ReplicationController", "web")
+        await world.ready()
+        await world.pod(world.names()[0], "Failed")
+        assert world.one(REPLICATION_CONTROLLERS).status.replicas == 3
+        await world.edit(REPLICATION_CONTROLLERS, "web", replicas=1)
+        await world.settle()
+        status = world.one(REPLICATION_CONTROLLERS).status
+        assert (status.replicas, status.ready_replicas, status.fully_labeled_replicas) == (1, 1, 1)
+        await world.restart()
+        assert world.one(REPLICATION_CONTROLLERS).status.replicas == 1
 
 
 async def test_a_refused_pod_is_told():

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from unisono.api.groups.trainer import TrainJob
-from unisono.controllers.training.trainjob import build_job_set, built_in_runtimes
+from unisono.controllers.training.trainjob import build_job_set, built_in_runtimes, decide
 
 RUNTIME = next(one for one in built_in_runtimes() if one.metadata.name == "torch-distributed")
 
@@ -50,5 +50,29 @@ def test_labels_and_annotations() -> None:
     assert metadata["annotations"]["example.org/cost"] == "y"
 
 
-def test_another_jobs_pods_stay() -> None:
-    assert built(podSpecOverrides=[{"targetJobs": [{"name": "other"}], **PARTS["account"]}]) == built()
+STRANGE = {
+    "2.1": ({"podTemplateOverrides": [{"targetJobs": [{"name": "nodes"}]}]}, "spec.podTemplateOverrides[0].targetJobs"),
+    "2.0": ({"podSpecOverrides": [{"targetJobs": [{"name": "nodes"}]}]}, "spec.podSpecOverrides[0].targetJobs"),
+    "2.2": (
+        {
+            "runtimePatches": [
+                {
+                    "manager": "m",
+                    "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "nodes"}]}}},
+                }
+            ]
+        },
+        "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs",
+    ),
+}
+
+
+@pytest.mark.parametrize("version", STRANGE)
+def test_a_job_that_the_runtime_does_not_have_is_named_and_nothing_is_made(version: str) -> None:
+    given, path = STRANGE[version]
+    body = {"metadata": {"name": "j", "namespace": "ns"}, "spec": {"runtimeRef": {"name": "r"}, **given}}
+    plan = decide(msgspec.convert(body, TrainJob), RUNTIME.spec, None, 0.0)
+    assert not plan.ensure
+    (notice,) = plan.notices
+    assert notice.reason == "UnknownTargetJob"
+    assert notice.message == f"{path} names nodes: the runtime has the jobs node"

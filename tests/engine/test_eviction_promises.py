@@ -65,6 +65,23 @@ def test_no_younger_job_takes_the_room(order: str, queue_name: str, grace: int) 
     assert plane.running()["g"] == 3
 
 
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "preempt, allocate, backfill"])
+def test_places_made_for_pods_without_requests_are_theirs(order: str) -> None:
+    """The gang asks for nothing but to be two pods on a node that takes two; who comes meanwhile asks for cpu."""
+    things = [*RANKS, queue("qa", 1), node("n0", cpu=4, pods=2)]
+    for at in range(2):
+        things += [group(f"v{at}", 1, queue="qa", phase="Running", priority_class="low")]
+        things += [pod(f"v{at}-w-0", f"v{at}", node="n0")]
+    plane = Plane(acting(order, spared=False), things, job("g", 2, 0, queue="qa", priority_class="high"), grace=2)
+    plane.cycle()
+    assert sum(map(len, plane.evicted)) == 2
+    for cycle in range(4):
+        for thing in job(f"y{cycle}", 1, 1, queue="qa", priority_class="high", created=10 + cycle):
+            plane.put(thing)
+        plane.cycle()
+    assert plane.running() == {"g": 2}
+
+
 def world(random: Random) -> list[Any]:
     things: list[Any] = [*RANKS]
     things += [queue(name, 1, deserved={"cpu": random.choice([2, 4, 8])}) for name in ("qa", "qb")]

@@ -127,6 +127,29 @@ def test_a_gang_that_loses_a_member_gets_it_back() -> None:
     assert plane.running() == {"ja": 6, "jb": 6}
 
 
+BELOW = {
+    # Of the 4 cpus of org each of two queues has a part of 2: what their gangs need, and which start.
+    "each larger than its part": ({"a": [3], "b": [3]}, {"ja0": 3}),
+    "beside what its queue holds": ({"a": [1, 2], "b": [4]}, {"ja0": 1, "ja1": 2}),
+    "within its part comes first": ({"a": [3], "b": [2]}, {"jb0": 2}),
+    "never beyond the capability": ({"a": [5], "b": [1]}, {"jb0": 1}),
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first gangs may", "first gangs may not"])
+@pytest.mark.parametrize("name", BELOW)
+def test_below_a_capability_a_gang_may_use_what_nobody_else_can(name: str, first: bool) -> None:
+    wanted, expected = BELOW[name]
+    things: list[Any] = [nodes(6, cpu=2), queue("org", capability={"cpu": 4})]
+    for at, (of, sizes) in enumerate(wanted.items()):
+        things.append(queue(of, parent="org"))
+        for number, size in enumerate(sizes):
+            things.append(gang(f"j{of}{number}", size, queue=of, created=10 * at + number, cpu=1))
+    plane = Plane(FIRST if first else settings(ALLOCATE), things)
+    plane.settle()
+    assert plane.running() == expected
+
+
 def test_what_goes_beyond_a_share_protects_nobody() -> None:
     """A queue within its share takes back what the gang holds beyond its own, and the gang takes nothing back."""
     plane = Plane(CONFIGS["reclaim"], half_gangs("a", "b", "c"))

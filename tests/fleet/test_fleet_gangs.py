@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fleet_world import fleet, node
+from fleet_world import fleet, node, template
 
 from unisono.api import held_room
 from unisono.api.annotations import (
@@ -19,6 +19,7 @@ from unisono.api.annotations import (
 )
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NODES
+from unisono.api.verdict import verdict_in
 from unisono.errors import Unavailable
 
 STAGE = {"name": "stage", "pods": 4, "replicas": 2}
@@ -68,6 +69,27 @@ async def test_one_member_too_full_starts_nothing_anywhere_and_says_which_part_l
         told = json.loads(world.group("llm").metadata.annotations[MEMBER_REASONS])
         assert "part llm-left-0: is too small: it would have room for 3 of 4 pods" in told["b"]
         assert "part llm-right-0: has room for 4 of 4 pods" in told["a"]
+
+
+async def test_room_is_counted_over_the_roles_of_a_gang_together():
+    """Alone, the server and both workers have room; beside each other they want one card more than there are."""
+    async with fleet("a", "b") as world:
+        world.join("a", [node("n1", 4)])
+        world.join("b", [node("n1", 4)])
+        world.start()
+        tasks = [
+            {"name": "ps", "replicas": 1, "template": template(1)},
+            {"name": "worker", "replicas": 2, "template": template(2)},
+        ]
+        spec = {"minAvailable": 3, "schedulerName": "volcano", "queue": "default", "tasks": tasks}
+        await world.create(JOBS, {"metadata": {"name": "train", "namespace": "default"}, "spec": spec})
+        await world.run(40)
+        marks = world.group("train").metadata.annotations
+        told = "is too small: it would have room for 2 of 3 pods if it were empty"
+        assert json.loads(marks[MEMBER_REASONS]) == {"a": told, "b": told}
+        verdict = verdict_in(marks)
+        assert "no cluster takes the 3 tasks together" in verdict.message
+        assert "HyperNode" not in f"{verdict.message} {verdict.suggestion}"
 
 
 async def test_cluster_names_are_a_hard_bound():

@@ -143,13 +143,15 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(create|delete|get|patch) horizontalpodautoscalers.*": "elastic PyTorchJobs with metrics",
         r"patch events": "an event that comes again while it is remembered",
         r"(create|get) commands.*": "hyper jobs of which too many jobs are lost: the others are terminated",
-        r"get (jobs\.batch|daemonsets\.apps|replicasets\.apps|statefulsets\.apps)": "annotations of pods' owners",
+        r"get (jobs\.batch|(daemonsets|replicasets|statefulsets)\.apps|replicationcontrollers)": (
+            "annotations of pods' owners"
+        ),
         r"list customresourcedefinitions\.apiextensions\.k8s\.io": "owners whose kind nobody here knows",
         rf"get (cronjobs\.batch|deployments\.apps|{_FOREIGN})": (
             "outermost owners of pods in queues that name their users"
         ),
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",
-        r"(get|patch) (podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
+        r"(get|patch) ((composite)?podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
         r"(get|delete|patch) pods": "pods that are there already, jobs that restart, pods taken over by their group",
         r"patch pods/status": "pods whose PodGroup is refused",
         r"get persistentvolumeclaims": "claims that a job names instead of asking for one",

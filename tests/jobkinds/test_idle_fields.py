@@ -18,7 +18,16 @@ from unisono.api.kind_families import RAY_CLUSTERS
 from unisono.api.shape import Shape, shape_of
 from unisono.jobkinds.idle_fields import ASK_FOR_NOTHING, WITHOUT_EFFECT, idle_fields
 
-GROUPS = ("volcano.sh", "kubeflow.org", "ray.io", "jobset.x-k8s.io", "keda.sh", "fleet.kurator.dev", "karmada.io")
+GROUPS = (
+    "volcano.sh",
+    "scheduling.k8s.io",
+    "kubeflow.org",
+    "ray.io",
+    "jobset.x-k8s.io",
+    "keda.sh",
+    "fleet.kurator.dev",
+    "karmada.io",
+)
 COPIED = {"RevisionSpec", "TrafficTarget"}  # what Knative adds to a pod's spec, which is copied whole
 
 

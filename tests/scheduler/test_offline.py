@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.check.settings import CONFIGS
+from benchmarks.check.world import START, World
 from click.testing import CliRunner
 
 from unisono.cli.main import cli
+from unisono.engine.config_file.reader import load_config
+from unisono.scheduler.offline import decide, read_cluster
 
 CLUSTER = """
 apiVersion: v1
@@ -104,3 +108,21 @@ def test_a_wrong_time_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None
     done = CliRunner().invoke(cli, ["schedule", "-f", str(tmp_path), *words])
     assert done.exit_code == 2
     assert "2026-11-20T12:00:00Z" in done.stderr
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_objects_of_a_server_are_read_alike_without_a_close_look(seed: int) -> None:
+    """Also where a part has to be renamed or pruned after all."""
+    objects = [*World(seed).objects()]
+    objects += [
+        {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        for name, spec in (("alias", {"guaranteed": {"cpu": "1"}}), ("more", {"weight": 1, "newer": {"a": None}}))
+    ]
+    config = load_config(json.dumps(CONFIGS["default"]))
+    close, fast = (read_cluster(((one, "") for one in objects), checked=checked) for checked in (False, True))
+    assert fast.counts == close.counts
+    told = [decide(one, config, START + 1000.0) for one in (close, fast)]
+    assert told[0].binds == told[1].binds
+    assert told[0].verdicts == told[1].verdicts
+    queues = [one.state.snapshot().queues for one in (close, fast)]
+    assert queues[0]["alias"].guarantee == queues[1]["alias"].guarantee == {"cpu": 1000}

@@ -135,6 +135,24 @@ def test_a_kind_whose_gang_is_whole_says_so() -> None:
         gang_sizes.lower(job("JobSet", "jobset.x-k8s.io/v1alpha2"), 2)
 
 
+@pytest.mark.parametrize(
+    ("own", "verb", "paths"),
+    [
+        ({}, "patch", ["/spec/priorityClassName"]),
+        (
+            {"priorityClassName": "low"},
+            "replace",
+            ["/spec/priorityClassName", "/spec/tasks/0/template/spec/priorityClassName"],
+        ),
+    ],
+)
+def test_a_priority_that_pods_take_from_their_job_is_patched(own: dict[str, Any], verb: str, paths: list[str]) -> None:
+    """It stays where it is in line, and what it was promised; only pods with a class of their own are made again."""
+    owner = job(minAvailable=4, tasks=[task(pod(cpu="8") | own)])
+    (request,) = changed(owner, all_of([{"kind": "UsePriority", "priority_class": "urgent"}]))
+    assert (request.verb, sorted(one["path"] for one in request.body)) == (verb, paths)
+
+
 def test_the_gang_may_be_patched_and_the_template_may_not() -> None:
     whole = job(minAvailable=4, tasks=[task(pod(cpu="8"))])
     (smaller,) = changed(whole, lambda body: gang_sizes.lower(body, 2))

@@ -6,7 +6,7 @@ directories on disk, so that an agent that starts again decides the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 BACKOFF_BASE = 10.0
@@ -54,10 +54,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class RestartRule:
-    """A container that ends with one of these codes, or ``but`` with another, is started again."""
+    """A container that ends with one of these codes, or ``but`` with another, is started again.
+
+    Attributes:
+        everything: with it all containers of the pod are, init containers first.
+
+    """
 
     codes: frozenset[int]
     but: bool = False
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class ContainerView:
 
     Attributes:
         restart_policy: its own; empty where the pod's holds.
-        rules: what counts before the policy.
+        rules: what counts before the policy; the first that matches.
         runs: runs so far, the present one included.
         crashes: runs in a row that ended within ``BACKOFF_RESET``; the back-off doubles with each.
         last: end of the latest run when it ended.
@@ -170,9 +176,14 @@ def decide(pod: PodView, now: float) -> Plan:
             failure = Reason("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
         else:
             plan.wake_at(pod.deadline)
+    if failure is None and not pod.deleting:
+        pod = _begun_anew(pod, plan)
     plan.initialized = all(_initialized(c) for c in pod.containers if c.role != "main")
     if failure is not None or pod.deleting:
         _end(pod, plan, failure)
+        return plan
+    if plan.stop:
+        plan.phase = "Running"
         return plan
     if not _init_step(pod, plan, now):
         return plan
@@ -184,6 +195,34 @@ def decide(pod: PodView, now: float) -> Plan:
     else:
         plan.phase = "Running" if all(c.runs > 0 for c in mains) else "Pending"
     return plan
+
+
+def _begun_anew(pod: PodView, plan: Plan) -> PodView:
+    """The pod as it is once a container's rule starts everything again: what ran before that has not run.
+
+    What still runs is ended first. The newest end that such a rule matches tells when it was.
+    """
+    asked_at = max(
+        (
+            end.finished_at
+            for each in pod.containers
+            for end in (each.last, each.previous)
+            if end is not None and (rule := _rule(each, end.exit_code)) is not None and rule.everything
+        ),
+        default=None,
+    )
+    if asked_at is None:
+        return pod
+    containers = list[ContainerView]()
+    for each in pod.containers:
+        began = each.last.started_at if each.last is not None else each.started_at
+        if each.state != "none" and began <= asked_at:
+            if each.state == "running":
+                plan.stop[each.name] = "all containers of the pod are started again"
+            else:
+                each = replace(each, state="none", runs=0 if each.role == "sidecar" else each.runs)  # noqa: PLW2901
+        containers.append(each)
+    return replace(pod, containers=tuple(containers))
 
 
 def _initialized(container: ContainerView) -> bool:
@@ -264,10 +303,14 @@ def _finished(pod: PodView, container: ContainerView) -> bool:
 def _again(pod: PodView, container: ContainerView) -> bool:
     """Whether a container that ended is started again: by its rules, else by its own policy, else by the pod's."""
     code = container.last.exit_code if container.last is not None else 0
-    if any((code in rule.codes) != rule.but for rule in container.rules):
+    if _rule(container, code) is not None:
         return True
     policy = container.restart_policy or pod.restart_policy
     return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+
+def _rule(container: ContainerView, code: int) -> RestartRule | None:
+    return next((rule for rule in container.rules if (code in rule.codes) != rule.but), None)
 
 
 def _mains_finished(pod: PodView) -> bool:

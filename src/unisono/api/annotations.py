@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.api.kind import Kind
-from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, RUN_KINDS, WORKLOAD_POD_GROUPS
+from unisono.api.kind_families import (
+    COMPOSITE_POD_GROUPS,
+    CRON_JOBS,
+    HYPER_JOBS,
+    JOB_FLOWS,
+    RUN_KINDS,
+    WORKLOAD_POD_GROUPS,
+)
 from unisono.api.kinds import JOBS, POD_GROUPS
 
 # Names of users: what a service account is called, and who counts as one tenant.
@@ -259,6 +266,7 @@ SUBMITTED: Final[tuple[Kind[Any], ...]] = (
     JOBS,
     POD_GROUPS,
     WORKLOAD_POD_GROUPS,
+    COMPOSITE_POD_GROUPS,
     *RUN_KINDS,
     CRON_JOBS,
     JOB_FLOWS,

@@ -139,7 +139,7 @@ FLOW_KINDS: tuple[Kind[Any], ...] = (CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_
 
 # The kinds of ``scheduling.k8s.io`` from Kubernetes 1.36 (v1alpha2) on, as constants; ``api.kinds`` lists them.
 #
-# A Kubernetes API server serves them with the feature gate GenericWorkload.
+# A Kubernetes API server serves them with the feature gates GenericWorkload and CompositePodGroup.
 
 _OLDER = ("v1alpha3", "v1alpha2")
 WORKLOADS: Kind[workload.Workload] = Kind(
@@ -155,7 +155,16 @@ WORKLOAD_POD_GROUPS: Kind[workload.WorkloadPodGroup] = Kind(
     alias_versions=_OLDER,
 )
 
-GROUP_KINDS: tuple[Kind[Any], ...] = (WORKLOADS, WORKLOAD_POD_GROUPS)
+COMPOSITE_POD_GROUPS: Kind[workload.CompositePodGroup] = Kind(
+    "scheduling.k8s.io",
+    "v1alpha3",
+    "CompositePodGroup",
+    "compositepodgroups",
+    workload.CompositePodGroup,
+    status_subresource=True,
+)
+
+GROUP_KINDS: tuple[Kind[Any], ...] = (WORKLOADS, WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS)
 
 
 # KEDA's ScaledObject and Knative's Service, for a control plane of one machine; ``api.kinds`` lists them.

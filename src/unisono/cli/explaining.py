@@ -282,7 +282,7 @@ async def explain_item(client: HttpClient, resource: Resource, item: dict[str, A
             return await explain_queue(client, obj.metadata, item, title)
         case "scheduling.volcano.sh", "PodGroup":
             return await explain_group(client, obj.metadata, item, title)
-        case "scheduling.k8s.io", "PodGroup":
+        case "scheduling.k8s.io", "PodGroup" | "CompositePodGroup":
             return await explain_workload_group(client, obj.metadata, item, title)
         case "", "Pod":
             return await explain_pod(client, obj, title)

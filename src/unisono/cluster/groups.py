@@ -33,12 +33,14 @@ class SubGroupPolicy:
         name: of the policy.
         keys: labels whose values tell sub-groups apart; without any the policy covers no pod.
         size: pods that each sub-group needs at least.
-        minimum: sub-groups that the gang needs.
+        minimum: sub-groups that the gang needs; of a policy that others name as their parent, of the groups below it.
         wish: topology of each sub-group, None for none.
+        parent: name of the policy that its sub-groups are part of, ``""`` without one.
+        part: the PodGroup of ``scheduling.k8s.io`` whose pods are its one sub-group, ``""`` where labels tell.
 
     """
 
-    __slots__ = ("keys", "minimum", "name", "selector", "size", "wish")
+    __slots__ = ("keys", "minimum", "name", "parent", "part", "selector", "size", "wish")
 
     def __init__(self, spec: SubGroupPolicySpec) -> None:
         self.name = spec.name or ""
@@ -47,6 +49,8 @@ class SubGroupPolicy:
         self.size = 1 if spec.sub_group_size is None else spec.sub_group_size
         self.minimum = spec.min_sub_groups or 0
         self.wish = wish_of(spec.network_topology)
+        self.parent = spec.parent or ""
+        self.part = spec.pod_group_name or ""
 
     def allowing(self, tier: int) -> SubGroupPolicy:
         """The same policy with another highest tier, unless its own is as high."""
@@ -57,8 +61,16 @@ class SubGroupPolicy:
             other.wish = TopologyWish(True, tier, "")
         return other
 
-    def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Values that name a pod's sub-group; None when the policy does not cover it."""
+    def values(self, labels: Mapping[str, str], part: str = "") -> tuple[str, ...] | None:
+        """Values that name a pod's sub-group; None when the policy does not cover it.
+
+        Args:
+            labels: of the pod.
+            part: the PodGroup of ``scheduling.k8s.io`` that the pod names.
+
+        """
+        if self.part:
+            return (part,) if part == self.part else None
         if not self.keys or (self.selector is not None and not selects(self.selector, labels)):
             return None
         found = tuple(labels.get(key, "") for key in self.keys)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from unisono.cluster.resources import total, totals_from
 ROOT = "<cluster-top-hypernode>"
 """Name of the virtual root above every tree; it holds all nodes."""
 NOWHERE = -1
+CLUSTER_TIER: Final = 1000
+"""Tiers of clusters, regions and whatever else joins networks: above all tiers of one network."""
 
 Index = npt.NDArray[np.intp]
 

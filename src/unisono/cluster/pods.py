@@ -46,6 +46,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes))
     group = pod_group_name(annotations, spec)
     task.job = f"{task.namespace}/{group}" if group else ""
+    if spec.scheduling_group is not None:
+        task.part = spec.scheduling_group.pod_group_name or ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""
     notes = _NOTHING if _RARE.isdisjoint(annotations) else annotations
     if notes:

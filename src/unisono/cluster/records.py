@@ -54,6 +54,7 @@ class Task:
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
         never_preempts: ``spec.preemptionPolicy`` is Never: no pod is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
+        part: the PodGroup of ``scheduling.k8s.io`` that it names, which may be a part of its job; else ``""``.
         run_seconds: how long it runs at most, as annotation ``unisono.io/run-seconds`` or its deadline says; 0.0 when
             that is not stated.
         since: when it was given its node (condition PodScheduled), else when it started; 0.0 when that is not known.
@@ -82,6 +83,7 @@ class Task:
         "nominated_node",
         "ordinal",
         "owned",
+        "part",
         "pod_class",
         "preemptable",
         "priority",
@@ -103,6 +105,7 @@ class Task:
         self.pod_class = pod_class
         self.job = ""
         self.role = ""
+        self.part = ""
         self.run_seconds = 0.0
         self.remade = False
         self.priority = 1

@@ -27,7 +27,7 @@ from unisono.controllers.volumes.binder import (
 from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
 from unisono.controllers.workloads.job import BatchJobController
-from unisono.controllers.workloads.replica_set import ReplicaSetController
+from unisono.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
 from unisono.controllers.workloads.stateful_set import StatefulSetController
 from unisono.kube.controller import Controller
 
@@ -52,6 +52,7 @@ def builtin_controllers(
     workloads: list[Controller] = [
         DeploymentController(recorder),
         ReplicaSetController(recorder, source),
+        ReplicationControllerController(recorder, source),
         StatefulSetController(recorder),
         DaemonSetController(recorder, source),
         BatchJobController(recorder, source),

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unisono.api.keys import JOB_NAME
 from unisono.cluster.nodes import NodeTable
@@ -105,33 +106,77 @@ def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[_Wanted], l
     usable = [column for column in own if table.ready[column] and not table.unschedulable[column]]
     if not usable:
         return f"none of its {len(own)} nodes is ready"
-    room = ever = 0
+    fitting: list[list[int]] = []
     missing: set[str] = set()
     for each in wanted:
-        fitting = [column for column in usable if _selected(table, column, each.pod_class)]
-        if not fitting:
+        positions = [at for at, column in enumerate(usable) if _selected(table, column, each.pod_class)]
+        if not positions:
             return f"none of its {len(usable)} nodes has the labels that the job asks for"
-        free, whole = _places(table, fitting, each.pod_class)
-        room, ever = room + min(free, each.number), ever + min(whole, each.number)
-        missing |= _missing(table, fitting, each.pod_class)
+        fitting.append(positions)
+        missing |= _missing(table, [usable[at] for at in positions], each.pod_class)
     if missing:
         return f"no node offers {', '.join(sorted(missing))}"
+    whole = table.allocatable[:, usable]
+    ever = _together(whole, wanted, fitting)
     if ever < least:
         return f"is too small: it would have room for {ever} of {least} pods if it were empty"
+    room = _together((whole - table.used[:, usable]).clip(min=0), wanted, fitting)
     if room < least:
         return f"is full: it has room for {room} of {least} pods"
-    return f"has room for {room} of {least} pods one by one; a queue, a taint or the network is in the way"
+    return f"has room for {room} of {least} pods; a queue, a taint or the network is in the way"
+
+
+def _together(amounts: NDArray[np.int64], wanted: Sequence[_Wanted], fitting: Sequence[Sequence[int]]) -> int:
+    """How many of the pods of all classes find room beside each other.
+
+    Those that ask for most are placed first, or those that ask for least, whichever finds room for more; each on the
+    node on which the fewest of its like have room. Another order may find room for one or two more.
+
+    Args:
+        amounts: ``[R, N]`` what the nodes have.
+        wanted: pods by class.
+        fitting: positions of the nodes that each class may use.
+
+    """
+    total = amounts.sum(axis=1).clip(min=1)
+    sizes = [float((_aligned(each.pod_class.vector, len(total)) / total).max(initial=0)) for each in wanted]
+    order = sorted(range(len(wanted)), key=sizes.__getitem__)
+    return max(_packed(amounts, wanted, fitting, order), _packed(amounts, wanted, fitting, order[::-1]))
+
+
+def _aligned(vector: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    return np.pad(vector[:rows], (0, max(rows - len(vector), 0)))
+
+
+def _packed(
+    amounts: NDArray[np.int64], wanted: Sequence[_Wanted], fitting: Sequence[Sequence[int]], order: Iterable[int]
+) -> int:
+    left, placed = amounts.copy(), 0
+    for at in order:
+        vector, waiting = wanted[at].pod_class.vector, wanted[at].number
+        rows = np.flatnonzero(vector)
+        if not len(rows):
+            placed += waiting
+            continue
+        if rows[-1] >= len(left):
+            continue
+        nodes = np.array(fitting[at], dtype=np.intp)
+        places = (left[np.ix_(rows, nodes)] // vector[rows][:, None]).min(axis=0)
+        for position in np.argsort(places, kind="stable").tolist():
+            number = min(int(places[position]), waiting)
+            left[rows, nodes[position]] -= number * vector[rows]
+            waiting, placed = waiting - number, placed + number
+    return placed
 
 
 def _places(table: NodeTable, columns: Sequence[int], pod_class: PodClass) -> tuple[int, int]:
     """How many pods of the class find room on these nodes: now, and if they were empty."""
-    vector = pod_class.vector
-    rows = np.flatnonzero(vector)
+    rows = np.flatnonzero(pod_class.vector)
     if not len(rows):
         return 10**6, 10**6
     if rows[-1] >= len(table.allocatable):
         return 0, 0
-    asked = vector[rows][:, None]
+    asked = pod_class.vector[rows][:, None]
     whole = table.allocatable[rows][:, list(columns)]
     free = (whole - table.used[rows][:, list(columns)]).clip(min=0)
     return int((free // asked).min(axis=0).sum()), int((whole // asked).min(axis=0).sum())

@@ -18,6 +18,7 @@ from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
     CLUSTER_TRAINING_RUNTIMES,
+    COMPOSITE_POD_GROUPS,
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -28,6 +29,7 @@ from unisono.api.kind_families import (
     JOB_TEMPLATES,
     RAY_CLUSTERS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RUN_KINDS,
     STATEFUL_SETS,
     TRAINING_KINDS,
@@ -124,7 +126,7 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
     # A pod group takes over annotations of what owns its pods, and what is known of the outermost owner's author.
-    *_on("get", DAEMON_SETS, DEPLOYMENTS, BATCH_CRON_JOBS, *(each.kind for each in foreign())),
+    *_on("get", DAEMON_SETS, DEPLOYMENTS, REPLICATION_CONTROLLERS, BATCH_CRON_JOBS, *(each.kind for each in foreign())),
     # Definitions may say what objects of their kind mean as jobs.
     *_on("list", k.CUSTOM_RESOURCE_DEFINITIONS),
     # Whose pods they are is written down in the history.
@@ -144,10 +146,10 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create", PROVISIONING_REQUESTS),
     *_on("get create", POD_TEMPLATES),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
-    # Kubernetes' own PodGroups (1.36), and how far they are.
-    *_on("list watch", WORKLOAD_POD_GROUPS),
-    *_on("patch", WORKLOAD_POD_GROUPS, sub="status"),
-    *_on("update", WORKLOAD_POD_GROUPS, sub="finalizers"),
+    # Kubernetes' own PodGroups (1.36) and groups of them (1.37), and how far they are.
+    *_on("list watch", WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS),
+    *_on("patch", WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS, sub="status"),
+    *_on("update", WORKLOAD_POD_GROUPS, COMPOSITE_POD_GROUPS, sub="finalizers"),
     # Claims that stand for extended resources which device classes serve.
     *_on("list watch", k.DEVICE_CLASSES),
     *_on("list watch create", k.RESOURCE_CLAIMS),

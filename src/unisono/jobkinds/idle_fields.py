@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from unisono.api import keda
-from unisono.api.groups import apps, batch, fleet, kubeflow, propagation, ray, scheduling, trainer
+from unisono.api import core, keda
+from unisono.api.groups import batch, fleet, kubeflow, propagation, ray, scheduling, trainer, workload
 from unisono.api.kind import Kind
 from unisono.api.shape import Shape, shape_of
 from unisono.jobkinds.paths import walk
@@ -17,9 +17,15 @@ from unisono.jobkinds.paths import walk
 _AUTOSCALER = "Ray's autoscaler is not run: see docs/jobs.md on elastic jobs"
 _LOST_HEAD = "a lost head starts anew without its state"
 _SOURCE = "name a repository that can be read without it"
+_CLAIMS = "each pod brings its own claims: write resourceClaims of the pods"
+_PREEMPTS = "that of the pods counts: write it there, or in their PriorityClass"
 _DIVISION = "see docs/fleet.md for the fields of a placement that are read"
 
 WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
+    core.PodSpec: {"workloadRef": "write schedulingGroup: Kubernetes has it in its place since 1.36"},
+    workload.WorkloadPodGroupSpec: {"resourceClaims": _CLAIMS, "preemptionPolicy": _PREEMPTS},
+    workload.CompositePodGroupSpec: {"preemptionPolicy": _PREEMPTS},
+    workload.JobSchedulingConfiguration: {"resourceClaims": _CLAIMS},
     scheduling.QueueSpec: {"extendClusters": "attach the clusters to a hub (docs/fleet.md)"},
     batch.HyperJobSpec: {"plugins": "write plugins of each templateSpec"},
     kubeflow.PaddleElasticPolicy: {
@@ -41,7 +47,6 @@ WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
         "deploymentUnhealthySecondThreshold": "it has none in KubeRay either",
     },
     ray.RayServiceUpgradeStrategy: {"clusterUpgradeOptions": "the new cluster takes over at once"},
-    apps.ReplicationControllerSpec: {"template": "no controller makes its pods: write a Deployment"},
     keda.ScaleTarget: {"envSourceContainerName": "write the values into the triggers"},
     keda.AdvancedConfig: {"restoreToOriginalReplicaCount": "the last number of replicas stays"},
     keda.ScaleTrigger: {

@@ -12,7 +12,14 @@ from unisono.api.defaulting.kubeflow import apply_scale, default_job, fewest_rep
 from unisono.api.groups.batch import HyperJob, Job, JobSpec, TaskSpec
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_NAME, TASK_SPEC
-from unisono.api.kind_families import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES, WORKLOAD_POD_GROUPS
+from unisono.api.kind_families import (
+    COMPOSITE_POD_GROUPS,
+    CRON_JOBS,
+    HYPER_JOBS,
+    JOB_FLOWS,
+    JOB_TEMPLATES,
+    WORKLOAD_POD_GROUPS,
+)
 from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.jobkinds.kind import ElasticPart, JobKind, Json, NoSuchField, PodSet, all_at_once, given
 from unisono.jobkinds.paths import first
@@ -266,4 +273,5 @@ VOLCANO: tuple[JobKind, ...] = (
     ),
     # Kubernetes' own groups, for which there is one of ours each.
     JobKind(WORKLOAD_POD_GROUPS, fewer=_fewer_in_workload_group, runs=False),
+    JobKind(COMPOSITE_POD_GROUPS, fewer=all_at_once, runs=False),
 )

@@ -15,10 +15,11 @@ from unisono.api.kind_families import (
     DEPLOYMENTS,
     KNATIVE_SERVICES,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
 from unisono.api.kinds import PODS
-from unisono.jobkinds.kind import NOTE, ONLY, JobKind, Json, PodSet, given, noted, part_named
+from unisono.jobkinds.kind import NOTE, ONLY, JobKind, Json, PodSet, by_annotation, given, noted, part_named
 
 _TEMPLATE = "spec.template"
 _CRON = "spec.jobTemplate.spec.template"
@@ -47,6 +48,15 @@ def _resized(job: BatchJob, part: str, replicas: int) -> Json:
     return {"spec": size}
 
 
+def _fewer(manifest: Json, to: int) -> None:
+    """Of a Job that says how its pods are scheduled: its own gang; else that of its PodGroup."""
+    scheduling = manifest["spec"].get("scheduling")
+    if scheduling is None:
+        by_annotation(manifest, to)
+    else:
+        scheduling["schedulingPolicy"] = {"gang": {"minCount": to}}
+
+
 def _itself(pod: Pod) -> Iterator[PodSet]:
     yield PodSet("", 1, pod.spec)
 
@@ -69,6 +79,7 @@ WORKLOADS: tuple[JobKind, ...] = (
         fleet="divided",
     ),
     JobKind(REPLICA_SETS, **_SCALED),
+    JobKind(REPLICATION_CONTROLLERS, **_SCALED),
     JobKind(
         STATEFUL_SETS,
         **_SCALED,
@@ -82,6 +93,7 @@ WORKLOADS: tuple[JobKind, ...] = (
         templates=(_TEMPLATE,),
         queues=noted(_TEMPLATE),
         pods=lambda obj: _batch(obj.spec),
+        fewer=_fewer,
         replicas="spec.parallelism",
         resized=_resized,
         completions="spec.completions",

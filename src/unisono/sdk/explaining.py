@@ -23,7 +23,7 @@ from unisono.sdk.failed_flows import failed_step
 from unisono.sdk.failures import failed_pods, looping_pods
 from unisono.sdk.fixes.owners import read, writer_of
 from unisono.sdk.fixes.pod_specs import unlimited
-from unisono.sdk.fixes.workload_groups import why_unscheduled
+from unisono.sdk.fixes.workload_groups import top_name, why_unscheduled
 from unisono.sdk.fleet_notes import fleet_notes
 from unisono.sdk.follow.owner_state import (
     DEFAULT_SCHEDULER,
@@ -146,9 +146,9 @@ async def explain_group(client: HttpClient, meta: ObjectMeta, item: Mapping[str,
 async def explain_workload_group(
     client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str
 ) -> Explanation:
-    """What is known of a PodGroup of ``scheduling.k8s.io``: of ours of the same name, or why there is none."""
+    """What is known of a group of ``scheduling.k8s.io``: of ours for its tree, or why there is none."""
     live = {"apiVersion": WORKLOAD_POD_GROUPS.api_version, "kind": WORKLOAD_POD_GROUPS.kind, **item}
-    ours = await read(client, POD_GROUPS, meta.name, meta.namespace)
+    ours = await read(client, POD_GROUPS, await top_name(client, item), meta.namespace)
     why = why_unscheduled(item)
     told = Explanation(live["kind"], meta.name, title, "no pod of a scheduler that is known here names it")
     if ours is not None:

@@ -16,6 +16,7 @@ from unisono.api.kinds import PODS, QUEUES
 from unisono.api.pod_states import has_ended
 from unisono.api.selecting import pod_group_name
 from unisono.errors import ApiError, UnisonoError
+from unisono.gc_pauses import collector_paused
 from unisono.jobkinds.registry import job_kind_of
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.offered_fixes import against, offer_fixes
@@ -36,7 +37,7 @@ MOST_OBJECTS = 4000
 """Of a cluster that is copied: a copy of more takes longer than people wait for an answer."""
 MOST_READ = 100_000
 """Of a cluster that is read: of a larger one nothing is tried for one job alone."""
-ENGINE_SECONDS = 1.0
+ENGINE_SECONDS = 1.5
 """CPU time within which changes are tried for one job alone on a cluster that is not copied."""
 
 
@@ -58,6 +59,9 @@ async def mended(
     if (
         kinds.find(item["apiVersion"], item["kind"]) in (None, QUEUES)
         or told.silent
+        # A hub has no pods to carry anything out on; what is in the way in each member it has said.
+        or told.fleet.cluster
+        or told.fleet.reasons
         or not (told.verdicts or told.fixes or told.candidates)
     ):
         return told
@@ -139,7 +143,8 @@ def _cycle_for(cluster: Cluster, keys: set[str]) -> tuple[dict[str, Verdict], bo
     from unisono.scheduler.explain import on_wire
     from unisono.scheduler.offline import decide, read_cluster
 
-    read = read_cluster((one, one["metadata"]["name"]) for one in cluster.objects)
+    with collector_paused():
+        read = read_cluster(((one, one["metadata"]["name"]) for one in cluster.objects), checked=True)
     asked = Asked(keys.__contains__, ENGINE_SECONDS)
     decisions = decide(read, cluster.config or default_config(), cluster.now, monotonic=time.thread_time, asked=asked)
     late = decisions.seconds.get("explain", 0.0) >= ENGINE_SECONDS

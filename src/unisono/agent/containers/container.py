@@ -62,7 +62,11 @@ class PodContainer:
     ) -> None:
         self.spec, self.role = spec, role
         self._rules = tuple(
-            RestartRule(frozenset(rule.exit_codes.values or ()), but=rule.exit_codes.operator == "NotIn")
+            RestartRule(
+                frozenset(rule.exit_codes.values or ()),
+                but=rule.exit_codes.operator == "NotIn",
+                everything=rule.action == "RestartAllContainers",
+            )
             for rule in spec.restart_policy_rules or ()
             if rule.exit_codes is not None
         )

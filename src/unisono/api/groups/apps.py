@@ -10,7 +10,7 @@ from unisono.api.core.storage import PersistentVolumeClaim
 
 
 class WorkloadCondition(Base):
-    """A condition of a ReplicaSet, StatefulSet or DaemonSet."""
+    """A condition of a ReplicaSet, ReplicationController, StatefulSet or DaemonSet."""
 
     type: Required = ""
     status: Required = ""
@@ -249,16 +249,6 @@ class ControllerRevision(Object):
 # ReplicationController, the older form of a ReplicaSet.
 
 
-class ReplicationControllerCondition(Base):
-    """A condition of a ReplicationController."""
-
-    type: Required = ""
-    status: Required = ""
-    last_transition_time: Time | None = None
-    reason: str | None = None
-    message: str | None = None
-
-
 class ReplicationControllerSpec(Base):
     """How many pods of which template."""
 
@@ -276,7 +266,7 @@ class ReplicationControllerStatus(Base):
     ready_replicas: Int32 | None = None
     available_replicas: Int32 | None = None
     observed_generation: int | None = None
-    conditions: list[ReplicationControllerCondition] | None = None
+    conditions: list[WorkloadCondition] | None = None
 
 
 class ReplicationController(Object):

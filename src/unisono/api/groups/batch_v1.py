@@ -7,6 +7,7 @@ import msgspec
 from unisono.api.base import Base, Int32, LabelSelector, Object, ObjectMeta, Required, Time
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.refs import ObjectReference
+from unisono.api.groups.workload import JobSchedulingConfiguration
 
 
 class PodFailurePolicyOnExitCodesRequirement(Base):
@@ -71,6 +72,7 @@ class BatchJobSpec(Base):
         suspend: take all pods away until it is false again.
         pod_replacement_policy: replace a pod when it is TerminatingOrFailed, or only when it has Failed.
         managed_by: who runs the Job.
+        scheduling: of the PodGroup of ``scheduling.k8s.io`` that is made for it.
 
     """
 
@@ -90,6 +92,7 @@ class BatchJobSpec(Base):
     suspend: bool | None = None
     pod_replacement_policy: str | None = None
     managed_by: str | None = None
+    scheduling: JobSchedulingConfiguration | None = None
 
 
 class BatchJobCondition(Base):

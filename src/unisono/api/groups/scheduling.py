@@ -48,6 +48,9 @@ class SubGroupPolicySpec(Base):
         match_label_keys: labels whose values split these pods into subgroups.
         match_policy: the same as earlier versions of Volcano named them; counts where ``match_label_keys`` is absent.
         sub_group_size: pods per subgroup.
+        pod_group_name: a PodGroup of ``scheduling.k8s.io`` whose pods are one subgroup; in place of labels.
+        parent: the policy that these subgroups are part of. A policy that others name has no pods of its own: its
+            ``min_sub_groups`` counts the subgroups below it, and its topology binds all their pods together.
         min_sub_groups: subgroups that the gang needs.
         network_topology: topology constraint of each subgroup.
 
@@ -60,6 +63,8 @@ class SubGroupPolicySpec(Base):
     sub_group_size: Positive | None = None
     min_sub_groups: Natural | None = None
     network_topology: NetworkTopologySpec | None = None
+    pod_group_name: LongName | None = None
+    parent: LongName | None = None
 
     @property
     def splitting_keys(self) -> tuple[str, ...]:

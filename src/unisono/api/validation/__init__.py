@@ -32,6 +32,7 @@ from unisono.api.validation import (
     service,
     training,
     volume,
+    workload,
     workloads,
 )
 from unisono.api.validation.meta import validate_bounds, validate_meta, validate_meta_update, validate_shape
@@ -67,8 +68,9 @@ _RULES: dict[type[Object], Rules] = {
     kinds.CLUSTER_ROLE_BINDINGS.struct: access.validate_cluster_role_binding,
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
     kinds.RUNTIME_CLASSES.struct: cluster.validate_runtime_class,
-    kind_families.WORKLOADS.struct: scheduling.validate_workload,
-    kind_families.WORKLOAD_POD_GROUPS.struct: scheduling.validate_native_pod_group,
+    kind_families.WORKLOADS.struct: workload.validate_workload,
+    kind_families.WORKLOAD_POD_GROUPS.struct: workload.validate_native_pod_group,
+    kind_families.COMPOSITE_POD_GROUPS.struct: workload.validate_composite_pod_group,
     kinds.LEASES.struct: cluster.validate_lease,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: crd.validate_crd,
     kind_families.DEPLOYMENTS.struct: workloads.validate_deployment,

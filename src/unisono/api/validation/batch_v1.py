@@ -13,7 +13,7 @@ from unisono.api import names
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.defaulting.workloads import JOB_NAME_LABELS, JOB_UID_LABELS
-from unisono.api.field_error import FieldError, invalid, not_supported, required
+from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
 from unisono.api.groups.batch_v1 import (
     BatchCronJob,
     BatchJob,
@@ -26,6 +26,7 @@ from unisono.api.index_lists import Indexes, parse_indexes
 from unisono.api.selecting import selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_selector
 from unisono.api.validation.pod import validate_template
+from unisono.api.validation.workload import validate_job_scheduling, without_job_minimum
 
 _MOST_PARALLEL = 100_000
 _LONGEST_CRON_JOB = 52
@@ -109,6 +110,12 @@ def validate_batch_job_spec(spec: BatchJobSpec, path: str) -> Iterator[FieldErro
         yield from one_of(f"{path}.podReplacementPolicy", replacement, ("Failed",))
     else:
         yield from one_of(f"{path}.podReplacementPolicy", replacement, ("Failed", "TerminatingOrFailed"))
+    at_once = 1 if spec.parallelism is None else spec.parallelism
+    at_once = at_once if spec.completions is None else min(at_once, spec.completions)
+    yield from validate_job_scheduling(spec.scheduling, at_once, f"{path}.scheduling")
+    if spec.scheduling is not None and spec.template.spec.scheduling_group is not None:
+        detail = "may not be set beside scheduling: the Job's own PodGroup is named there"
+        yield forbidden(f"{path}.template.spec.schedulingGroup", detail)
     yield from validate_template(spec.template, f"{path}.template")
     yield from _restart_policy(spec, f"{path}.template.spec.restartPolicy")
 
@@ -254,6 +261,8 @@ def _update(job: BatchJob, old: BatchJob) -> Iterator[FieldError]:
     for attribute, wire in _IMMUTABLE:
         if getattr(new, attribute) != getattr(before, attribute):
             yield invalid(f"spec.{wire}", getattr(new, attribute), "field is immutable")
+    if without_job_minimum(new.scheduling) != without_job_minimum(before.scheduling):
+        yield invalid("spec.scheduling", None, "field is immutable, but for schedulingPolicy.gang.minCount")
     if new.completions != before.completions:
         if before.completion_mode != "Indexed":
             yield invalid("spec.completions", new.completions, "field is immutable")

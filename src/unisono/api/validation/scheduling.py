@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
 
-from msgspec.structs import replace
-
-from unisono.api import names
 from unisono.api.annotations import GIGABYTES, PRICES
 from unisono.api.base import ResourceList
 from unisono.api.defaulting.kubeflow import ROOT_QUEUE
@@ -21,26 +17,15 @@ from unisono.api.groups.propagation import (
     Placement,
     PropagationPolicy,
 )
-from unisono.api.groups.scheduling import PodGroup, Queue
+from unisono.api.groups.scheduling import PodGroup, Queue, SubGroupPolicySpec
 from unisono.api.groups.topology import HyperNode, MemberSpec
-from unisono.api.groups.workload import (
-    DISRUPTION_MODES,
-    GangSchedulingPolicy,
-    PodGroupResourceClaim,
-    PodGroupSchedulingPolicy,
-    PodGroupTemplate,
-    TopologyConstraint,
-    Workload,
-    WorkloadPodGroup,
-    WorkloadPodGroupSpec,
-)
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 from unisono.api.messages import TOPOLOGY_EXCLUSIVE
 from unisono.api.node_usage import parse_prices
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.quantity import QuantityError, canonical, parse_quantity
 from unisono.api.times import duration_or_none
-from unisono.api.validation.meta import at_least, by, one_of, validate_resource_map, validate_selector
+from unisono.api.validation.meta import validate_resource_map, validate_selector
 
 _NONE = "Either ExactMatch or RegexMatch or LabelMatch must be specified"
 _SEVERAL = "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified"
@@ -56,13 +41,40 @@ def validate_pod_group(group: PodGroup, old: PodGroup | None) -> Iterator[FieldE
     topology = spec.network_topology
     if topology is not None and topology.highest_tier_allowed is not None and topology.highest_tier_name:
         yield invalid("spec.networkTopology", topology.highest_tier_name, f"{TOPOLOGY_EXCLUSIVE}.")
-    for index, policy in enumerate(spec.sub_group_policy or ()):
+    policies = spec.sub_group_policy or ()
+    parents = {policy.name: policy.parent for policy in policies}
+    for index, policy in enumerate(policies):
         at = f"spec.subGroupPolicy[{index}]"
+        yield from _part(policy, parents, at)
         yield from validate_selector(policy.label_selector, f"{at}.labelSelector")
         below = policy.network_topology
         if below is not None and below.highest_tier_allowed is not None and below.highest_tier_name:
             detail = f"in subGroupPolicy '{policy.name or ''}': {TOPOLOGY_EXCLUSIVE}."
             yield invalid(f"{at}.networkTopology", below.highest_tier_name, detail)
+
+
+def _part(policy: SubGroupPolicySpec, parents: Mapping[str | None, str | None], path: str) -> Iterator[FieldError]:
+    """Which pods are those of the policy, and which policy it is part of."""
+    by_labels = policy.label_selector is not None or policy.match_label_keys or policy.match_policy
+    inner = policy.name is not None and policy.name in parents.values()
+    if policy.pod_group_name and by_labels:
+        yield forbidden(f"{path}.podGroupName", "may not be set beside labels: either tells which pods are meant")
+    if inner and (by_labels or policy.pod_group_name or policy.sub_group_size is not None):
+        yield forbidden(path, f"{policy.name} is the parent of others: its members are their sub-groups, not pods")
+    if not policy.parent:
+        return
+    if policy.parent not in parents:
+        yield invalid(f"{path}.parent", policy.parent, "must be the name of another policy")
+    if policy.min_sub_groups and not inner:
+        detail = f"may not be set beside parent: minSubGroups of {policy.parent} counts its sub-groups"
+        yield forbidden(f"{path}.minSubGroups", detail)
+    seen = [policy.name]
+    above: str | None = policy.parent
+    while above is not None and above not in seen:
+        seen.append(above)
+        above = parents.get(above)
+    if above == policy.name:
+        yield invalid(f"{path}.parent", policy.parent, "policies may not be part of each other")
 
 
 def validate_queue(queue: Queue, old: Queue | None) -> Iterator[FieldError]:
@@ -185,133 +197,6 @@ def _pattern(text: str, path: str) -> Iterator[FieldError]:
         compile_pattern(text)
     except PatternError as error:
         yield invalid(path, text, f"member regexMatch pattern is invalid: {error}")
-
-
-# Rules of Workloads and Kubernetes' PodGroups (scheduling.k8s.io), as Kubernetes validates them.
-
-_MOST_TEMPLATES = 8
-_MOST_CLAIMS = 4
-_IMMUTABLE = "field is immutable"
-_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
-_Policies = TypeVar("_Policies", PodGroupTemplate, WorkloadPodGroupSpec)
-
-
-def validate_workload(workload: Workload, old: Workload | None) -> Iterator[FieldError]:
-    """One to eight templates of different names; nothing in the spec changes but a reference that was absent."""
-    spec = workload.spec
-    reference = spec.controller_ref
-    if reference is not None:
-        if reference.api_group:
-            yield from by(names.dns_subdomain, "spec.controllerRef.apiGroup", reference.api_group)
-        for field, value in (("kind", reference.kind), ("name", reference.name)):
-            if not value:
-                yield required(f"spec.controllerRef.{field}")
-    templates, path = spec.pod_group_templates or [], "spec.podGroupTemplates"
-    if not templates:
-        yield required(path, "must have at least one item")
-    yield from _at_most(path, templates, _MOST_TEMPLATES)
-    seen: set[str] = set()
-    for index, template in enumerate(templates[:_MOST_TEMPLATES]):
-        at = f"{path}[{index}]"
-        yield from _name(f"{at}.name", template.name, seen)
-        yield from _policies(template, at)
-    if old is not None:
-        if old.spec.controller_ref is not None and old.spec.controller_ref != reference:
-            yield invalid("spec.controllerRef", None, _IMMUTABLE)
-        before = [_without_minimum(template) for template in old.spec.pod_group_templates or []]
-        if before != [_without_minimum(template) for template in templates]:
-            yield invalid(path, None, f"{_IMMUTABLE}, but for minCount of a gang")
-
-
-def validate_native_pod_group(group: WorkloadPodGroup, old: WorkloadPodGroup | None) -> Iterator[FieldError]:
-    """A policy, at most one topology constraint, and a spec of which nothing changes but the minimum of a gang."""
-    spec = group.spec
-    if spec.workload_ref is not None:
-        at = "spec.workloadRef"
-        yield from _needed(f"{at}.workloadName", spec.workload_ref.workload_name, names.dns_subdomain)
-        yield from _needed(f"{at}.templateName", spec.workload_ref.template_name, names.dns_label)
-    reference = spec.pod_group_template_ref
-    if reference is not None:
-        at = "spec.podGroupTemplateRef"
-        if reference.workload is None:
-            yield required(at, "must specify one of: `workload`")
-        else:
-            yield from _needed(f"{at}.workload.workloadName", reference.workload.workload_name, names.dns_subdomain)
-            wanted = reference.workload.pod_group_template_name
-            yield from _needed(f"{at}.workload.podGroupTemplateName", wanted, names.dns_label)
-    yield from _policies(spec, "spec")
-    if old is not None and _without_minimum(old.spec) != _without_minimum(spec):
-        yield invalid("spec", None, f"{_IMMUTABLE}, but for schedulingPolicy.gang.minCount")
-
-
-def _without_minimum(spec: _Policies) -> _Policies:
-    """What is fixed of it."""
-    policy = spec.scheduling_policy
-    if policy.gang is None:
-        return spec
-    return replace(spec, scheduling_policy=replace(policy, gang=GangSchedulingPolicy()))
-
-
-def _policies(spec: PodGroupTemplate | WorkloadPodGroupSpec, path: str) -> Iterator[FieldError]:
-    yield from _policy(spec.scheduling_policy, f"{path}.schedulingPolicy")
-    if spec.scheduling_constraints is not None:
-        at = f"{path}.schedulingConstraints.topology"
-        constraints = spec.scheduling_constraints.topology or []
-        yield from _at_most(at, constraints, 1)
-        for index, constraint in enumerate(constraints[:1]):
-            yield from _constraint(constraint, f"{at}[{index}]")
-    claims, at = spec.resource_claims or [], f"{path}.resourceClaims"
-    yield from _at_most(at, claims, _MOST_CLAIMS)
-    seen: set[str] = set()
-    for index, claim in enumerate(claims[:_MOST_CLAIMS]):
-        yield from _claim(claim, f"{at}[{index}]", seen)
-    mode, at = spec.disruption_mode, f"{path}.disruptionMode"
-    if isinstance(mode, str):
-        yield from one_of(at, mode, tuple(each for each in DISRUPTION_MODES if isinstance(each, str)))
-    elif mode is not None and mode not in DISRUPTION_MODES:
-        yield invalid(at, None, "must be one of: `{single: {}}`, `{all: {}}`")
-    yield from one_of(f"{path}.preemptionPolicy", spec.preemption_policy, _PREEMPTION_POLICIES)
-    if spec.priority_class_name:
-        yield from by(names.dns_subdomain, f"{path}.priorityClassName", spec.priority_class_name)
-
-
-def _policy(policy: PodGroupSchedulingPolicy, path: str) -> Iterator[FieldError]:
-    if (policy.basic is None) == (policy.gang is None):
-        detail = "must specify one of: `basic`, `gang`"
-        yield required(path, detail) if policy.gang is None else invalid(path, "{basic, gang}", detail)
-    if policy.gang is not None:
-        if policy.gang.min_count is None:
-            yield required(f"{path}.gang.minCount")
-        yield from at_least(f"{path}.gang.minCount", policy.gang.min_count, 1)
-
-
-def _constraint(constraint: TopologyConstraint, path: str) -> Iterator[FieldError]:
-    yield from _needed(f"{path}.key", constraint.key, names.qualified_name)
-
-
-def _claim(claim: PodGroupResourceClaim, path: str, seen: set[str]) -> Iterator[FieldError]:
-    yield from _name(f"{path}.name", claim.name, seen)
-    if (claim.resource_claim_name is None) == (claim.resource_claim_template_name is None):
-        yield invalid(path, claim.name, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
-
-
-def _name(path: str, value: str, seen: set[str]) -> Iterator[FieldError]:
-    yield from _needed(path, value, names.dns_label)
-    if value and value in seen:
-        yield duplicate(path, value)
-    seen.add(value)
-
-
-def _needed(path: str, value: str, check: Any) -> Iterator[FieldError]:
-    if value:
-        yield from by(check, path, value)
-    else:
-        yield required(path)
-
-
-def _at_most(path: str, items: list[Any], most: int) -> Iterator[FieldError]:
-    if len(items) > most:
-        yield FieldError(path, "FieldValueTooMany", len(items), f"must have at most {most} items")
 
 
 # Rules of AttachedClusters, Fleets and Applications, and of PropagationPolicies and DataSources.

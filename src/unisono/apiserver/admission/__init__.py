@@ -29,6 +29,8 @@ _MUTATING: dict[str, tuple[Rule, ...]] = {
     "persistentvolumeclaims": (quotas.choose_class,),
     "jobs.batch.volcano.sh": (jobs.settle_scale,),
     "podgroups.scheduling.volcano.sh": (jobs.queue_of_namespace,),
+    "podgroups.scheduling.k8s.io": (pods.resolve_group,),
+    "compositepodgroups.scheduling.k8s.io": (pods.resolve_group,),
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {
     "namespaces": (cluster.protect,),

@@ -24,6 +24,7 @@ from unisono.api.field_error import FieldError
 from unisono.api.field_error import forbidden as forbidden_field
 from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
+from unisono.api.groups.workload import CompositePodGroupSpec, WorkloadPodGroupSpec
 from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, JOBSET_JOB_KEY
 from unisono.api.kinds import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, RUNTIME_CLASSES, SERVICE_ACCOUNTS
 from unisono.api.quota import CROSS_NAMESPACE, covers_class, has_scope
@@ -228,6 +229,28 @@ def resolve(request: Request, view: View) -> None:
         why = f"the string value of PreemptionPolicy ({pod.spec.preemption_policy}) must not be provided in pod spec; "
         why += f"priority admission controller computed {policy} from the given PriorityClass name"
         raise forbidden(request.kind, request.name, why)
+
+
+def resolve_group(request: Request, view: View) -> None:
+    """Set ``spec.priority`` of one of Kubernetes' groups from its class; without one it has none but 0.
+
+    Raises:
+        ApiError: 403 when the class does not exist, or the group's own number contradicts it.
+
+    """
+    if request.operation != "CREATE":
+        return
+    spec: WorkloadPodGroupSpec | CompositePodGroupSpec = request.object.spec
+    name = spec.priority_class_name
+    found = view.find(PRIORITY_CLASSES, name) if name else None
+    if name and found is None:
+        raise forbidden(request.kind, request.name, messages.priority_class_not_found(name))
+    value = (found.value or 0) if found else 0
+    if spec.priority is not None and spec.priority != value:
+        why = f"the integer value of priority ({spec.priority}) must not be provided in the spec; "
+        why += f"priority admission controller computed {value} from the given PriorityClass name"
+        raise forbidden(request.kind, request.name, why)
+    spec.priority = value if found else spec.priority
 
 
 def _priority_class(request: Request, pod: Pod, view: View) -> PriorityClass | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from unisono.api.crds import Column as PrinterColumn
 from unisono.api.crds import columns as printer_columns
 from unisono.api.groups.autoscaling import HorizontalPodAutoscalerV1
-from unisono.api.groups.workload import SCHEDULED
+from unisono.api.groups.workload import COMPOSITE_SCHEDULED, SCHEDULED
 from unisono.api.kind import Kind
 from unisono.api.kinds import find_resource
 from unisono.apiserver.custom.kinds import CustomKind
@@ -230,7 +230,8 @@ def _policy(obj: Row) -> str:
 
 
 def _status(obj: Row) -> str:
-    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in SCHEDULED)
+    told = (*SCHEDULED, *COMPOSITE_SCHEDULED)
+    conditions = (each for each in items(obj, "status", "conditions") if each.get("type") in told)
     return next((str(each.get("reason") or NONE) for each in conditions), NONE)
 
 
@@ -453,6 +454,7 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("node.k8s.io", "runtimeclasses"): RUNTIME_CLASSES,
     ("scheduling.k8s.io", "podgroups"): POD_GROUPS,
+    ("scheduling.k8s.io", "compositepodgroups"): POD_GROUPS,
     ("scheduling.k8s.io", "workloads"): WORKLOADS,
     ("coordination.k8s.io", "leases"): LEASES,
     ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,

@@ -279,6 +279,31 @@ def _changes(spec: TrainJobSpec, steps: Sequence[str]) -> Iterator[dict[str, Any
         yield _of_steps(older.target_jobs, steps, {"spec": parts})
 
 
+def strange_targets(job: TrainJob, runtime: TrainingRuntimeSpec) -> str:
+    """Which of the jobs that the job names to change the runtime does not have, in words; empty when there is none."""
+    steps = [each.name for each in runtime.template.spec.replicated_jobs or ()]
+    named: list[tuple[str, str]] = []
+    overrides = {
+        "podTemplateOverrides": [each.target_jobs for each in job.spec.pod_template_overrides or ()],
+        "podSpecOverrides": [each.target_jobs for each in job.spec.pod_spec_overrides or ()],
+    }
+    for field, all_targets in overrides.items():
+        for at, targets in enumerate(all_targets):
+            named += [(f"spec.{field}[{at}].targetJobs", target.name) for target in targets or ()]
+    for at, patch in enumerate(job.spec.runtime_patches or ()):
+        changed = _at(patch.training_runtime_spec, "template", "spec", "replicatedJobs")
+        path = f"spec.runtimePatches[{at}].trainingRuntimeSpec.template.spec.replicatedJobs"
+        named += [(path, _at(each, "name")) for each in (changed if isinstance(changed, list) else ())]
+    strange = [f"{path} names {name}" for path, name in named if name not in steps]
+    return f"{'; '.join(strange)}: the runtime has the jobs {', '.join(steps)}" if strange else ""
+
+
+def _at(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
 def _of_steps(targets: Sequence[TargetJob] | None, steps: Sequence[str], pods: dict[str, Any]) -> dict[str, Any]:
     """A change to the pods of some jobs, or of all, as one of the whole template."""
     wanted = {target.name for target in targets or ()}
@@ -467,6 +492,9 @@ def _make(plan: TrainingPlan, job: TrainJob, runtime: TrainingRuntimeSpec | None
         text = f"{kind} {job.spec.runtime_ref.name} does not exist; create it, or refer to another one in a new job"
         plan.warn("TrainingRuntimeNotFound", text, once=text)
         plan.again_within(_RUNTIME_RETRY)
+        return
+    if job_set is None and (strange := strange_targets(job, runtime)):
+        plan.warn("UnknownTargetJob", strange, once=strange)
         return
     built = build_job_set(job, runtime)
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:

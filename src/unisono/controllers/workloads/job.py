@@ -18,7 +18,16 @@ from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, for_each,
 from unisono.controllers.owners import index
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.job_decide import FINALIZER, INDEX_FAILURES, JobPlan, Slot, decide, is_tracked
+from unisono.controllers.workloads.job_decide import (
+    FINALIZER,
+    INDEX_FAILURES,
+    JobPlan,
+    Slot,
+    decide,
+    finished,
+    is_tracked,
+)
+from unisono.controllers.workloads.job_groups import JobGroups, join
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller, sooner
@@ -79,6 +88,7 @@ class BatchJobController(Controller):
         self._jobs = context.watch(BATCH_JOBS)
         retry_when_allowed(context, self._jobs)
         self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
+        self._groups = JobGroups(context)
         index(self._pods.informer, _JOB_INDEX, lambda pod: owners.keys_of(BATCH_JOBS, pod))
 
     async def reconcile(self, key: str) -> float | None:
@@ -95,6 +105,8 @@ class BatchJobController(Controller):
         pods = await self._pods.claim(job)
         settled = self._pods.settled(job)
         plan = decide(job, pods, self._clock.time(), settled=settled)
+        if finished(job) is None and not job.spec.suspend:
+            await self._groups.keep(job)
         errors = await self._carry_out(job, plan)
         try:
             self._written.keep(await write_status(self._client, BATCH_JOBS, job, plan.status))
@@ -113,7 +125,7 @@ class BatchJobController(Controller):
         return sooner(plan.requeue_after, None if self._pods.settled(job) else PATIENCE_SECONDS)
 
     async def _carry_out(self, job: BatchJob, plan: JobPlan) -> list[Exception]:
-        fresh = [pod_of(job, slot, self._random) for slot in plan.create]
+        fresh = [join(pod_of(job, slot, self._random), job) for slot in plan.create]
         errors = await self._pods.create(job, fresh)
         if errors:
             plan.status.active = max(0, (plan.status.active or 0) - len(plan.create)) or None

@@ -1,4 +1,4 @@
-"""ReplicaSets: a number of equal pods."""
+"""ReplicaSets, and ReplicationControllers, their older form: a number of equal pods."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from unisono.api.core import Pod
-from unisono.api.groups.apps import ReplicaSet, ReplicaSetStatus, WorkloadCondition
-from unisono.api.kind_families import REPLICA_SETS
+from unisono.api.base import LabelSelector
+from unisono.api.core import Pod, PodTemplateSpec
+from unisono.api.groups.apps import (
+    ReplicaSet,
+    ReplicaSetStatus,
+    ReplicationController,
+    ReplicationControllerStatus,
+    WorkloadCondition,
+)
+from unisono.api.kind import Kind
+from unisono.api.kind_families import REPLICA_SETS, REPLICATION_CONTROLLERS
 from unisono.api.kinds import PODS
 from unisono.api.pod_states import has_ended
 from unisono.api.times import rfc3339
@@ -29,6 +38,8 @@ from unisono.controllers.workloads.node_fit import refusal_wait
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller, sooner
+
+Replicas = ReplicaSet | ReplicationController
 
 # Pods that are made or deleted at one look.
 BURST = 500
@@ -50,7 +61,7 @@ class ReplicaPlan:
     requeue_after: float | None = None
 
 
-def decide(replica_set: ReplicaSet, pods: Sequence[Pod], now: float) -> ReplicaPlan:
+def decide(replica_set: Replicas, pods: Sequence[Pod], now: float) -> ReplicaPlan:
     """How the pods come to the wanted number.
 
     Args:
@@ -78,8 +89,8 @@ def decide(replica_set: ReplicaSet, pods: Sequence[Pod], now: float) -> ReplicaP
 
 
 def status_of(
-    replica_set: ReplicaSet, pods: Sequence[Pod], now: float, failure: tuple[str, str] | None
-) -> ReplicaSetStatus:
+    replica_set: Replicas, pods: Sequence[Pod], now: float, failure: tuple[str, str] | None
+) -> ReplicaSetStatus | ReplicationControllerStatus:
     """The status for these pods.
 
     Args:
@@ -91,16 +102,28 @@ def status_of(
     """
     spec, old = replica_set.spec, replica_set.status
     active = [pod for pod in pods if is_active(pod)]
-    template_labels = (spec.template.metadata.labels or {}).items()
-    return ReplicaSetStatus(
-        replicas=len(active),
-        fully_labeled_replicas=sum(template_labels <= (pod.metadata.labels or {}).items() for pod in active) or None,
-        ready_replicas=sum(map(is_ready, active)) or None,
-        available_replicas=sum(is_available(pod, spec.min_ready_seconds or 0, now) for pod in active) or None,
-        terminating_replicas=sum(is_deleting(pod) and not has_ended(pod) for pod in pods) or None,
-        observed_generation=replica_set.metadata.generation,
-        conditions=_conditions(old.conditions or [], failure, now),
-    )
+    template_labels = (_template(replica_set).metadata.labels or {}).items()
+    told: dict[str, Any] = {
+        "replicas": len(active),
+        "fully_labeled_replicas": sum(template_labels <= (pod.metadata.labels or {}).items() for pod in active) or None,
+        "ready_replicas": sum(map(is_ready, active)) or None,
+        "available_replicas": sum(is_available(pod, spec.min_ready_seconds or 0, now) for pod in active) or None,
+        "observed_generation": replica_set.metadata.generation,
+        "conditions": _conditions(old.conditions or [], failure, now),
+    }
+    if isinstance(replica_set, ReplicationController):
+        return ReplicationControllerStatus(**told)
+    terminating = sum(is_deleting(pod) and not has_ended(pod) for pod in pods)
+    return ReplicaSetStatus(**told, terminating_replicas=terminating or None)
+
+
+def _template(replica_set: Replicas) -> PodTemplateSpec:
+    return replica_set.spec.template or PodTemplateSpec()
+
+
+def _selector(replica_set: Replicas) -> LabelSelector | None:
+    selector = replica_set.spec.selector
+    return LabelSelector(match_labels=selector) if isinstance(selector, dict) else selector
 
 
 def _conditions(
@@ -124,20 +147,19 @@ class ReplicaSetController(Controller):
     """Runs ReplicaSets."""
 
     name = "replicaset-controller"
+    kind: Kind[Any] = REPLICA_SETS
 
     def __init__(self, recorder: Recorder, source: random.Random | None = None) -> None:
         """``source`` makes the ends of pods' names."""
         self._recorder, self._random = recorder, source or random.Random()  # noqa: S311  # nosec B311 # no secret
-        self._written: LastWritten[ReplicaSet] = LastWritten()
+        self._written: LastWritten[Replicas] = LastWritten()
 
     def setup(self, context: Context) -> None:
-        """Watch ReplicaSets and their pods."""
+        """Watch the kind's objects and their pods."""
         self._client, self._clock = context.client, context.clock
-        self._sets = context.watch(REPLICA_SETS)
+        self._sets = context.watch(self.kind)
         retry_when_allowed(context, self._sets)
-        self._pods: Dependents[ReplicaSet, Pod] = Dependents(
-            context, REPLICA_SETS, PODS, lambda replica_set: replica_set.spec.selector
-        )
+        self._pods: Dependents[Replicas, Pod] = Dependents(context, self.kind, PODS, _selector)
 
     async def reconcile(self, key: str) -> float | None:
         """Make or delete pods, then tell how many there are."""
@@ -154,16 +176,16 @@ class ReplicaSetController(Controller):
                 failure = ("FailedDelete" if plan.delete else "FailedCreate", str(errors[0]))
         status = status_of(replica_set, pods, self._clock.time(), failure)
         try:
-            self._written.keep(await write_status(self._client, REPLICA_SETS, replica_set, status))
+            self._written.keep(await write_status(self._client, self.kind, replica_set, status))
         except NotFound:
             return None
         raise_first(errors)
         return sooner(plan.requeue_after, None if self._pods.settled(replica_set) else PATIENCE_SECONDS)
 
-    async def _carry_out(self, replica_set: ReplicaSet, plan: ReplicaPlan) -> list[Exception]:
+    async def _carry_out(self, replica_set: Replicas, plan: ReplicaPlan) -> list[Exception]:
         name = replica_set.metadata.name
         fresh = [
-            pod_from(replica_set.spec.template, REPLICA_SETS, replica_set, generated_name(name, self._random))
+            pod_from(_template(replica_set), self.kind, replica_set, generated_name(name, self._random))
             for _ in range(plan.create)
         ]
         errors = await self._pods.create(replica_set, fresh)
@@ -177,5 +199,12 @@ class ReplicaSetController(Controller):
             self._tell(replica_set, Notice("Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         return errors
 
-    def _tell(self, replica_set: ReplicaSet, notice: Notice) -> None:
+    def _tell(self, replica_set: Replicas, notice: Notice) -> None:
         self._recorder.event(replica_set, notice.type, notice.reason, notice.message)
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """Runs ReplicationControllers."""
+
+    name = "replication-controller"
+    kind = REPLICATION_CONTROLLERS

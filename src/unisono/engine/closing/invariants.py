@@ -25,6 +25,7 @@ from unisono.engine.decisions import Violation
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import limits_of
 from unisono.engine.session.sub_groups import effective, is_grouped
+from unisono.engine.session.sub_groups import lineage as outer_groups
 
 if TYPE_CHECKING:
     from unisono.cluster.records import Task
@@ -86,12 +87,15 @@ def _inside(tree: HyperNodeTree, columns: Iterable[int], limit: int | None) -> b
 def _groups_inside(record: Job, tree: HyperNodeTree, held: dict[str, int], bound: dict[str, int]) -> bool:
     whole = effective(record.topology, tree)
     groups: dict[tuple[int, tuple[str, ...]], list[Task]] = defaultdict(list)
+    outer = {policy.name: number for number, policy in enumerate(record.sub_groups)}
     for task in record.tasks.values():
         if task.key in held:
             for number, policy in enumerate(record.sub_groups):
-                values = policy.values(task.labels)
+                values = policy.values(task.labels, task.part)
                 if values is not None:
                     groups[number, values].append(task)
+                    for above in outer_groups(record.sub_groups, outer, policy):
+                        groups[above, ()].append(task)
                     break
     return all(
         _inside(tree, [held[task.key] for task in tasks], effective(record.sub_groups[number].wish, tree, whole))

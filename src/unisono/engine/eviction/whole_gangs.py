@@ -67,12 +67,16 @@ def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
 
 
 def wanted_tasks(cycle: Cycle, job: JobState) -> list[Task]:
-    """All pending tasks of a gang that is not ready, else those of its first sub-group that has any."""
+    """All pending tasks of a gang that is not ready, else those of its first sub-group that has any.
+
+    A sub-group that is part of one that is not ready starts with that.
+    """
     tasks = cycle.pending(job, best_effort=False)
     if not cycle.hooks.ready(job):
         return tasks and tasks + cycle.pending(job, best_effort=True)
     for group in groups_of(cycle.session, job):
-        own = {task.key for task in group.tasks}
+        start = [each for each in group.lineage if not cycle.hooks.group_ready(each)] or [group]
+        own = {task.key for task in start[-1].tasks}
         mine = [task for task in tasks if task.key in own]
         if mine:
             return mine

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.api.messages import counted
+from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector, fitted
@@ -91,6 +92,8 @@ def advise(solver: Solver, missing: int) -> Advice | None:
 
 
 def _nothing(subject: _Subject) -> str:
+    if subject.limit >= CLUSTER_TIER:
+        return f"no cluster takes the {counted(len(subject.tasks), 'task')} together"
     return f"no HyperNode of tier {subject.limit} or lower takes the tasks"
 
 
@@ -103,10 +106,10 @@ def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subj
         members = [task for group in solver.all_groups for task in group.tasks]
         yield _Subject(job, "", limit, tasks, members, missing, allowed if allowed >= 0 else at)
     seen: set[int] = set()
-    for group in solver.groups.values():
+    for group in (*solver.all_groups.inner, *solver.groups.values()):
         if group.policy < 0 or group.policy in seen or group.limit is None or group.limit >= tree.top_tier:
             continue
-        needed, own = group.minimum - group.ready_count, solver.given.tasks(group.key)
+        needed, own = group.lacking(), solver.given.of_group(group).left()
         if needed > 0 and own:
             seen.add(group.policy)
             allowed = tree.highest(group.at, group.limit) if group.at >= 0 else tree.root
@@ -128,7 +131,8 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
     tree = search.tree
     who = f" of sub-group {subject.name}" if subject.name else ""
     if domain < 0:
-        text = f"there is no HyperNode of tier {subject.limit} or lower"
+        fleet = subject.limit >= CLUSTER_TIER
+        text = "there is no cluster" if fleet else f"there is no HyperNode of tier {subject.limit} or lower"
     else:
         if not tree.columns[domain].size:
             text = (
@@ -136,10 +140,11 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
             )
             return Advice(text, "", holds, subject.needed, subject.tasks[0])
         fit = "fits" if holds == 1 else "fit"
-        text = (
-            f"{holds} of {counted(subject.needed, 'task')}{who} {fit} into the largest allowed domain: "
-            f"HyperNode {tree.names[domain]} (tier {int(tree.tiers[domain])})"
+        tier = int(tree.tiers[domain])
+        where = (
+            f"HyperNode {tree.names[domain]} (tier {tier})" if tier < CLUSTER_TIER else f"cluster {tree.names[domain]}"
         )
+        text = f"{holds} of {counted(subject.needed, 'task')}{who} {fit} into the largest allowed domain: {where}"
     if tree.problems:
         name, problem = min(tree.problems.items())
         text += f"; HyperNode {name} is left out: {problem}"

@@ -142,13 +142,12 @@ class Search:
 
     def needed(self, job: JobState) -> set[str]:
         """Keys of the smallest set of sub-groups with which each policy reaches its minimum."""
-        policies = job.record.sub_groups
         groups = groups_of(self.session, job)
-        needed: set[str] = set()
-        for at, policy in enumerate(policies):
+        needed = {group.key for group in groups.outermost if group.parts}
+        for at, policy in enumerate(job.record.sub_groups):
             if not policy.minimum:
                 continue
-            own = [group for group in groups if group.policy == at]
+            own = [group for group in groups if group.policy == at and group.above is None]
             open_ones = [group for group in own if group.ready_count < group.minimum]
             missing = policy.minimum - (len(own) - len(open_ones))
             open_ones.sort(key=lambda group: self.job_key(group, first=False))

@@ -1,4 +1,4 @@
-"""Gangs that are larger than the share of their queue: the first one of a queue that holds nothing may start.
+"""Gangs that are larger than what is left of their queue's share: they start where a plug-in of shares lets them.
 
 Without it a cluster can stay idle for ever: of three queues of equal weight each deserves a third, and where each has a
 gang that needs half, none ever starts.
@@ -32,14 +32,15 @@ def place_first_gangs(cycle: Cycle) -> None:
     if shares.may_exceed is None:
         return
     alike = EquivalenceBatches(cycle)
-    for queue, jobs in _beyond_share(cycle):
-        shares.exceeding = queue
-        try:
-            for job in jobs:
-                if shares.may_exceed(job) and _starts(cycle, alike, job):
-                    break
-        finally:
-            shares.exceeding = None
+    for _, jobs in _beyond_share(cycle):
+        for job in jobs:
+            if shares.may_exceed(job):
+                shares.exceeding = job
+                try:
+                    if _starts(cycle, alike, job):
+                        break
+                finally:
+                    shares.exceeding = None
 
 
 def _beyond_share(cycle: Cycle) -> list[Waiting]:
@@ -114,7 +115,7 @@ def promised(cycle: Cycle) -> list[JobState]:
     """
     if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.eligible):
         return []
-    waiting, stops = waiting_jobs(cycle)
+    waiting, stops = waiting_jobs(cycle, best_effort=None)
     found: list[JobState] = []
     outranked: set[str] = set()
     for jobs in waiting.values():
@@ -146,8 +147,14 @@ def _room(cycle: Cycle, task: Task) -> bool:
     return bool((free + nodes.releasing[rows, column] - nodes.pipelined[rows, column] >= task.pod_class.amounts).all())
 
 
-def waiting_jobs(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
-    """Jobs to serve, by queue, and the keys of those among them at whose turn a queue with strict order stops."""
+def waiting_jobs(cycle: Cycle, *, best_effort: bool | None = False) -> tuple[dict[str, list[JobState]], set[str]]:
+    """Jobs to serve, by queue, and the keys of those among them at whose turn a queue with strict order stops.
+
+    Args:
+        cycle: of which the eligible jobs are looked at.
+        best_effort: only those with waiting tasks that request something; None: with any.
+
+    """
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
     by_queue: dict[str, list[JobState]] = {}
@@ -162,7 +169,7 @@ def waiting_jobs(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
         if refusal is not None:
             cycle.report(job).gate = refusal
             continue
-        if job.record.pending and (job.shape or cycle.has_pending(job, best_effort=False)):
+        if job.record.pending and (job.shape or cycle.has_pending(job, best_effort=best_effort)):
             by_queue.setdefault(job.queue.name, []).append(job)
     return by_queue, stops
 

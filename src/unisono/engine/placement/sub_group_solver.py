@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class GroupRules:
         """Tasks that the group still needs, as far as that is known."""
         if not self.many:
             return self.hooks.missing(self.job)
-        return max(group.minimum - group.ready_count, 0) if self.hooks.has("group_ready") else 0
+        return group.lacking() if self.hooks.has("group_ready") else 0
 
     def ready(self, group: SubGroup) -> bool:
         """Whether the group can start."""
@@ -155,6 +155,19 @@ class RemainingByGroup:
     def copy(self) -> RemainingByGroup:
         """A copy that can be used up by itself."""
         return RemainingByGroup({key: remaining.copy() for key, remaining in self.by_group.items()})
+
+    def has(self, group: SubGroup) -> bool:
+        """Whether anything is left of one group, or of what it is made of."""
+        return any(self.by_group.get(leaf.key) for leaf in group.leaves)
+
+    def of_group(self, group: SubGroup) -> RemainingByGroup:
+        """A copy of what is left of one group, and of all that it is made of."""
+        own = (leaf.key for leaf in group.leaves if leaf.key in self.by_group)
+        return RemainingByGroup({key: self.by_group[key].copy() for key in own})
+
+    def left(self) -> list[Task]:
+        """What is left of all."""
+        return [task for remaining in self.by_group.values() for task in remaining.left()]
 
     def tasks(self, key: str) -> list[Task]:
         """What is left of one sub-group."""
@@ -312,55 +325,74 @@ class Solver:
     def _try_once(self, domain: int, *, settled: bool) -> tuple[RemainingByGroup | None, float]:
         """One trial; ``settled``: no sub-group waits for resources that are being released."""
         remaining, points, start = self.given.copy(), 0.0, self.cycle.transaction.checkpoint()
-        needed = self.search.needed(self.job) if self.rules.many else set()
-        heap: list[tuple[tuple[Any, ...], SubGroup]] = []
-        alone = len(self.groups) == 1
-        for key, group in self.groups.items():
-            if remaining.by_group[key]:
-                heapq.heappush(heap, (() if alone else self.search.job_key(group, key in needed), group))
-        while heap:
-            group = heapq.heappop(heap)[1]
-            found = self._place_group(group, domain, remaining, settled=settled)
-            if found is None:
-                continue
-            points += found
-            if remaining.by_group[group.key]:
-                heapq.heappush(heap, (() if alone else self.search.job_key(group, group.key in needed), group))
-            if self.hooks.ready(self.job):
-                break
+        points = self._place_some(
+            self.all_groups.outermost, domain, remaining, lambda: self.hooks.ready(self.job), settled=settled
+        )
         if self.cycle.transaction.checkpoint() == start:
             return None, 0.0
         if self.hooks.ready(self.job) or self.hooks.vote("pipelined", self.job) is None:
             return remaining, points
         return None, 0.0
 
+    def _place_some(
+        self,
+        groups: Sequence[SubGroup],
+        domain: int,
+        remaining: RemainingByGroup,
+        enough: Callable[[], bool],
+        *,
+        settled: bool,
+    ) -> float:
+        """Place sub-groups in one domain, those that are needed first, until it is enough; the sum of their points."""
+        needed = self.search.needed(self.job) if self.rules.many else set()
+        waiting = [group for group in groups if remaining.has(group)]
+        alone, points = len(waiting) == 1, 0.0
+
+        def order(group: SubGroup) -> tuple[tuple[Any, ...], SubGroup]:
+            return () if alone else self.search.job_key(group, group.key in needed), group
+
+        heap = [order(group) for group in waiting]
+        heapq.heapify(heap)
+        while heap:
+            group = heapq.heappop(heap)[1]
+            found = self._place_group(group, domain, remaining, settled=settled)
+            if found is None:
+                continue
+            points += found
+            if remaining.has(group):
+                heapq.heappush(heap, order(group))
+            if enough():
+                break
+        return points
+
     # ---- one sub-group
 
     def _place_group(self, group: SubGroup, top: int, remaining: RemainingByGroup, *, settled: bool) -> float | None:
         """Place a sub-group in the best of its domains below ``top``; its points, or None when none works."""
-        own = remaining.by_group[group.key]
-        least = self._least(own.left(), self.rules.missing(group))
-        nominated = self._nominated(group, top, own)
+        own = remaining.of_group(group)
+        tasks = own.left()
+        least = self._least(tasks, self.rules.missing(group))
+        nominated = self._nominated(group, top, tasks)
         gradients = self.search.gradients(self.job, group, top, evict=self.promise)
         for gradient in [[nominated], *gradients] if nominated is not None else gradients:
-            held = self.search.slots.held(own.left(), gradient).tolist()
+            held = self.search.slots.held(tasks, gradient).tolist()
             able = [at for at, number in zip(gradient, held, strict=True) if number >= least]
             promised: tuple[int, float] | None = None
             needless = len(able) == 1 and not self.rules.many  # a job that is ready has nothing to compare with
             for domain, points in [(able[0], 0.0)] if needless else self._ranked(group, able):
-                left = self._try_group(group, domain, own)
+                left = self._try_group(group, domain, own, settled=settled)
                 if left is None:
                     continue
                 if self.rules.ready(group):
-                    remaining.by_group[group.key] = left[0]
+                    remaining.by_group |= left[0].by_group
                     return points
                 self.undo(left[1])
                 if promised is None and not settled:
                     promised = domain, self._ranked(group, able)[0][1] if needless else points
             if promised is not None:
-                again = self._try_group(group, promised[0], own)
+                again = self._try_group(group, promised[0], own, settled=settled)
                 if again is not None:
-                    remaining.by_group[group.key] = again[0]
+                    remaining.by_group |= again[0].by_group
                     return promised[1]
         return None
 
@@ -370,8 +402,22 @@ class Solver:
             return [(domains[0], float(self.search.points(group, domains)[0]))]
         return self.search.ranked(group, domains)
 
-    def _try_group(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
+    def _try_group(
+        self, group: SubGroup, domain: int, own: RemainingByGroup, *, settled: bool
+    ) -> tuple[RemainingByGroup, Mark] | None:
         """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""
+        if not group.parts:
+            placed = self._try_tasks(group, domain, own.by_group[group.key])
+            return None if placed is None else (RemainingByGroup({group.key: placed[0]}), placed[1])
+        left, mark = own.of_group(group), self.mark()
+        self._place_some(group.parts, domain, left, lambda: self.rules.ready(group), settled=settled)
+        if self.cycle.transaction.checkpoint() != mark[0] and (self.rules.ready(group) or self.rules.pipelined(group)):
+            return left, mark
+        self.undo(mark)
+        return None
+
+    def _try_tasks(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
+        """The same of a sub-group that is made of tasks."""
         own, mark = remaining.copy(), self.mark()
         first = self._trial(group, domain, own, mark, {})
         if first.started:
@@ -405,10 +451,10 @@ class Solver:
         self.undo(mark)
         return Outcome(started=False, stuck=trial.stuck if placed else None, placed=placed)
 
-    def _nominated(self, group: SubGroup, top: int, remaining: RemainingTasks) -> int | None:
+    def _nominated(self, group: SubGroup, top: int, tasks: Sequence[Task]) -> int | None:
         """The domain that an earlier cycle made room in, when every waiting task has its node below ``top``."""
         tree, index = self.search.tree, self.cycle.session.snapshot.nodes.index
-        columns = [index.get(task.nominated_node, -1) for task in remaining.left()]
+        columns = [index.get(task.nominated_node, -1) for task in tasks]
         if not columns or min(columns) < 0:
             return None
         domain = tree.common(group.at, tree.common_of(columns))
@@ -419,20 +465,23 @@ class Solver:
     # ---- when it is enough
 
     def starts_whole(self, since: int) -> bool:
-        """Whether no sub-group would start in part: each that got a place after the checkpoint ``since`` is ready."""
+        """Whether no sub-group would start in part: each that got a place after ``since``, and all above, is ready."""
         if not self.rules.many:
             return True
         log = self.cycle.transaction.log[since:]
         placed = {task.key for entry in log if entry.status is TaskStatus.ALLOCATED for task in entry.tasks}
         return all(
-            self.rules.ready(group) for group in self.groups.values() if any(task.key in placed for task in group.tasks)
+            self.rules.ready(group)
+            for group in (*self.groups.values(), *self.all_groups.inner)
+            if any(task.key in placed for task in group.tasks)
         )
 
     # ---- undoing
 
     def mark(self) -> Mark:
         """The present places, for `undo`."""
-        return self.cycle.transaction.checkpoint(), [(group, group.mark()) for group in self.groups.values()]
+        groups = (*self.groups.values(), *self.all_groups.inner)
+        return self.cycle.transaction.checkpoint(), [(group, group.mark()) for group in groups]
 
     def undo(self, mark: Mark) -> None:
         """Take everything back to `mark`."""

@@ -15,7 +15,7 @@ from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.session.sub_groups import groups_of, short_policies
+from unisono.engine.session.sub_groups import groups_of, outermost_policies, short_policies
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -141,31 +141,30 @@ class GangPlugin(Plugin):
         policies = job.record.sub_groups
         if not any(policy.minimum for policy in policies):
             return []
-        have = Counter(group.policy for group in groups_of(self.session, job))
-        return [(policy, have[at]) for at, policy in enumerate(policies) if have[at] < policy.minimum]
+        groups = groups_of(self.session, job)
+        have = Counter(group.policy for group in groups if group.above is None)
+        have.update({group.policy: len(group.parts) for group in groups.inner})
+        return [(policy, have[at]) for at, policy in outermost_policies(policies) if have[at] < policy.minimum]
 
     def _too_small(self, job: JobState) -> Refusal | None:
-        """That too few sub-groups of a policy have the pods that each of them needs."""
-        groups = groups_of(self.session, job)
-        for at, policy in enumerate(job.record.sub_groups):
-            own = [(group, self._valid(group)) for group in groups if group.policy == at]
-            whole = sum(number >= group.minimum for group, number in own)
+        """That too few sub-groups of a policy have the pods, or the groups, that each of them needs."""
+        groups = groups_of(self.session, job).outermost
+        for at, policy in outermost_policies(job.record.sub_groups):
+            own = [part for group in groups if group.policy == at for part in group.parts or (group,)]
+            whole = sum(_valid(group) >= group.minimum for group in own)
             if whole >= policy.minimum:
                 continue
-            group, number = next(one for one in own if one[1] < one[0].minimum)
+            group = _first_short(own)
+            number, kind = _valid(group), " sub-groups" if group.parts else ""
             return Refusal(
                 f"Not enough valid subGroups of each task for gang-scheduling: {whole} of {policy.minimum} "
                 f"sub-groups of {policy.name} have all their pods; {group.key.rpartition('/')[2]} has {number} of "
-                f"{group.minimum}",
+                f"{group.minimum}{kind}",
                 Cause.TOO_FEW_PODS,
-                need={"pods": group.minimum},
-                have={"pods": number},
+                need={"pods": group.lacking() if group.parts else group.minimum},
+                have={"pods": 0 if group.parts else number},
             )
         return None
-
-    @staticmethod
-    def _valid(group: SubGroup) -> int:
-        return sum(group.job.status(task) in VALID_STATES for task in group.tasks)
 
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
         """Jobs that held more than their minimum when the action began: evictions only make it less."""
@@ -185,6 +184,21 @@ class GangPlugin(Plugin):
         taken[whole] += 1
         taken[role] += 1
         return True
+
+
+def _valid(group: SubGroup) -> int:
+    """Members that exist: tasks, or groups that have all that they need."""
+    if group.parts:
+        return sum(_valid(part) >= part.minimum for part in group.parts)
+    return sum(group.job.status(task) in VALID_STATES for task in group.tasks)
+
+
+def _first_short(groups: Sequence[SubGroup]) -> SubGroup:
+    """The innermost group that lacks members, of the first one that does."""
+    group = next(each for each in groups if _valid(each) < each.minimum)
+    if len(group.parts) < group.minimum:
+        return group
+    return _first_short(group.parts)
 
 
 def _short_roles(job: JobState, states: tuple[TaskStatus, ...]) -> Iterator[tuple[str, int, int]]:

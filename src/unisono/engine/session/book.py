@@ -99,7 +99,7 @@ class QueueShares:
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
-        exceeding: the queue whose gang is being placed beyond its share just now, if one is.
+        exceeding: the job that is being placed beyond the share of its queue just now, if one is.
 
     """
 
@@ -108,7 +108,7 @@ class QueueShares:
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
     may_exceed: Callable[[JobState], bool] | None = None
-    exceeding: QueueState | None = None
+    exceeding: JobState | None = None
 
     def room(self, queue: QueueState) -> Vector | None:
         """``[R]`` what the queue may still place, None when no plug-in divides the cluster."""
@@ -456,7 +456,9 @@ def _kinds(job: Job) -> tuple[Kind, Kind]:
     if known is None:
         amounts = None if job.min_amounts is None else tuple(sorted(job.min_amounts.items()))
         roles = tuple(sorted(job.min_task_member.items()))
-        groups = tuple((policy.name, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups)
+        groups = tuple(
+            (policy.name, policy.parent, policy.size, policy.minimum, policy.wish) for policy in job.sub_groups
+        )
         told = (job.namespace, job.queue, job.min_member, amounts, roles, job.topology, groups)
         pods = Counter(task.pod_class.id for task in job.pending.values())
         kind = (*told, job.annotations.get(GANG_PARTS, ""))

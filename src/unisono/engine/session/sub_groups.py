@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,17 @@ _PLACED = frozenset((*READY_STATES, TaskStatus.PIPELINED))
 class SubGroup:
     """Tasks of one job that form a gang of their own; a job without policies is one group.
 
+    A group may be made of others: then its members are these groups, and what they hold is its own as well.
+
     Attributes:
         key: the job's key for tasks that no policy covers, else ``{job}/{policy}-{values}``.
         policy: index of its policy, -1 for tasks that none covers.
         name: of the policy, ``""`` without one.
         number: order among the groups of the job.
         tasks: all its tasks.
-        minimum: tasks that must have a place for the group to be ready.
+        parts: the groups that it is made of; none where its members are tasks.
+        above: the group that it is one of the parts of, None without one.
+        minimum: members that must have a place, or be ready, for the group to be ready.
         limit: highest tier that may join its tasks, None for no bound.
         wants_topology: it asks for a topology, hard or soft.
         at: lowest HyperNode that holds all its tasks that have a place; -1 when none has.
@@ -80,6 +85,7 @@ class SubGroup:
     """
 
     __slots__ = (
+        "above",
         "at",
         "job",
         "key",
@@ -88,6 +94,7 @@ class SubGroup:
         "name",
         "number",
         "on",
+        "parts",
         "policy",
         "tasks",
         "tree",
@@ -102,6 +109,8 @@ class SubGroup:
         self.name = ""
         self.number = number
         self.tasks: list[Task] = []
+        self.parts: list[SubGroup] = []
+        self.above: SubGroup | None = None
         self.minimum = 1
         self.limit: int | None = None
         self.wants_topology = False
@@ -115,13 +124,42 @@ class SubGroup:
 
     @property
     def ready_count(self) -> int:
-        """Tasks that hold a place or have succeeded."""
-        return self.count(_READY)
+        """Members that are ready: tasks that hold a place or have succeeded."""
+        return self.members(_READY)
 
     @property
     def placed_count(self) -> int:
         """As ``ready_count``, pipelined ones included."""
-        return self.count(_PLACED)
+        return self.members(_PLACED)
+
+    def members(self, states: frozenset[TaskStatus]) -> int:
+        """Members that are in one of the states: tasks, or groups of which enough members are."""
+        if not self.parts:
+            return self.count(states)
+        return sum(part.members(states) >= part.minimum for part in self.parts)
+
+    def lacking(self, states: frozenset[TaskStatus] = _READY) -> int:
+        """Tasks that it takes at least until enough members are in one of the states."""
+        missing = self.minimum - self.members(states)
+        if not self.parts or missing <= 0:
+            return max(missing, 0)
+        return sum(sorted(filter(None, (part.lacking(states) for part in self.parts)))[:missing])
+
+    @property
+    def lineage(self) -> Iterator[SubGroup]:
+        """The group, and those that it is part of, from the inside out."""
+        group: SubGroup | None = self
+        while group is not None:
+            yield group
+            group = group.above
+
+    @property
+    def leaves(self) -> Iterator[SubGroup]:
+        """The groups of tasks that it is made of; itself where it has no parts."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves
 
     @property
     def priority(self) -> int:
@@ -133,8 +171,9 @@ class SubGroup:
     def took(self, column: int) -> None:
         """One more task has a place, on this node."""
         leaf = int(self.tree.leaf[column])
-        self.on[leaf] = self.on.get(leaf, 0) + 1
-        self.at = self.tree.common(self.at, leaf)
+        for group in self.lineage:
+            group.on[leaf] = group.on.get(leaf, 0) + 1
+            group.at = group.tree.common(group.at, leaf)
 
     def mark(self) -> tuple[int, dict[int, int]]:
         """What `restore` needs to bring the present places back."""
@@ -191,7 +230,7 @@ def is_bounded(session: Session, job: JobState) -> bool:
     if not is_grouped(job, tree):
         return False
     groups = groups_of(session, job)
-    limits = [groups.limit, *(group.limit for group in groups)]
+    limits = [groups.limit, *(group.limit for group in (*groups, *groups.inner))]
     return any(limit is not None and limit < tree.top_tier for limit in limits)
 
 
@@ -201,16 +240,23 @@ def limit_of(job: JobState, tree: HyperNodeTree) -> int | None:
 
 
 class Groups(list[SubGroup]):
-    """The groups of one job.
+    """The groups of one job that have tasks of their own.
 
     Attributes:
         limit: highest tier that may join the tasks of the whole job, None for no bound.
+        inner: the groups that are made of others, outer ones first.
 
     """
 
     def __init__(self, limit: int | None) -> None:
         super().__init__()
         self.limit = limit
+        self.inner: list[SubGroup] = []
+
+    @property
+    def outermost(self) -> list[SubGroup]:
+        """The groups that are part of no other."""
+        return [group for group in (*self.inner, *self) if group.above is None]
 
     @property
     def at(self) -> int:
@@ -243,19 +289,52 @@ def _make(
     for task in tasks:
         members.setdefault(_membership(task, policies), []).append(task)
     groups = Groups(effective(topology, tree))
+    outer = _outer(job, tree, policies, groups)
     for (policy, values), own in sorted(members.items(), key=lambda item: (item[0][0], _by_value(item[0][1]))):
         key = f"{job.key}/{policies[policy].name}-{'-'.join(values)}" if policy >= 0 else job.key
         group = SubGroup(job, tree, key, policy, len(groups))
         group.tasks = own
+        if policy >= 0 and policies[policy].parent in outer:
+            _join(group, outer[policies[policy].parent])
         _describe(group, policies, groups.limit, wanted=topology is not None)
         group.locate(session)
         groups.append(group)
+    groups.inner = [group for group in groups.inner if group.parts]
     return groups
+
+
+def _outer(
+    job: JobState, tree: HyperNodeTree, policies: tuple[SubGroupPolicy, ...], groups: Groups
+) -> dict[str, SubGroup]:
+    """The groups of policies that others name as their parent, by name; those above them come first."""
+    parents = {policy.parent for policy in policies if policy.parent}
+    if not parents:
+        return {}
+    outer: dict[str, SubGroup] = {}
+    waiting = [(at, policy) for at, policy in enumerate(policies) if policy.name in parents]
+    while ready := [each for each in waiting if each[1].parent in outer or each[1].parent not in parents]:
+        for at, policy in ready:
+            group = outer[policy.name] = SubGroup(job, tree, f"{job.key}/{policy.name}", at, at - len(policies))
+            _describe(group, policies, groups.limit, wanted=False)
+            group.minimum = max(policy.minimum, 1)
+            group.above = outer.get(policy.parent)
+            groups.inner.append(group)
+        waiting = [each for each in waiting if each not in ready]
+    return outer
+
+
+def _join(group: SubGroup, above: SubGroup) -> None:
+    """Make a group one of the parts of another, and its tasks tasks of all above it."""
+    group.above = above
+    for inner, outer in pairwise(group.lineage):
+        if inner not in outer.parts:
+            outer.parts.append(inner)
+        outer.tasks += group.tasks
 
 
 def _membership(task: Task, policies: Iterable[SubGroupPolicy]) -> tuple[int, tuple[str, ...]]:
     for index, policy in enumerate(policies):
-        values = policy.values(task.labels)
+        values = policy.values(task.labels, task.part)
         if values is not None:
             return index, values
     return -1, ()
@@ -278,13 +357,30 @@ def _describe(group: SubGroup, policies: tuple[SubGroupPolicy, ...], whole: int 
     group.wants_topology = policy.wish is not None
 
 
+def lineage(policies: Sequence[SubGroupPolicy], numbers: Mapping[str, int], policy: SubGroupPolicy) -> Iterator[int]:
+    """Indexes of the policies that a policy is part of, from the inside out; ``numbers`` are those of all by name."""
+    seen: set[int] = set()
+    while policy.parent and (above := numbers.get(policy.parent, -1)) >= 0 and above not in seen:
+        seen.add(above)
+        policy = policies[above]
+        yield above
+
+
+def outermost_policies(policies: Sequence[SubGroupPolicy]) -> list[tuple[int, SubGroupPolicy]]:
+    """Policies that are part of no other, with their indexes: what the gang itself needs."""
+    names = {policy.name for policy in policies}
+    return [(at, each) for at, each in enumerate(policies) if not each.parent or each.parent not in names]
+
+
 def short_policies(session: Session, job: JobState, *, pipelined: bool) -> list[tuple[SubGroupPolicy, int]]:
-    """Policies with fewer ready groups than their minimum, and how many they have."""
-    policies = job.record.sub_groups
+    """Policies with fewer ready groups than their minimum, and how many they have; parts count in what they are of."""
+    policies, states = job.record.sub_groups, _PLACED if pipelined else _READY
     if not any(policy.minimum for policy in policies):
         return []
     have = [0] * len(policies)
-    for group in groups_of(session, job):
-        if group.policy >= 0 and (group.placed_count if pipelined else group.ready_count) >= group.minimum:
-            have[group.policy] += 1
-    return [(policy, have[at]) for at, policy in enumerate(policies) if have[at] < policy.minimum]
+    for group in groups_of(session, job).outermost:
+        if group.parts:
+            have[group.policy] = group.members(states)
+        elif group.policy >= 0:
+            have[group.policy] += group.members(states) >= group.minimum
+    return [(policy, have[at]) for at, policy in outermost_policies(policies) if have[at] < policy.minimum]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 from msgspec import structs
 
@@ -14,11 +13,13 @@ from unisono.engine.changes import (
     EvictPods,
     LowerMinAvailable,
     RequestAtMost,
-    Together,
     Uncordon,
+    UsePriority,
 )
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Cause, Verdict, reference
+from unisono.engine.verdicts.candidates import higher_priorities
+from unisono.engine.verdicts.compose import Composition
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
 from unisono.engine.verdicts.rivals import turn
@@ -37,7 +38,7 @@ _HELP = {
     Cause.FILTERS: "add nodes that its pods may use",
     Cause.OVER_CAPABILITY: "wait for other jobs of the queue to end, or submit to another queue",
     Cause.OVER_SHARE: "wait for other jobs of the queue to end",
-    Cause.TOPOLOGY: "add nodes to a HyperNode that it may use",
+    Cause.TOPOLOGY: "add nodes to a domain that it may use",
 }
 """What kind of thing helps against a cause where no change is known to."""
 _NECESSARY = frozenset(
@@ -96,18 +97,15 @@ class _Attempt:
         left = [[change for change in ladder if change not in self.refuted] for ladder in self.draft.ladders]
         return structs.replace(self.draft, ladders=[ladder for ladder in left if ladder])
 
-    def combine(self, trials: Trials) -> None:
-        """Two changes together, where none is enough alone."""
-        if self.steps:
-            return
-        firsts = [ladder[-1] for ladder in self.draft.ladders if ladder]
-        for pair in combinations(firsts, 2):
-            if not trials.possible(self.key):
-                self.cut = True
-                return
-            if trials.starts(self.key, Together(pair)):
-                self.steps.append(_Step(Together(pair)))
-                return
+    def compose(self, cycle: Cycle, trials: Trials) -> None:
+        """Look for changes that are enough together, with all that wait."""
+        job = cycle.session.job(self.key)
+        higher = [step for ladder in higher_priorities(cycle, job) for step in ladder] if job is not None else []
+        search = Composition(trials, self.key, [one for one in higher if isinstance(one, UsePriority)])
+        self.steps = [_Step(change) for change in search.find(self.draft, _AT_FIRST)]
+        left = [ladder for ladder in self.draft.ladders if not any(step in search.refuted for step in ladder)]
+        self.draft = structs.replace(self.draft, ladders=left)
+        self.tried, self.ended, self.cut = True, True, search.cut and not self.steps
 
 
 def advise(
@@ -138,13 +136,13 @@ def advise(
         for key, ladders in zip(turns[:most], _behind_each_other(drafts, turns[:most]), strict=True)
     ]
     for attempt in attempts:
+        if seconds:
+            attempt.compose(cycle, trials)
         attempt.advance(trials, _AT_FIRST)
         if attempt.draft.evictions:
             _end_others(cycle, trials, evictable, attempt)
     for attempt in attempts:
         attempt.advance(trials, _MOST_CHANGES)
-    for attempt in attempts if seconds else ():
-        attempt.combine(trials)
     for attempt in attempts:  # only now: a rough answer for every job comes before exact ones
         attempt.steps = [_Step(_least(trials, attempt.key, step)) for step in attempt.steps]
     answered = {one.key: _answer(one) for one in attempts if one.steps or (one.tried and not one.cut)}

@@ -16,11 +16,12 @@ from msgspec import structs
 from unisono.api import keys
 from unisono.api.core import Taint
 from unisono.api.queues import JOBS
+from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, total
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Refusal
+from unisono.engine.answers import BoolArray, Refusal
 from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import (
     AddNodes,
@@ -50,10 +51,11 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import is_state
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.draft import Ladders
-from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, unselected
+from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, roomy_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
 from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
@@ -110,20 +112,21 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
     ):  # a job asks for it on purpose: without it, it would start and fail
         return []
     if refusal.cause is Cause.OVER_SHARE:
-        return [_larger_share(job, short, rivals), _nodes_with(cycle, short)]
+        return [*_larger_share(job, short, rivals), _nodes_with(cycle, job, short)]
     smaller = _smaller_gang(job, refusal, short, pods)
     if refusal.cause is Cause.OVER_CAPABILITY:
         steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=pods > 1)]
         name = binding_queue(cycle.session, job, refusal)
-        stated = cycle.session.queues[name].record.capability or {}
+        bound = cycle.session.queues.get(name)  # the root may be nobody's object
+        stated = bound.record.capability or {} if bound else {}
         # What the cluster has is the limit of a queue without one of its own: to state one would only lower it.
         raised: list[Change] = [RaiseCapability(name, step) for step in steps if stated.keys() >= step.keys()]
-        return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, short)]
+        return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, job, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
         fewer = [*smaller, *_gang_for_nodes(cycle, job, refusal)]
-        return [fewer, _nodes_with(cycle, short), *higher_priorities(cycle, job)]
+        return [fewer, _nodes_with(cycle, job, short), *higher_priorities(cycle, job)]
     return [smaller]
 
 
@@ -160,11 +163,14 @@ def _less_guaranteed(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> L
     return [[Together(tuple(parts))]] if len(parts) <= _GUARANTEES_TOGETHER and not any(left.values()) else []
 
 
-def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> list[Change]:
+def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> Ladders:
+    """What the queue deserves, and its weight: which of them divides the cluster is for a plug-in to say."""
     record = job.queue.record
+    stated: list[Change] = []
     if record.deserved is not None:
-        return [RaiseDeserved(job.queue.name, step) for step in rivals.steps(job, short)]
-    return [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in (2, 4, 16)]
+        stated += [RaiseDeserved(job.queue.name, step) for step in rivals.steps(job, short)]
+    weights: list[Change] = [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in (2, 4, 16)]
+    return [stated, weights] if stated else [weights]
 
 
 def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int], pods: int) -> list[Change]:
@@ -192,24 +198,34 @@ def _gang_for_nodes(cycle: Cycle, job: JobState, refusal: Refusal) -> list[Chang
 
 @dataclass(slots=True)
 class _Known:
-    """What `_nodes_with` has answered in this session, by what is short."""
+    """What `_nodes_with` has answered in this session, by what is short and the nodes that may be used."""
 
-    nodes: dict[tuple[tuple[str, int], ...], list[Change]] = field(default_factory=dict)
+    nodes: dict[tuple[object, ...], list[Change]] = field(default_factory=dict)
 
 
-def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
-    """Enough nodes for what is short, like the one that has most of it."""
-    known, key = cycle.session.shared.of(_Known, _Known).nodes, tuple(short.items())
+def _nodes_with(cycle: Cycle, job: JobState, short: Mapping[str, int]) -> list[Change]:
+    """Enough nodes for what is short, like the one that has most of it, of those that the job may use."""
+    usable = _usable(cycle, job)
+    known, key = cycle.session.shared.of(_Known, _Known).nodes, (tuple(short.items()), usable.tobytes())
     if key not in known:
-        known[key] = _like_the_richest(cycle, short)
+        known[key] = _like_the_richest(cycle, short, usable)
     return known[key]
 
 
-def _like_the_richest(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
+def _usable(cycle: Cycle, job: JobState) -> BoolArray:
+    """``[N]`` nodes that are in use and that some pod of the job may use; all in use where that is not known."""
+    nodes, static = cycle.session.nodes, cycle.fits.static
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    classes = [kind.pod_class for kind in kinds_of(cycle.session, job)]
+    masks = [static.result(one, cycle.session, cycle.hooks).allowed for one in classes if one is not None]
+    allowed = usable & np.logical_or.reduce(masks) if masks else usable
+    return allowed if allowed.any() else usable
+
+
+def _like_the_richest(cycle: Cycle, short: Mapping[str, int], usable: BoolArray) -> list[Change]:
     nodes, registry = cycle.session.nodes, cycle.session.registry
     if not nodes.size:
         return []
-    usable = nodes.table.ready & ~nodes.table.unschedulable
     need = np.array([[amount] for amount in short.values()], dtype=np.float64)
     has = nodes.allocatable[[registry.requested(name) for name in short]] * usable
     worth = (has / need).min(axis=0)
@@ -318,7 +334,10 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
             return [_smaller_pods(cycle, task, empty, missing), *unblocked(cycle, task, missing), nodes]
         higher = higher_priorities(cycle, job)
         less = slightly_less(cycle, task, missing)
-        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher]
+        elsewhere = roomy_labels(
+            task.pod_class, cycle.session.nodes, _room(cycle, task.pod_class, cycle.session.nodes.idle), missing
+        )
+        return [_smaller(job, placeable), less, nodes, *unblocked(cycle, task, missing), *higher, elsewhere]
     if cause is Cause.FILTERS:
         fewer = [] if task.role in _LEADING else _smaller(job, placeable)
         return [*unblocked(cycle, task, missing), fewer, nodes]
@@ -526,12 +545,14 @@ def for_gates(job: JobState) -> Ladders:
 
 def for_topology(cycle: Cycle, job: JobState, placeable: int, lost: Iterable[int] = ()) -> Ladders:
     """Cordoned nodes among those (columns) that a domain lacks, then wider domains, the narrowest first."""
-    levels, table = cycle.session.snapshot.hyper_nodes.levels, cycle.session.snapshot.nodes
+    tree, table = cycle.session.snapshot.hyper_nodes, cycle.session.snapshot.nodes
     cordoned = tuple(table.names[at] for at in lost if table.ready[at] and not _own_taints(table.facts[at].taints))
     back: Ladders = [[Uncordon(cordoned)]] if cordoned else []
     wishes = (job.record.topology, *(policy.wish for policy in job.record.sub_groups))
-    bound = min((wish.tier for wish in wishes if wish is not None and wish.hard and wish.tier is not None), default=0)
-    wider = [tier for tier in levels if tier > bound][:_TIERS_TRIED]
+    limits = (effective(wish, tree) for wish in wishes if wish is not None and wish.hard)
+    bound = min((limit for limit in limits if limit is not None), default=0)
+    # That a gang stays in one cluster of a fleet is not for its job to say.
+    wider = [tier for tier in tree.levels if bound < tier < CLUSTER_TIER][:_TIERS_TRIED]
     return [*back, [AllowTier(tier) for tier in wider], _smaller(job, placeable)]
 
 

@@ -10,13 +10,13 @@ from functools import singledispatch
 import msgspec
 
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
-from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME
+from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
 from unisono.api.resources import to_units, to_wire
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS, ResourceRegistry
-from unisono.cluster.status import COMPLETED_STATES, TaskStatus
+from unisono.cluster.status import COMPLETED_STATES, READY_STATES, TaskStatus, count
 from unisono.engine import changes
 from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
@@ -429,6 +429,26 @@ for _elsewhere in (use_claim, create_claim, use_storage_class, use_device_class)
 
 for _of_queues in (pass_over, raise_user_limits, allow_reclaim, use_node_group):
     apply.register(_of_queues)
+
+
+_OF_THE_JOB = (
+    *(changes.RequestAtMost, changes.AddToleration, changes.AddAnnotation, changes.RelaxRule, changes.AllowTier),
+    *(changes.UseQueue, changes.UseRole, changes.UseResource, changes.UseLabel, changes.UseClaim),
+)
+"""Changes of a manifest that most controllers do not take over for pods that are there."""
+
+
+def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> None:
+    """Let a job of which nothing runs be a new one where it may have to be created again for a change.
+
+    Then it is the last of its line, and is admitted like all others. Jobs of Volcano take another priority as they are.
+    """
+    record = edit.job(job)
+    parts = change.changes if isinstance(change, changes.Together) else (change,)
+    kept = not record.owned or JOB_VERSION in record.annotations
+    again = any(isinstance(one, _OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in parts)
+    if again and not count(record.counts, READY_STATES):
+        record.phase, record.created = "Pending", now
 
 
 @apply.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -94,6 +95,31 @@ def joined_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
         if key not in (HOSTNAME, ARCH, OS)
         for other in others[:_VALUES_TRIED]
     ]
+
+
+def roomy_labels(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], missing: int) -> list[Change]:
+    """Another value of one label of the node selector, the roomiest first, whose nodes have room where those do not.
+
+    Args:
+        pod_class: its node selector is met by nodes that are full.
+        nodes: all nodes.
+        room: ``[N]`` how many pods of the class each node could take now.
+        missing: how many pods need a place.
+
+    """
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
+    free, selector = np.where(usable, room, 0), pod_class.node_selector
+    found: list[tuple[int, str, str]] = []
+    for key, value in selector.items() if free.sum() >= missing and required_of(pod_class) is None else ():
+        held: Counter[str] = Counter()
+        for at in np.flatnonzero(free).tolist():
+            labels = nodes.table.facts[at].labels
+            if all(labels.get(other) == asked for other, asked in selector.items() if other != key) and key in labels:
+                held[labels[key]] += int(free[at])
+        found += [(-number, key, other) for other, number in held.items() if number >= missing and other != value]
+    ways = [one for one in sorted(found) if one[1] not in (HOSTNAME, ARCH, OS)]
+    return [UseLabel(key, other, key, selector[key]) for _, key, other in ways[:_VALUES_TRIED]]
 
 
 def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:

@@ -11,21 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
+from typing import Literal
 
 from unisono.api.core import ResourceClaim
 from unisono.cluster.records import Job
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
-from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, UsePriority
+from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, Together, UsePriority
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.resourcequota import counted
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.edit import Edit, Move
-from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
+from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply, submit_again
+from unisono.engine.verdicts.order import first_cause
 from unisono.engine.verdicts.unmade_parts import unmade_pods
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods
+from unisono.engine.verdicts.waiting import Tools, Waiting
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
@@ -94,11 +98,13 @@ class Trials:
         base = FIXED_COST + cycle.session.nodes.size + len(cycle.session.snapshot.tasks) // 20
         costs = accumulate(pending.get(key, 0) + 5 for key in turns)
         whole = base + sum(cost + 5 for cost in pending.values())
-        self._whole = whole <= limit // 4
+        self._whole = bool(self._until) or whole <= limit // 4
         self._costs = {key: whole if self._whole else base + own for key, own in zip(turns, costs, strict=True)}
         self._turn = {key: at for at, key in enumerate(turns)}
         self._turns = list(turns)
         self._cycles = 1
+        self._alone = self._asks = False
+        self._answer: Draft | None = None
 
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
@@ -115,6 +121,31 @@ class Trials:
             return all(self._try(job, partial(add_nodes, change, prefix=name)) for name in (LAST, FIRST))
         self._cycles = _CYCLES if isinstance(change, UsePriority | AllowReclaim) else 1
         return self._try(job, partial(apply, change, job=job))
+
+    def ask(self, job: str, change: Change, *, alone: bool) -> Draft | Literal[True] | None:
+        """What would keep the job waiting after a change; None: it would start, True: nobody knows.
+
+        What makes the job anew lets it come to the line as a new one, which is admitted again.
+
+        Args:
+            job: its key.
+            change: is made.
+            alone: as if no other job waited.
+
+        """
+        self._alone, self._asks, self._answer = alone, True, None
+
+        def make(edit: Edit) -> None:
+            apply(change, edit, job)
+            submit_again(change, edit, job, self.cycle.session.now)
+
+        parts = change.changes if isinstance(change, Together) else (change,)
+        self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
+        try:
+            started = self._try(job, make)
+        finally:
+            self._alone = self._asks = False
+        return None if started else self._answer or True
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
         try:
@@ -142,7 +173,7 @@ class Trials:
         unmade = add_unmade_pods(edit, job, unmade_pods(self.cycle.session, record), most)
         if not unmade:
             return True
-        unmade += self._pods_ahead(edit, job, most - unmade)
+        unmade += 0 if self._alone else self._pods_ahead(edit, job, most - unmade)
         make(edit)
         state = self.cycle.session.job(job)
         if state is not None:
@@ -166,8 +197,9 @@ class Trials:
         off = cycle.hooks.failed
         snapshot = edit.snapshot()
         failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
-        if failed or not self._whole:
-            turns = snapshot.active if self._whole else [*self._turns[: self._turn[key] + 1], *edit.woken]
+        if failed or self._alone or not self._whole:
+            before = [] if self._alone else self._turns[: self._turn[key]]
+            turns = snapshot.active if self._whole and not self._alone else [*before, key, *edit.woken]
             snapshot = replace(snapshot, active=[other for other in turns if other not in failed], waiting=None)
         trial = Cycle(
             snapshot,
@@ -176,7 +208,7 @@ class Trials:
             session.seed,
             lambda name: None if name in off else cycle.lookup(name),
             self.stopwatch,
-            reasons=False,  # of those that find no place
+            reasons=self._asks,  # of those that find no place
         )
         index = trial.session.snapshot.nodes.index
         for pod_class, node, sign in edit.moves:
@@ -193,6 +225,9 @@ class Trials:
             bound = any(placement.job.key == key for placement in trial.bound)
             started = bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
         following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
+        if self._asks and not started and following is None and job is not None:
+            report = trial.reports.get(key)
+            self._answer = first_cause(Waiting(Tools(trial), job, report)) if report is not None else None
         trial.end()
         return started if following is None else self._starts(following, key, cycles - 1)
 

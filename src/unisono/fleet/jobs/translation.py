@@ -16,14 +16,14 @@ from unisono.api.base import LabelSelector
 from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GROUP_NAME, REGION_BETA, TOPOLOGY_REGION
+from unisono.cluster.hypertree import CLUSTER_TIER
 
 # Names in the state of a hub: a member's nodes and namespaces carry its name in front (pure).
 #
 # ``:`` is in no Kubernetes name, so that no two members' names, and no name of the hub, are ever the same.
 
 SEPARATOR = ":"
-CLUSTER_TIER, REGION_TIER = 1000, 2000
-"""Tiers of clusters and regions: above all tiers of the members' own networks."""
+REGION_TIER = 2 * CLUSTER_TIER
 CLUSTER_TIER_NAME, REGION_TIER_NAME = "cluster", "region"
 
 

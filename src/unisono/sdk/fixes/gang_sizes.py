@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.kinds import JOBS
 from unisono.jobkinds.kind import NoSuchField, by_annotation
 from unisono.jobkinds.paths import first, put
 from unisono.jobkinds.registry import job_kind_of
@@ -75,10 +76,13 @@ def use_queue(manifest: Manifest, queue: str) -> None:
 
 
 def use_priority(manifest: Manifest, name: str) -> None:
-    """Have another priority class."""
+    """Have another priority class; pods of a Job of Volcano that name none have that of the job."""
     if (kind := job_kind_of(manifest)) is not None:
         kind.use_priority(manifest, name)
+    inherited = JOBS.matches(manifest.get("apiVersion", ""), manifest.get("kind", ""))
     for pod in pod_specs(manifest):
+        if inherited and not pod.get("priorityClassName"):
+            continue
         pod["priorityClassName"] = name
         pod.pop("priority", None)
 

@@ -99,7 +99,8 @@ def _may_change(owner: Raw, paths: list[str]) -> bool:
     """Of Volcano Jobs the sizes of the gang and the priority may change, of pods that wait their gates."""
     if not kinds.JOBS.matches(owner["apiVersion"], owner["kind"]):
         return False
-    return all(path == "/spec/minAvailable" or path.endswith(("/minAvailable", "/replicas")) for path in paths)
+    free = ("/spec/minAvailable", "/spec/priorityClassName")
+    return all(path in free or path.endswith(("/minAvailable", "/replicas")) for path in paths)
 
 
 def create(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.groups.workload import SCHEDULED
-from unisono.api.kind_families import WORKLOAD_POD_GROUPS
+from unisono.api.groups.workload import COMPOSITE_SCHEDULED, MOST_LEVELS, SCHEDULED
+from unisono.api.kind_families import COMPOSITE_POD_GROUPS, WORKLOAD_POD_GROUPS
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.fixes.pod_specs import pod_specs
 
@@ -22,8 +22,9 @@ def is_workload_group(item: Mapping[str, Any]) -> bool:
 def why_unscheduled(group: Mapping[str, Any]) -> str:
     """What its condition says while it waits; empty where that is nothing."""
     conditions = (group.get("status") or {}).get("conditions") or ()
+    types = (*SCHEDULED, *COMPOSITE_SCHEDULED)
     told: Mapping[str, Any] = next(
-        (one for one in conditions if one.get("type") in SCHEDULED and one.get("status") != "True"), {}
+        (one for one in conditions if one.get("type") in types and one.get("status") != "True"), {}
     )
     return str(told.get("message") or "")
 
@@ -31,6 +32,19 @@ def why_unscheduled(group: Mapping[str, Any]) -> str:
 async def read_workload_group(client: HttpClient, name: str, namespace: str | None) -> Raw | None:
     """The PodGroup as the server sends it; None where there is none of that name."""
     return await read(client, WORKLOAD_POD_GROUPS, name, namespace)
+
+
+async def top_name(client: HttpClient, group: Mapping[str, Any]) -> str:
+    """Name of the group at the top of the tree that a group is in, which the PodGroup of ours has, too."""
+    meta = group.get("metadata") or {}
+    name, spec = str(meta.get("name")), group.get("spec") or {}
+    for _ in range(MOST_LEVELS):
+        above = spec.get("parentCompositePodGroupName")
+        if not above:
+            break
+        name = str(above)
+        spec = (await read(client, COMPOSITE_POD_GROUPS, name, meta.get("namespace")) or {}).get("spec") or {}
+    return name
 
 
 def named_in(owner: Raw) -> str:

@@ -227,12 +227,14 @@ class Division:
         admission: the same for jobs whose pods are not made yet, of which nobody knows what taints they will tolerate.
         deserved: its share by water filling: at most what it asks for and its real capability, at least its guarantee.
             Queues below one with a capability deserve no more than that together.
+        undivided: the same where a capability above is not divided among the queues below it.
 
     """
 
     real_capability: dict[str, Amounts]
     admission: dict[str, Amounts]
     deserved: dict[str, Amounts]
+    undivided: dict[str, Amounts]
 
 
 def divide(session: Session, *, deserved: bool = False) -> Division:
@@ -257,8 +259,13 @@ def divide(session: Session, *, deserved: bool = False) -> Division:
             found[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
     requests = requests_of(session, promisable, admission)
     reach = limits_in_families(session, requests, capability, guarantees)
-    floors = deserved_in_families(session, requests, reach, guarantees) if deserved else {}
-    return Division(capability, admission, _water_fill(total, queues, requests, reach, guarantees, floors))
+
+    def filled(limits: dict[str, Amounts]) -> dict[str, Amounts]:
+        floors = deserved_in_families(session, requests, limits, guarantees) if deserved else {}
+        return _water_fill(total, queues, requests, limits, guarantees, floors)
+
+    divided = filled(reach)
+    return Division(capability, admission, divided, divided if reach == capability else filled(capability))
 
 
 def requests_of(session: Session, promisable: Amounts, admission: Mapping[str, Amounts]) -> dict[str, Amounts]:

@@ -1,8 +1,10 @@
 """proportion: the cluster is divided among queues by weight.
 
 Every queue with jobs deserves a share of each resource by water filling (`waterfill`): at most what it asks for and
-what its capability allows, at least its guarantee. A queue never allocates beyond that share, with one exception where
-the configuration allows it: the first gang of a queue that holds nothing, on resources that nothing else has used.
+what its capability allows, at least its guarantee. A queue never allocates beyond that share, with two exceptions, both
+on resources that nothing else has used. Below a queue with a capability a gang that is larger than what is left of its
+queue's part of it may start, within what the queue would deserve if the capability were not divided. And where the
+configuration allows it, the first gang of a queue that holds nothing may go beyond any share.
 """
 
 from __future__ import annotations
@@ -49,11 +51,13 @@ class ProportionPlugin(Plugin):
         self.registry = session.registry
         shares = divide(session, deserved=bool(argument_value(DESERVED, self.arguments)))
         self.real_capability, self.admission, self.deserved = shares.real_capability, shares.admission, shares.deserved
+        self._first_gang = bool(argument_value(_FIRST_GANG, self.arguments))
+        self.undivided = shares.undivided
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.book.shares
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
-        if argument_value(_FIRST_GANG, self.arguments):
+        if self._first_gang or self.undivided is not self.deserved:
             told.may_exceed = self._may_exceed
 
     def _figures(self, queue: QueueState) -> ShareMetrics | None:
@@ -176,15 +180,21 @@ class ProportionPlugin(Plugin):
         return self._over(queue, self.deserved.get(queue.name), request.tolist())
 
     def _most(self, queue: QueueState) -> Amounts | None:
-        """What the queue may hold: its share, and its capability while its first gang is placed beyond that."""
-        limits = self.real_capability if self.session.book.shares.exceeding is queue else self.deserved
-        return limits.get(queue.name)
+        """What the queue may hold: its share, and more while a gang of it is placed beyond that."""
+        job = self.session.book.shares.exceeding
+        return self._beyond(job) if job is not None and job.queue is queue else self.deserved.get(queue.name)
 
     def _may_exceed(self, job: JobState) -> bool:
+        return job.queue.open and self._beyond(job) != self.deserved.get(job.queue.name)
+
+    def _beyond(self, job: JobState) -> Amounts | None:
+        """What the job's queue may hold with it, on what nobody else can use."""
+        first = self._first_gang and self._is_first(job)
+        return (self.real_capability if first else self.undivided).get(job.queue.name)
+
+    def _is_first(self, job: JobState) -> bool:
         """Whether its queue holds nothing, or nothing but a part of this gang."""
         queue = job.queue
-        if not queue.open or queue.name not in self.deserved:
-            return False
         others = (
             queue.claimed
             if job.holds_nothing

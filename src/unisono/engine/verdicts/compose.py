@@ -1,0 +1,203 @@
+"""Changes that start one job together: what keeps it is asked again after each of them.
+
+First as if the job waited alone, which costs a hundredth of a cycle of a large cluster: what does not start it alone
+does not start it at all. Then with all that wait, of which some come before it and take what a change brings: then it
+needs to come first, or more of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from msgspec import structs
+
+from unisono.engine.changes import (
+    AddNodes,
+    Change,
+    LowerMinAvailable,
+    RaiseCapability,
+    RaiseDeserved,
+    RaiseQuota,
+    RaiseWeight,
+    RequestAtMost,
+    Together,
+    UsePriority,
+)
+from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.effects import FIRST, LAST
+from unisono.engine.verdicts.trial import Trials
+
+Parts = tuple[Change, ...]
+
+_MOST_PARTS = 5
+_MOST_ROUNDS = 6
+"""How often it is asked among all that wait what still keeps a job."""
+_RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
+_SMALLER = (LowerMinAvailable, RequestAtMost)
+"""Changes after which the job is not what was asked for: the last ones to be tried."""
+
+
+def together(parts: Parts) -> Change:
+    """One change of several; nodes come last, so that no other job takes them before the rest is done."""
+    ordered = tuple(sorted(parts, key=lambda one: isinstance(one, AddNodes)))
+    return ordered[0] if len(ordered) == 1 else Together(ordered)
+
+
+def beside(parts: Parts, change: Change) -> Parts | None:
+    """The parts with one more change, or with more of one of them; None where both cannot be."""
+    if isinstance(change, Together):
+        found: Parts | None = parts
+        for one in change.changes:
+            found = None if found is None else beside(found, one)
+        return found
+    for at, one in enumerate(parts):
+        if (more := _more(one, change)) is not None:
+            return (*parts[:at], more, *parts[at + 1 :])
+    if change in parts or (isinstance(change, AddNodes) and any(isinstance(one, AddNodes) for one in parts)):
+        return None  # nodes of two kinds: each of the kinds is a way of its own
+    return (*parts, change)
+
+
+def _more(one: Change, change: Change) -> Change | None:
+    """Both as one change of the same kind; None where they are of different objects."""
+    if isinstance(one, AddNodes) and isinstance(change, AddNodes):
+        # The richest node may be one that was added.
+        added = change.like == one.like or change.like.startswith((FIRST, LAST))
+        return structs.replace(one, count=one.count + change.count) if added else None
+    if isinstance(one, RequestAtMost) and isinstance(change, RequestAtMost):
+        return RequestAtMost({**one.amounts, **change.amounts})
+    if type(one) is not type(change) or _target(one) != _target(change):
+        return None
+    if isinstance(one, _RAISED) and isinstance(change, _RAISED):
+        return structs.replace(one, amounts=_sum(one.amounts, change.amounts))
+    return change if isinstance(change, RaiseWeight | LowerMinAvailable | UsePriority) else None
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+@dataclass(slots=True)
+class Composition:
+    """Looks for such changes for one job.
+
+    Attributes:
+        trials: what asks.
+        key: the job.
+        first: priority classes that would bring it forward in its line, the highest last.
+        refuted: single changes after which it would wait.
+        cut: the time ended before all was tried.
+
+    """
+
+    trials: Trials
+    key: str
+    first: Sequence[UsePriority]
+    refuted: list[Change] = field(default_factory=list)
+    cut: bool = False
+    _seen: set[Any] = field(default_factory=set)
+    _found: list[Parts] = field(default_factory=list)
+
+    def find(self, draft: Draft, most: int) -> list[Change]:
+        """At most so many ways, those of which nothing can be left out; ``draft``: why it waits."""
+        found: list[Change] = []
+        for parts in self._alone((), draft):
+            whole = self._in_line(parts, behind=draft.verdict.position > 1)
+            change = together(whole) if whole else None
+            if change is not None and change not in found:
+                found.append(change)
+            if len(found) >= most or self.cut:
+                break
+        return found
+
+    def _alone(self, parts: Parts, draft: Draft) -> Iterator[Parts]:
+        """Ways to start the job if no other one waited, with these changes made already."""
+        deeper: list[tuple[Parts, Draft]] = []
+        here = _mark(draft)
+        for ladder in _larger_first(draft.ladders):
+            for change in ladder:
+                wanted = beside(parts, change)
+                if wanted is None or self._late():
+                    continue
+                answer = self.trials.ask(self.key, together(wanted), alone=True)
+                if answer is None:
+                    least = self._least(wanted)
+                    if least not in self._found:
+                        self._found.append(least)
+                        yield least
+                    break
+                self.refuted += [change] if not parts else []
+                if answer is True or (mark := _mark(answer)) == here:
+                    continue
+                if mark not in self._seen and len(wanted) < _MOST_PARTS:
+                    self._seen.add(mark)
+                    deeper.append((wanted, answer))
+                break
+        for wanted, answer in deeper:
+            yield from self._alone(wanted, answer)
+
+    def _least(self, parts: Parts) -> Parts:
+        """Without what is not needed."""
+        for one in parts[:-1]:
+            rest = tuple(each for each in parts if each is not one)
+            if len(parts) > 1 and not self._late() and self.trials.ask(self.key, together(rest), alone=True) is None:
+                parts = rest
+        return parts
+
+    def _in_line(self, parts: Parts, *, behind: bool) -> Parts | None:
+        """The same with all others that wait: first in its line, and with more of it where others take it.
+
+        A change after which the job waits for the same as before is taken back where there is another one.
+        """
+        first = self.first[-1:] if behind else ()
+        answer, vain, taken = self._asked(parts, first), set[Any](), parts
+        for number in range(_MOST_ROUNDS):
+            if answer is None or answer is True or self._late():
+                break
+            ladders = [ladder for ladder in _larger_first(answer.ladders) if not isinstance(ladder[0], _SMALLER)]
+            others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
+            steps = [(ladder[min(number, len(ladder) - 1)], ladder in others) for ladder in (*others, *ladders)]
+            wanted = ((beside(parts if known else taken, step), step) for step, known in steps)
+            found = next(((one, step) for one, step in wanted if one is not None and len(one) <= _MOST_PARTS), None)
+            if found is None:
+                break
+            taken, step = found
+            after = self._asked(taken, first)
+            if after is not None and after is not True and _mark(after) == _mark(answer):
+                vain.add(_target(step))
+            else:
+                parts, vain, answer = taken, set(), after
+        return self._unhurried(parts, first) if answer is None else None
+
+    def _asked(self, parts: Parts, first: Sequence[UsePriority]) -> Draft | Literal[True] | None:
+        answer = self.trials.ask(self.key, together((*parts, *first)), alone=False)
+        self.refuted += parts if answer is not None and len(parts) == 1 else ()
+        return answer
+
+    def _unhurried(self, parts: Parts, first: Sequence[UsePriority]) -> Parts:
+        """Without the priority where that is enough."""
+        if not first or (not self._late() and self._asked(parts, ()) is None):
+            return parts
+        return (*parts, *first)
+
+    def _late(self) -> bool:
+        self.cut = self.cut or not self.trials.possible(self.key)
+        return self.cut
+
+
+def _larger_first(ladders: Ladders) -> Ladders:
+    """Ladders after which the whole job starts as it was asked for before the others."""
+    return sorted(filter(None, ladders), key=lambda ladder: isinstance(ladder[0], _SMALLER))
+
+
+def _target(change: Change) -> Any:
+    """Of which kind a change is, and of which object."""
+    return type(change).__name__, getattr(change, "queue", ""), getattr(change, "quota", "")
+
+
+def _mark(draft: Draft) -> Any:
+    """What a job waits for, without amounts."""
+    firsts = [ladder[0] for ladder in draft.ladders if ladder and not isinstance(ladder[0], UsePriority)]
+    return draft.verdict.cause, tuple(sorted(draft.verdict.need)), tuple(map(_target, firsts))

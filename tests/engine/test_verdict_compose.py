@@ -1,0 +1,157 @@
+"""Changes for the one job that is asked for: together they start it, with all that wait before it."""
+
+from __future__ import annotations
+
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_verdict_changes import CONFIGS, SHARES, build, deserved, some, starts_after
+from verdict_world import Objects
+
+from support.build import START, config, flatten, gang, node, pod, priority_class, queue
+from support.examples import examples
+from unisono import engine
+from unisono.api.base import Object
+from unisono.engine.changes import AddNodes, RaiseCapability, RequestAtMost, Together, UseLabel, UsePriority
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.verdict import Asked, Verdict
+from unisono.engine.verdicts.compose import beside, together
+
+CAPPED = config(("priority", "gang"), ("overcommit", "predicates", "proportion", "nodeorder"))
+ENDLESS = 1e9
+
+
+def asked(objects: list[Object], key: str, chosen: SchedulerConfig, seconds: float = ENDLESS) -> Verdict | None:
+    """The verdict of one job; each change that it offers is made, and starts the job."""
+    world = Objects(objects)
+    ticks = count()
+    world.carry_out(engine.run(world.state().snapshot(), chosen, START + 1000.0))
+    decisions = engine.run(
+        world.state().snapshot(),
+        chosen,
+        START + 1000.0,
+        monotonic=lambda: float(next(ticks)),
+        verdicts=Asked(key.__eq__, seconds),
+    )
+    assert decisions.violations == []
+    verdict = decisions.verdicts.get(key)
+    for change in verdict.changes if verdict is not None else ():
+        again = Objects(world.all.values())
+        for one in change.changes if isinstance(change, Together) else ():
+            again.make(one, key)
+        parts = change.changes[-1] if isinstance(change, Together) else change
+        assert starts_after(again, key, parts, chosen), (key, change)
+    return verdict
+
+
+@pytest.mark.parametrize("name", ["capacity", "gang", "shares"])
+@settings(max_examples=examples(8), deadline=None)
+@given(seed=st.integers(0, 10**9), share=deserved)
+def test_what_is_offered_to_one_job_starts_it(name: str, seed: int, share: dict[str, int] | None) -> None:
+    nodes, jobs = some(Random(seed))
+    objects = build(nodes, jobs, share if name == "capacity" else None)
+    for number in range(len(jobs)):
+        asked(objects, f"ns/j{number}", CONFIGS[name])
+
+
+def line(number: int, **options: Any) -> list[Any]:
+    """Jobs that come before ``j`` and wait for the same."""
+    return [gang(f"b{at}", 1, created=at, **options) for at in range(number)]
+
+
+FULL = [node("a", cpu=4), pod("x", node="a", cpu=4)]
+TWO_KINDS = [
+    *[node("a", cpu=4, labels={"kind": "a"}), pod("x", node="a", cpu=4)],
+    *[node("b", cpu=4, labels={"kind": "b"})],
+]
+PENDING = {"phase": "Pending", "min_resources": True}
+TOGETHER: dict[str, tuple[list[Any], SchedulerConfig, str]] = {
+    "a full cluster, and others before it": (
+        [*FULL, priority_class("high", 10), line(9), gang("j", 1, created=20)],
+        SHARES,
+        "give it the priority class high and add 1 node like a",
+    ),
+    "without another priority nodes for all before it": (
+        [*FULL, line(9), gang("j", 1, created=20)],
+        SHARES,
+        "add 4 nodes like a",
+    ),
+    "a queue's capability and a full cluster": (
+        [
+            *FULL,
+            queue("q", capability={"cpu": 1}),
+            gang("j", 1, cpu=2, queue="q", created=20, **PENDING),
+        ],
+        CAPPED,
+        "raise the capability of queue q: cpu by 1 and add 1 node like a",
+    ),
+    "a closed queue and a taint": (
+        [node("a", taints=[("t", "", "NoSchedule")]), queue("q", state="Closed"), gang("j", 1, queue="q")],
+        SHARES,
+        "open queue q and let its pods tolerate the taint t:NoSchedule",
+    ),
+    "nodes that it selects are full, others are not": (
+        [*TWO_KINDS, gang("j", 1, cpu=2, selector={"kind": "a"})],
+        SHARES,
+        "add 1 node like a",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TOGETHER))
+def test_changes_are_found_that_are_enough_together(name: str) -> None:
+    things, chosen, wanted = TOGETHER[name]
+    verdict = asked(flatten(things), "ns/j", chosen)
+    assert verdict is not None
+    assert wanted in [change.text() for change in verdict.changes]
+
+
+def test_nodes_with_room_are_offered_where_those_that_a_pod_selects_are_full() -> None:
+    verdict = asked(flatten([*TWO_KINDS, gang("j", 1, cpu=2, selector={"kind": "a"})]), "ns/j", SHARES)
+    assert verdict is not None
+    assert UseLabel("kind", "b", "kind", "a") in verdict.changes
+
+
+def test_a_job_that_has_to_be_made_again_is_admitted_again() -> None:
+    """Other nodes have room, but more is promised already than admission lets be: a new job would not come in."""
+    promised = gang("p", 1, cpu=9, created=0, min_resources=True)
+    things = [*TWO_KINDS, promised, gang("j", 1, cpu=2, selector={"kind": "a"}, created=20, min_resources=True)]
+    verdict = asked(flatten(things), "ns/j", CAPPED)
+    assert verdict is not None
+    assert UseLabel("kind", "b", "kind", "a") not in verdict.changes
+    assert AddNodes("a", 1) in verdict.changes
+
+
+def test_what_was_tried_in_vain_is_not_offered_untried() -> None:
+    """More nodes alone do not open the queue."""
+    things = [*FULL, queue("q", capability={"cpu": 1}), gang("j", 1, cpu=2, queue="q", created=20, **PENDING)]
+    verdict = asked(flatten(things), "ns/j", CAPPED)
+    assert verdict is not None
+    assert not any(isinstance(one, AddNodes) for one in (*verdict.changes, *verdict.untried))
+
+
+def test_the_search_ends_with_its_time() -> None:
+    things = [*FULL, priority_class("high", 10), line(9), gang("j", 1, created=20)]
+    verdict = asked(flatten(things), "ns/j", SHARES, seconds=1e-9)
+    assert verdict is not None
+    assert verdict.changes == ()
+
+
+def test_more_of_a_change_is_one_change_and_nodes_come_last() -> None:
+    parts = beside((AddNodes("a", 2), RaiseCapability("q", {"cpu": 1})), AddNodes("!added-0", 3))
+    assert parts == (AddNodes("a", 5), RaiseCapability("q", {"cpu": 1}))
+    assert beside(parts, RaiseCapability("q", {"cpu": 2, "memory": 5})) == (
+        AddNodes("a", 5),
+        RaiseCapability("q", {"cpu": 3, "memory": 5}),
+    )
+    assert beside(parts, RaiseCapability("r", {"cpu": 2})) == (*parts, RaiseCapability("r", {"cpu": 2}))
+    assert beside(parts, AddNodes("b", 1)) is None
+    assert beside((UsePriority("low"),), UsePriority("high")) == (UsePriority("high"),)
+    assert beside((RequestAtMost({"cpu": 1}),), RequestAtMost({"memory": 1})) == (
+        RequestAtMost({"cpu": 1, "memory": 1}),
+    )
+    assert together(parts) == Together((RaiseCapability("q", {"cpu": 1}), AddNodes("a", 5)))
