@@ -12,6 +12,7 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.engine.contract.plugin import Plugin
 from unisono.errors import ConfigError
+from unisono.simulator.abilities import refuse_missing
 from unisono.simulator.clusters import Cluster, load_cluster
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
@@ -19,7 +20,6 @@ from unisono.simulator.recording.history import cluster_of, jobs_of, read_histor
 from unisono.simulator.recording.replay import is_recording
 from unisono.simulator.workload.formats import load
 from unisono.simulator.workload.job import Job, largest
-from unisono.simulator.world.abilities import refuse_missing
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import Progress, World
