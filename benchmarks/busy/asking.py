@@ -96,8 +96,8 @@ class Cluster:
             try:
                 if fix.operations:
                     await apply_fix(shadow.client, fix)
-                for node in self._nodes(fix):
-                    await request_json(shadow.client, "POST", "/api/v1/nodes", body=node)
+                joining = (request_json(shadow.client, "POST", "/api/v1/nodes", body=one) for one in self._nodes(fix))
+                await asyncio.gather(*joining)
             except UnisonoError as error:
                 return f"refused: {error}"
             for _ in range(_LONGEST_SECONDS):
