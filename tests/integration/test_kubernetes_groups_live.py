@@ -112,6 +112,11 @@ def test_a_tree_starts_whole_and_what_is_lost_comes_back(tmp_path: Path) -> None
             ("podgroups", actors, _BETA),
         ):
             assert await condition(made, version, plural, name) == ("True", "Scheduled", "")
+        ours = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/train"
+        before = (await request_json(made.client, "GET", ours))["metadata"]["generation"]
+        await asyncio.sleep(_SECONDS)
+        after = (await request_json(made.client, "GET", ours))["metadata"]["generation"]
+        assert after == before, "what has been followed is not written again"
         lost = (await made.pods("job/learners"))[0]["metadata"]["name"]
         await made.delete(f"pod/{lost}", gone=False)
         await asyncio.sleep(_SECONDS)
