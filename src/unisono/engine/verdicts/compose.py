@@ -27,7 +27,7 @@ from unisono.engine.changes import (
     UsePriority,
 )
 from unisono.engine.verdicts.draft import Draft, Ladders
-from unisono.engine.verdicts.effects import FIRST, LAST
+from unisono.engine.verdicts.effects import FIRST, LAST, OF_THE_JOB
 from unisono.engine.verdicts.trial import Trials
 
 Parts = tuple[Change, ...]
@@ -38,6 +38,8 @@ _MOST_ROUNDS = 6
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
 _SMALLER = (LowerMinAvailable, RequestAtMost)
 """Changes after which the job is not what was asked for: the last ones to be tried."""
+_OF_THE_JOB = (LowerMinAvailable, *OF_THE_JOB)
+"""Changes by which the job itself would need less: whoever stands before it takes none of that."""
 
 
 def together(parts: Parts) -> Change:
@@ -158,7 +160,7 @@ class Composition:
         for _ in range(_MOST_ROUNDS):
             if answer is None or answer is True or self._late():
                 break
-            ladders = [ladder for ladder in _larger_first(answer.ladders) if not isinstance(ladder[0], _SMALLER)]
+            ladders = [ladder for ladder in filter(None, answer.ladders) if not isinstance(ladder[0], _OF_THE_JOB)]
             others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
             steps = [(_larger(ladder, times), ladder in others) for ladder in (*others, *ladders)]
             wanted = ((beside(parts if known else taken, step), step) for step, known in steps)

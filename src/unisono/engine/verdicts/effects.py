@@ -431,7 +431,7 @@ for _of_queues in (pass_over, raise_user_limits, allow_reclaim, use_node_group):
     apply.register(_of_queues)
 
 
-_OF_THE_JOB = (
+OF_THE_JOB = (
     *(changes.RequestAtMost, changes.AddToleration, changes.AddAnnotation, changes.RelaxRule, changes.AllowTier),
     *(changes.UseQueue, changes.UseRole, changes.UseResource, changes.UseLabel, changes.UseClaim),
 )
@@ -445,7 +445,7 @@ def _parts(change: changes.Change) -> tuple[changes.Change, ...]:
 def apply_to_pods(change: changes.Change, edit: Edit, job: str) -> None:
     """Make the change on pods of the job that have come since it was made on all else."""
     for one in _parts(change):
-        if isinstance(one, _OF_THE_JOB):
+        if isinstance(one, OF_THE_JOB):
             apply(one, edit, job)
 
 
@@ -457,7 +457,7 @@ def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> bo
     record = edit.job(job)
     kept = not record.owned or JOB_VERSION in record.annotations
     again = any(
-        isinstance(one, _OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in _parts(change)
+        isinstance(one, OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in _parts(change)
     )
     if not again or count(record.counts, READY_STATES):
         return False
