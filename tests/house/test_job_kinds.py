@@ -27,7 +27,6 @@ USERS = {
     "cli/migrate/written.py": "the queue of a namespace",
     "controllers/podgroup/kubernetes.py": "a group's, before its pods', and a namespace's",
     "controllers/training/jobset/pods.py": "what pods are told",
-    "controllers/workloads/job_groups.py": "what a group is told",
     "controllers/training/kubeflow/pods.py": "what pods are told",
     "controllers/training/ray/pods.py": "what pods are told",
     "install/admission.py": "what changes",
