@@ -27,6 +27,8 @@ from unisono.sdk.mending import all_run
 from unisono.standalone.shadow import opened
 
 Objects = Sequence[Mapping[str, Any]]
+_TAKING_EFFECT = 3.0
+"""Before nodes join: controllers hand on what a request has changed."""
 _LONGEST_SECONDS = 60
 """Of the time of the copy, until the job has to run."""
 
@@ -96,8 +98,9 @@ class Cluster:
             try:
                 if fix.operations:
                     await apply_fix(shadow.client, fix)
-                for node in self._nodes(fix):
-                    await request_json(shadow.client, "POST", "/api/v1/nodes", body=node)
+                await asyncio.sleep(_TAKING_EFFECT)
+                joining = (request_json(shadow.client, "POST", "/api/v1/nodes", body=one) for one in self._nodes(fix))
+                await asyncio.gather(*joining)
             except UnisonoError as error:
                 return f"refused: {error}"
             for _ in range(_LONGEST_SECONDS):

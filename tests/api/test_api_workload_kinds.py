@@ -215,6 +215,11 @@ def test_the_minimums_of_a_tree_of_templates_may_change_and_nothing_else() -> No
             [{"name": "a", "matchLabelKeys": ["x"]}, {"name": "b", "parent": "a", "matchLabelKeys": ["y"]}],
             ["spec.subGroupPolicy[0]: Forbidden"],
         ),
+        ([{"name": "a", "subGroupSize": 1}, {"name": "b", "parent": "a", "podGroupName": "b"}], []),
+        (
+            [{"name": "a", "subGroupSize": 2}, {"name": "b", "parent": "a", "podGroupName": "b"}],
+            ["spec.subGroupPolicy[0]: Forbidden"],
+        ),
         (
             [{"name": "a"}, {"name": "b", "parent": "a", "matchLabelKeys": ["y"], "minSubGroups": 2}],
             ["spec.subGroupPolicy[1].minSubGroups: Forbidden"],

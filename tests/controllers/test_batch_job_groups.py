@@ -9,7 +9,6 @@ from workload_world import WorkloadWorld, build
 
 from support.build import cluster, config, node, schedule
 from unisono.api.groups.workload import WorkloadPodGroup
-from unisono.api.keys import POD_QUEUE
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.validation import validate
@@ -105,12 +104,12 @@ async def test_what_else_is_said_of_the_group() -> None:
         "resourceClaims": [{"name": "net", "resourceClaimName": "fabric"}],
     }
     async with JobWorld() as world:
-        notes = {POD_QUEUE: "mine", "volcano.sh/preemptable": "true", "other": "x"}
+        notes = {"volcano.sh/preemptable": "true", "other": "x"}
         await world.make(BATCH_JOBS, job(scheduling={**gang(), **rest}, notes=notes))
         spec = world.group().spec
         assert spec.topology_key == "example.com/rack" and spec.is_disrupted_whole
         assert [each.name for each in spec.resource_claims or ()] == ["net"]
-        assert world.group().metadata.annotations == {POD_QUEUE: "mine", "volcano.sh/preemptable": "true"}
+        assert world.group().metadata.annotations == {"volcano.sh/preemptable": "true"}
 
 
 async def test_the_minimum_follows_the_job() -> None:

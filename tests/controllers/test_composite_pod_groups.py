@@ -115,11 +115,11 @@ async def test_a_tree_is_one_gang_with_a_policy_for_each_group() -> None:
             (each.name, each.parent, each.min_sub_groups, each.sub_group_size) for each in spec.sub_group_policy or ()
         ]
         assert told == [
-            ("job", None, 2, None),
-            ("left", "job", 2, None),
+            ("job", None, 2, 1),
+            ("left", "job", 2, 1),
             ("l0", "left", None, 2),
             ("l1", "left", None, 2),
-            ("right", "job", 2, None),
+            ("right", "job", 2, 1),
             ("r0", "right", None, 2),
             ("r1", "right", None, 2),
             ("r2", "right", None, 2),

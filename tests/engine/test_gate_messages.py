@@ -63,6 +63,7 @@ def test_a_pod_larger_than_any_node_is_named_before_any_sum() -> None:
 
 def test_a_forgotten_unit_is_guessed() -> None:
     assert said_of(nodes(2, cpu=8), gang("j", 1, cpu=1000)).endswith("; did you mean 1000m instead of 1000?")
+    assert "did you mean" not in said_of(nodes(2, cpu=112), gang("j", 1, cpu=200))
 
 
 def test_amounts_that_no_node_has_together() -> None:

@@ -12,9 +12,10 @@ from unisono.engine.actions import action_names
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import plugin_names
 from unisono.errors import ConfigError
+from unisono.simulator.abilities import ACTING, ACTIONS, LIVE_RECHECK, MISSING, recheck_seconds, refuse_missing
+from unisono.simulator.clusters import ClusterError, build
 from unisono.simulator.experiment import read_experiment
-from unisono.simulator.workload.job import Job, Role
-from unisono.simulator.world.abilities import ACTING, ACTIONS, LIVE_RECHECK, MISSING, recheck_seconds, refuse_missing
+from unisono.simulator.workload.job import Job, Role, check
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 
@@ -131,3 +132,46 @@ def test_quiet_cycles_come_only_where_the_clock_decides(text: str, seconds: floa
 def test_a_job_that_never_starts_does_not_keep_a_simulation_going() -> None:
     run = simulate([job("never", gpus=64)], cluster(1, 8), config("enqueue, allocate", "{name: sla}"))
     assert starts(run) == {"never": None}
+
+
+NODE: dict[str, Any] = {"name": "n", "cpu": 8, "memory": "8Gi"}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            {"queues": [{"name": "q", "annotations": {"unisono.io/elastic": "true"}}]},
+            r"queues\[0\].*unisono.io/elastic",
+        ),
+        ({"queues": [{"name": "q", "affinity": {"nodeGroup": {}}}]}, r"queues\[0\]: there is no field spec.affinity"),
+        ({"nodes": [{**NODE, "annotations": {"unisono.io/usage-cpu": "5"}}]}, r"nodes\[0\].*unisono.io/usage-cpu"),
+        (
+            {"nodes": [{**NODE, "taints": [{"key": "a", "colour": "red"}]}]},
+            r"nodes\[0\]: there is no field spec.taints",
+        ),
+    ],
+)
+def test_what_a_cluster_says_in_vain_is_refused_by_its_name(value: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        build({"nodes": [NODE], **value}, "c.yaml")
+
+
+def test_annotations_and_taints_of_a_cluster_are_those_of_its_objects() -> None:
+    notes = {"unisono.io/user-limits": "jobs=2", "example.com/owner": "ada"}
+    prices = {"unisono.io/prices": "cpu=1"}
+    found = build(
+        {
+            "nodes": [{**NODE, "annotations": prices, "taints": [{"key": "a", "effect": "NoSchedule"}]}],
+            "queues": [{"name": "q", "annotations": notes}],
+        }
+    )
+    assert found.queues[0].metadata.annotations == notes
+    assert found.nodes[0].metadata.annotations == prices
+    assert [one.key for one in found.nodes[0].spec.taints or ()] == ["a"]
+
+
+def test_an_annotation_of_a_job_that_acts_is_taken_and_any_other_of_ours_is_refused() -> None:
+    assert not check(job("j", annotations={"volcano.sh/cooldown-time": "5m", "example.com/team": "a"}))
+    assert "unisono.io/elastic" in check(job("j", annotations={"unisono.io/elastic": "true"}))
+    assert "unisono.io/user" in check(job("j", annotations={"unisono.io/user": "ada"}))

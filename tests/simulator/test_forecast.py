@@ -32,11 +32,12 @@ from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import rfc3339
 from unisono.api.yaml import load_all
 from unisono.cli.main import cli
+from unisono.controllers.job.view import JobView
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import UnisonoError
 from unisono.simulator.clusters import make_node, make_queue
 from unisono.simulator.forecast.forecast import Forecast, forecast
-from unisono.simulator.forecast.live import FALLBACK, LiveObjects
+from unisono.simulator.forecast.live import FALLBACK, LiveObjects, pods_of_job
 from unisono.simulator.forecast.past import Past, Ran, as_guessed, past_of, to_earlier
 from unisono.simulator.forecast.whatif import apply_changes, what_if
 
@@ -237,6 +238,37 @@ def test_the_pod_group_of_a_changed_job_follows_it_and_is_not_changed_by_itself(
             "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\n"
             "metadata: {name: d-uid, namespace: ns}\nspec: {priorityClassName: high}\n",
         )
+
+
+@pytest.mark.parametrize(
+    ("spec", "told", "gpus"),
+    [
+        ("minAvailable: 3, tasks: [{name: w, replicas: 3}]", "with 1 pod more", 6),
+        ("minAvailable: 1, tasks: [{name: w, replicas: 1}]", "with 1 pod fewer", 2),
+        (
+            "tasks: [{name: w, template: {spec: {containers: [{name: main, "
+            "resources: {requests: {nvidia.com/gpu: 3}}}]}}}]",
+            "with 2 pods that start anew",
+            6,
+        ),
+        ("priorityClassName: high", "", 4),
+    ],
+)
+def test_the_pods_of_a_changed_job_follow_it(spec: str, told: str, gpus: int) -> None:
+    resources = ResourceRequirements(requests={"nvidia.com/gpu": 2})
+    template = PodTemplateSpec(spec=PodSpec(containers=[Container(name="main", resources=resources)]))
+    job = Job(
+        metadata=ObjectMeta(name="d", namespace="ns", uid="uid"),
+        spec=JobSpec(min_available=2, tasks=[TaskSpec(name="w", replicas=2, template=template)]),
+    )
+    objects = live(group("d-uid", -100, running=False, min_member=2))
+    objects.add(JOBS, [job])
+    objects.add(PODS, pods_of_job(JobView(job), NOW))
+    head = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: d, namespace: ns}\n"
+    after = changed(objects, f"{head}spec: {{{spec}}}\n")
+    assert after.told == (f"Job ns/d changed{', ' if told else ''}{told}",)
+    found = forecast(after.objects, load_config(FIFO), NOW, futures=1)
+    assert next(start.gpus for start in found.starts if start.key == "ns/d-uid") == gpus
 
 
 def test_jobs_that_have_ended_show_how_far_limits_are_used() -> None:

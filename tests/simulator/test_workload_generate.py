@@ -19,12 +19,15 @@ def _load(jobs: list[Job], gpus: int) -> float:
     return used / (gpus * window)
 
 
+@pytest.mark.parametrize(("count", "gpus", "seconds"), [(200, 8, 600), (600, 64, 20_000), (3000, 512, 3600)])
 @pytest.mark.parametrize("load", [0.5, 0.9, 1.6])
 @pytest.mark.parametrize("kind", GENERATORS)
-def test_the_load_is_that_of_the_time_in_which_jobs_come(kind: str, load: float) -> None:
-    for seed in range(3):
-        recipe = Recipe(kind=kind, jobs=600, gpus=64, load=load, mean_seconds=20_000, seed=seed)
-        assert _load(generate(recipe, SHAPE), 64) == pytest.approx(load, rel=0.01)
+def test_the_load_is_that_of_the_time_in_which_jobs_come(
+    kind: str, load: float, count: int, gpus: int, seconds: float
+) -> None:
+    for seed in range(4):
+        recipe = Recipe(kind=kind, jobs=count, gpus=gpus, load=load, mean_seconds=seconds, seed=seed)
+        assert _load(generate(recipe, SHAPE), gpus) == pytest.approx(load, rel=0.01)
 
 
 def test_too_few_jobs_for_a_load_are_refused() -> None:

@@ -7,10 +7,13 @@ import io
 import pytest
 
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate, times
+from unisono.cli.simulating.text import result_lines
+from unisono.engine.config_file.reader import load_config
+from unisono.simulator.experiment import Experiment
 from unisono.simulator.metrics.summary import encode, summary
 from unisono.simulator.workload.job import Role
 from unisono.simulator.world.outcome import COMPLETED, DROPPED, FAILED, RUNNING, WAITING, write_jobs
-from unisono.simulator.world.settings import Failures, NodeChange
+from unisono.simulator.world.settings import Failures, NodeChange, Settings
 
 
 def test_a_job_runs_at_once_and_ends_after_its_run_time() -> None:
@@ -93,7 +96,11 @@ def test_a_node_that_goes_takes_no_pod_that_has_ended_there() -> None:
     [
         pytest.param("", 3, id="nothing may refuse: only while there is room for a pod that waits"),
         pytest.param("  - name: sla\n", 3, id="a gate that only permits"),
-        pytest.param("  - name: overcommit\n", 8, id="a gate that may refuse is asked about each job that comes"),
+        pytest.param(
+            "  - name: overcommit\n",
+            13,
+            id="a gate that may refuse is asked about each job that comes, and pods are made when it lets them in",
+        ),
     ],
 )
 def test_the_engine_is_not_asked_while_no_node_has_room_for_a_pod_that_waits(gate: str, cycles: int) -> None:
@@ -177,3 +184,25 @@ def test_marks_of_service_make_cycles(marks: tuple[float, ...], starts: float) -
     jobs = [job("long", seconds=200, gpus=4), job("short", submit=50, seconds=10, gpus=4)]
     run = simulate(jobs, cluster(1), LEVELS, run_times="none", marks=marks)
     assert times(run)["short"][0] == pytest.approx(starts, abs=1)
+
+
+def test_jobs_that_can_never_start_are_named_with_the_reason() -> None:
+    jobs = [
+        job("runs", gpus=4),
+        *(job(f"huge-{number}", submit=number, gpus=16) for number in range(3)),
+        job("model", roles=(Role(gpus=1, gpu_models=("H100",)),)),
+        job("over", queue="small", gpus=2),
+        job("late", submit=50, seconds=None, gpus=4, pods=2),
+        job("behind", submit=60, gpus=4, pods=2),
+    ]
+    where = cluster(queues=[{"name": "small", "capability": {"nvidia.com/gpu": 1}}])
+    study = Experiment(sorted(jobs, key=lambda each: each.submit), where, load_config(FIFO), Settings(until=1000))
+    result = study.result(study.run())
+    told = {each["job"]: (each["jobs"], each["why"]) for each in result["hopeless"]}
+    assert {name: count for name, (count, _) in told.items()} == {"huge-0": 3, "model": 1, "over": 1}
+    assert "nvidia.com/gpu 16" in told["huge-0"][1]
+    assert "H100" in told["model"][1]
+    assert "queue small has capability nvidia.com/gpu 1" in told["over"][1]
+    assert "Job huge-0 and 2 jobs like it would not start on the empty cluster either: " in "\n".join(
+        result_lines(result)
+    )

@@ -89,6 +89,9 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         told.append(
             f"Of {censored} jobs the recording does not know the end: their run times are what they state, or usual."
         )
+    for each in result.get("hopeless", ()):
+        alike = f" and {counted(each['jobs'] - 1, 'job')} like it" if each["jobs"] > 1 else ""
+        told.append(f"Job {each['job']}{alike} would not start on the empty cluster either: {each['why']}.")
     told.append("")
     rows = [
         (name, *(seconds(result[key].get(each)) for each in ("mean", "p50", "p90", "p99", "max")))

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import msgspec
 
 from unisono.api.base import Object, ObjectMeta, Quantity
-from unisono.api.core import Node, NodeStatus
+from unisono.api.core import Node, NodeSpec, NodeStatus, Taint
 from unisono.api.decode import decode
 from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec, QueueStatus
 from unisono.api.groups.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, HOSTNAME, NVIDIA_GPU
-from unisono.api.kinds import find
+from unisono.api.kind import Kind
+from unisono.api.kinds import NODES, QUEUES, find
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.api.yaml import expand_lists, load_all
@@ -25,6 +26,7 @@ from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.hypertree import NOWHERE
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.resources import ResourceRegistry
+from unisono.simulator.abilities import NODE_NOTES, QUEUE_NOTES, unknown_note
 from unisono.simulator.files import InputError, open_text, rows
 
 # A cluster to simulate: Kubernetes objects, and what Kubernetes does not know of them.
@@ -86,6 +88,8 @@ def make_node(
     pods: int = 1001,
     labels: Mapping[str, str] | None = None,
     resources: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    taints: Sequence[Taint] = (),
 ) -> Node:
     """A node; ``cpu`` and ``memory`` are Kubernetes quantities."""
     amounts: dict[str, str | int | float] = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
@@ -93,15 +97,16 @@ def make_node(
         amounts[NVIDIA_GPU] = gpus
     marks = {HOSTNAME: name, **({GPU_PRODUCT: model} if model else {}), **(labels or {})}
     return Node(
-        metadata=ObjectMeta(name=name, uid=name, labels=marks),
+        metadata=ObjectMeta(name=name, uid=name, labels=marks, annotations=dict(annotations or {}) or None),
+        spec=NodeSpec(taints=list(taints) or None),
         status=NodeStatus(allocatable=amounts, capacity=dict(amounts)),
     )
 
 
-def make_queue(name: str, weight: int = 1, **spec: object) -> Queue:
+def make_queue(name: str, weight: int = 1, annotations: Mapping[str, str] | None = None, **spec: object) -> Queue:
     """An open queue."""
     return Queue(
-        metadata=ObjectMeta(name=name, uid=f"queue-{name}"),
+        metadata=ObjectMeta(name=name, uid=f"queue-{name}", annotations=dict(annotations or {}) or None),
         spec=QueueSpec(weight=weight, **spec),  # type: ignore[arg-type]
         status=QueueStatus(state="Open"),
     )
@@ -139,7 +144,8 @@ def with_node_order(cluster: Cluster, seed: int) -> Cluster:
 
 def _renamed(node: Node, name: str) -> Node:
     labels = {**(node.metadata.labels or {}), HOSTNAME: name}
-    return Node(metadata=ObjectMeta(name=name, uid=name, labels=labels), spec=node.spec, status=node.status)
+    meta = ObjectMeta(name=name, uid=name, labels=labels, annotations=node.metadata.annotations)
+    return Node(metadata=meta, spec=node.spec, status=node.status)
 
 
 def tree_of(paths: Mapping[str, Sequence[str]]) -> tuple[HyperNode, ...]:
@@ -189,6 +195,8 @@ class NodeGroup(_Strict, kw_only=True):
     pods: int = 1001
     price: float = 0.0
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: list[Any] = []
     resources: dict[str, str | int] = {}
 
 
@@ -200,9 +208,10 @@ class Tier(_Strict):
 
 
 class QueueGroup(_Strict):
-    """A queue, with the fields of a Queue's spec."""
+    """A queue, with its annotations and the fields of a Queue's spec by which a simulation goes."""
 
     name: str
+    annotations: dict[str, str] = {}
     weight: int = 1
     parent: str | None = None
     priority: int | None = None
@@ -210,6 +219,7 @@ class QueueGroup(_Strict):
     capability: dict[str, Quantity] | None = None
     deserved: dict[str, Quantity] | None = None
     guarantee: dict[str, Quantity] | None = None
+    affinity: dict[str, Any] | None = None
     dequeue_strategy: Literal["fifo", "traverse"] | None = None
 
 
@@ -255,7 +265,7 @@ def build(value: Any, file: str = "") -> Cluster:
             nodes.append(_node(name, group, where))
             prices[name] = group.price
     paths = _paths([node.metadata.name for node in nodes], description.topology, file)
-    queues = tuple(_queue(group) for group in description.queues)
+    queues = tuple(_queue(group, f"{file}: queues[{at}]") for at, group in enumerate(description.queues))
     if len({queue.metadata.name for queue in queues}) < len(queues):
         raise ClusterError(f"{file}: queues: two have the same name")
     return Cluster(tuple(nodes), queues, tree_of(paths), paths, prices)
@@ -279,6 +289,8 @@ def _check_group(group: NodeGroup, where: str) -> None:
         raise ClusterError(f"{where}.gpus: {group.gpus} is not between 0 and 1024")
     if not 0 <= group.price < 1e9:
         raise ClusterError(f"{where}.price: {group.price} is not an amount of money per hour")
+    if problem := unknown_note(group.annotations, NODE_NOTES):
+        raise ClusterError(f"{where}.annotations: {problem}")
     amounts: dict[str, Quantity] = {"cpu": group.cpu, "memory": group.memory, **group.resources}
     try:
         resource_list(amounts)
@@ -296,6 +308,8 @@ def _node(name: str, group: NodeGroup, where: str) -> Any:
         pods=group.pods,
         labels=group.labels,
         resources={key: str(value) for key, value in group.resources.items()},
+        annotations=group.annotations,
+        taints=_spec_of(NODES, {"taints": group.taints}, where).taints or (),
     )
 
 
@@ -311,11 +325,25 @@ def _paths(names: Sequence[str], tiers: Sequence[Tier], file: str) -> Mapping[st
     return {name: tuple(f"{tier}-{at // size}" for tier, size in sizes) for at, name in enumerate(names)}
 
 
-def _queue(group: QueueGroup) -> Queue:
+def _spec_of(kind: Kind[Any], spec: dict[str, Any], where: str) -> Any:
+    """A part of the spec of a Kubernetes object, whose words are all known."""
+    decoded = decode(kind, {"metadata": {"name": "any"}, "spec": spec})
+    if decoded.type_errors:
+        raise ClusterError(f"{where}: {decoded.type_errors[0].message()}")
+    if decoded.unknown_fields:
+        raise ClusterError(f"{where}: there is no field {decoded.unknown_fields[0]}")
+    return decoded.obj.spec
+
+
+def _queue(group: QueueGroup, where: str) -> Queue:
+    if problem := unknown_note(group.annotations, QUEUE_NOTES):
+        raise ClusterError(f"{where}.annotations: {problem}")
     guarantee = None if group.guarantee is None else Guarantee(resource=group.guarantee)
     return make_queue(
         group.name,
         group.weight,
+        group.annotations,
+        affinity=_spec_of(QUEUES, {"affinity": group.affinity}, where).affinity,
         parent=group.parent,
         priority=group.priority,
         reclaimable=group.reclaimable,

@@ -8,21 +8,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
+from unisono import engine
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.api.kinds import POD_GROUPS, PODS
+from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.engine.contract.plugin import Plugin
 from unisono.errors import ConfigError
+from unisono.simulator.abilities import refuse_missing
 from unisono.simulator.clusters import Cluster, load_cluster
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.recording.history import cluster_of, jobs_of, read_history
 from unisono.simulator.recording.replay import is_recording
 from unisono.simulator.workload.formats import load
-from unisono.simulator.workload.job import Job, largest
-from unisono.simulator.world.abilities import refuse_missing
-from unisono.simulator.world.outcome import Run
+from unisono.simulator.workload.job import WHOLE_GPU, Job, largest
+from unisono.simulator.world.objects import ObjectMaker
+from unisono.simulator.world.outcome import WAITING, Run
 from unisono.simulator.world.settings import Settings
-from unisono.simulator.world.world import Progress, World
+from unisono.simulator.world.world import Progress, World, fill
+
+_OF_ONE: Mapping[str, Any] = {
+    **{"name": "", "submit": 0.0, "run_seconds": None, "estimate": None, "deadline": None, "job_class": ""},
+    **{"checkpoint": None, "restart_overhead": 0.0, "max_retries": None, "censored": False},
+}
+"""What may differ between jobs of which one fits where the other does."""
+_MOST_SHAPES = 100
+"""So many kinds of waiting jobs are tried on the empty cluster, those with most jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +67,46 @@ class Experiment:
         return world.run()
 
     def result(self, run: Run) -> dict[str, Any]:
-        """The metrics, with what they are of."""
-        return summary(run, **self.about)
+        """The metrics, with what they are of, and jobs that would not start even on the empty cluster."""
+        found = summary(run, **self.about)
+        hopeless = self._hopeless(run)
+        return {**found, "hopeless": hopeless} if hopeless else found
+
+    def _hopeless(self, run: Run) -> list[dict[str, Any]]:
+        """Jobs that never started and cannot, alike ones together: an example, how many, and why in words."""
+        alike: dict[bytes, list[Job]] = {}
+        for outcome in run.outcomes:
+            if outcome.state == WAITING and outcome.started is None:
+                alike.setdefault(msgspec.json.encode(replace(outcome.job, **_OF_ONE)), []).append(outcome.job)
+        shared = any(role.gpu_milli < WHOLE_GPU for job in self.jobs for role in job.roles)
+        maker, state, found = (
+            ObjectMaker(shared=shared, run_times="none", epoch=self.settings.epoch),
+            ClusterState(),
+            [],
+        )
+        fill(state, run.cluster, self.jobs)
+        for jobs in sorted(alike.values(), key=len, reverse=True)[:_MOST_SHAPES]:
+            job = replace(jobs[0], submit=0.0)
+            group, roles = maker.group(job, 0), [role for role in job.roles for _ in range(role.count)]
+            pods = [maker.pod(job, role, f"{job.name}-{at}", 0.0) for at, role in enumerate(roles)]
+            objects: list[tuple[Kind[Any], Object]] = [(POD_GROUPS, group), *((PODS, pod) for pod in pods)]
+            for kind, obj in objects:
+                state.apply("ADDED", kind, obj)
+            decided = engine.run(
+                state.snapshot(),
+                self.config,
+                self.settings.epoch,
+                self.settings.seed,
+                plugins=self.plugins,
+                advice=False,
+            )
+            if len(decided.binds) < job.minimum:
+                verdict = decided.verdicts.get(group.key)
+                why = verdict.message.rstrip(".") if verdict is not None else "the configuration places nothing"
+                found.append({"job": job.name, "jobs": len(jobs), "why": why})
+            for kind, obj in reversed(objects):
+                state.apply("DELETED", kind, obj)
+        return found
 
 
 def read_experiment(

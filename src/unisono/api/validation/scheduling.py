@@ -59,7 +59,7 @@ def _part(policy: SubGroupPolicySpec, parents: Mapping[str | None, str | None], 
     inner = policy.name is not None and policy.name in parents.values()
     if policy.pod_group_name and by_labels:
         yield forbidden(f"{path}.podGroupName", "may not be set beside labels: either tells which pods are meant")
-    if inner and (by_labels or policy.pod_group_name or policy.sub_group_size is not None):
+    if inner and (by_labels or policy.pod_group_name or (policy.sub_group_size or 1) > 1):  # 1 is the default
         yield forbidden(path, f"{policy.name} is the parent of others: its members are their sub-groups, not pods")
     if not policy.parent:
         return

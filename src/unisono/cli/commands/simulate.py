@@ -116,7 +116,13 @@ def run(
 @click.argument("kind")
 @click.option("-c", "--cluster", type=_File, required=True, help="The cluster that the load refers to.")
 @click.option("--jobs", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
-@click.option("--load", type=float, default=0.8, show_default=True, help="GPU time asked for over that of the cluster.")
+@click.option(
+    "--load",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="GPU time that would be used while jobs arrive, did each start at once, over that of the cluster.",
+)
 @click.option(
     "--mean-seconds", type=float, default=3600.0, show_default=True, help="Mean run time; lublin has its own."
 )

@@ -16,6 +16,7 @@ from unisono.api.annotations import handed_down
 from unisono.api.base import Condition, ObjectMeta
 from unisono.api.conditions import find_condition
 from unisono.api.core import Pod, PodSpec
+from unisono.api.defaulting.job import default_pod_group
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.topology import HyperNode
 from unisono.api.groups.workload import CompositePodGroup, WorkloadPodGroup
@@ -223,7 +224,10 @@ class KubernetesGroupController(Controller):
         return ""
 
     async def _follow(self, ours: PodGroup, tree: Node) -> None:
-        have, want = to_json(ours.spec), to_json(PodGroupSpec(**_followed(tree)))
+        followed = _followed(tree)
+        wanted = PodGroup(spec=PodGroupSpec(**followed, queue=ours.spec.queue))
+        default_pod_group(wanted)
+        have, want = to_json(ours.spec), to_json(wanted.spec)
         spec = {name: value for name, value in want.items() if have.get(name) != value}
         if not spec:
             return

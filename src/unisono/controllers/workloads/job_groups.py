@@ -22,7 +22,6 @@ from unisono.api.groups.workload import (
     WorkloadReference,
     WorkloadSpec,
 )
-from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.controllers import owners
@@ -56,7 +55,7 @@ def group_of(job: BatchJob) -> WorkloadPodGroup:
     scheduling = job.spec.scheduling
     assert scheduling is not None
     notes = job.metadata.annotations or {}
-    handed = {key: value for key, value in notes.items() if key == POD_QUEUE or key.startswith(_PREFIX)}
+    handed = {key: value for key, value in notes.items() if key.startswith(_PREFIX)}
     return WorkloadPodGroup(
         metadata=_meta(job, handed_down(notes, handed)),
         spec=WorkloadPodGroupSpec(

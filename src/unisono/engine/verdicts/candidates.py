@@ -393,7 +393,7 @@ def _one_of_each_kind(cycle: Cycle) -> list[int]:
 
 
 def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:
-    """Pods as small as the largest node, then as small as what is free now."""
+    """Pods as small as the largest node, then as small as what is free now where that is most of it."""
     registry, nodes = cycle.session.registry, cycle.session.nodes
     requests = task.pod_class.requests
     largest = {name: int(empty.largest[registry.requested(name)]) for name in requests}
@@ -408,7 +408,7 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
     roomy = (idle[others] >= need).all(axis=0)
     if int(roomy.sum()) >= missing:
         free = {name: int(np.sort(idle[registry.requested(name)][roomy])[-missing]) for name in over}
-        if all(free.values()):
+        if all(amount >= _HALF * largest[name] for name, amount in free.items()):
             ladder.append(RequestAtMost(free))
     return ladder
 

@@ -7,6 +7,7 @@ needs to come first, or more of the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,7 +27,7 @@ from unisono.engine.changes import (
     UsePriority,
 )
 from unisono.engine.verdicts.draft import Draft, Ladders
-from unisono.engine.verdicts.effects import FIRST, LAST
+from unisono.engine.verdicts.effects import FIRST, LAST, OF_THE_JOB
 from unisono.engine.verdicts.trial import Trials
 
 Parts = tuple[Change, ...]
@@ -37,6 +38,8 @@ _MOST_ROUNDS = 6
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
 _SMALLER = (LowerMinAvailable, RequestAtMost)
 """Changes after which the job is not what was asked for: the last ones to be tried."""
+_OF_THE_JOB = (LowerMinAvailable, *OF_THE_JOB)
+"""Changes by which the job itself would need less: whoever stands before it takes none of that."""
 
 
 def together(parts: Parts) -> Change:
@@ -153,17 +156,19 @@ class Composition:
         """
         first = self.first[-1:] if behind else ()
         answer, vain, taken = self._asked(parts, first), set[Any](), parts
-        for number in range(_MOST_ROUNDS):
+        times = Counter[Any]()
+        for _ in range(_MOST_ROUNDS):
             if answer is None or answer is True or self._late():
                 break
-            ladders = [ladder for ladder in _larger_first(answer.ladders) if not isinstance(ladder[0], _SMALLER)]
+            ladders = [ladder for ladder in filter(None, answer.ladders) if not isinstance(ladder[0], _OF_THE_JOB)]
             others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
-            steps = [(ladder[min(number, len(ladder) - 1)], ladder in others) for ladder in (*others, *ladders)]
+            steps = [(_larger(ladder, times), ladder in others) for ladder in (*others, *ladders)]
             wanted = ((beside(parts if known else taken, step), step) for step, known in steps)
             found = next(((one, step) for one, step in wanted if one is not None and len(one) <= _MOST_PARTS), None)
             if found is None:
                 break
             taken, step = found
+            times[_target(step)] += 1
             after = self._asked(taken, first)
             if after is not None and after is not True and _mark(after) == _mark(answer):
                 vain.add(_target(step))
@@ -190,6 +195,11 @@ class Composition:
 def _larger_first(ladders: Ladders) -> Ladders:
     """Ladders after which the whole job starts as it was asked for before the others."""
     return sorted(filter(None, ladders), key=lambda ladder: isinstance(ladder[0], _SMALLER))
+
+
+def _larger(ladder: list[Change], times: Counter[Any]) -> Change:
+    """A larger step each time: those before the job take some of it as well."""
+    return ladder[min(times[_target(ladder[0])], len(ladder) - 1)]
 
 
 def _target(change: Change) -> Any:

@@ -431,24 +431,38 @@ for _of_queues in (pass_over, raise_user_limits, allow_reclaim, use_node_group):
     apply.register(_of_queues)
 
 
-_OF_THE_JOB = (
+OF_THE_JOB = (
     *(changes.RequestAtMost, changes.AddToleration, changes.AddAnnotation, changes.RelaxRule, changes.AllowTier),
     *(changes.UseQueue, changes.UseRole, changes.UseResource, changes.UseLabel, changes.UseClaim),
 )
 """Changes of a manifest that most controllers do not take over for pods that are there."""
 
 
-def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> None:
+def _parts(change: changes.Change) -> tuple[changes.Change, ...]:
+    return change.changes if isinstance(change, changes.Together) else (change,)
+
+
+def apply_to_pods(change: changes.Change, edit: Edit, job: str) -> None:
+    """Make the change on pods of the job that have come since it was made on all else."""
+    for one in _parts(change):
+        if isinstance(one, OF_THE_JOB):
+            apply(one, edit, job)
+
+
+def submit_again(change: changes.Change, edit: Edit, job: str, now: float) -> bool:
     """Let a job of which nothing runs be a new one where it may have to be created again for a change.
 
     Then it is the last of its line, and is admitted like all others. Jobs of Volcano take another priority as they are.
     """
     record = edit.job(job)
-    parts = change.changes if isinstance(change, changes.Together) else (change,)
     kept = not record.owned or JOB_VERSION in record.annotations
-    again = any(isinstance(one, _OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in parts)
-    if again and not count(record.counts, READY_STATES):
-        record.phase, record.created = "Pending", now
+    again = any(
+        isinstance(one, OF_THE_JOB) or (isinstance(one, changes.UsePriority) and not kept) for one in _parts(change)
+    )
+    if not again or count(record.counts, READY_STATES):
+        return False
+    record.phase, record.created = "Pending", now
+    return True
 
 
 @apply.register

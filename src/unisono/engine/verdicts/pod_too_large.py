@@ -14,7 +14,7 @@ from unisono.engine.verdicts.demand import Kind
 _COMMON = ("cpu", "memory", "pods")
 _MANY_CPUS = 100_000
 """Milli-CPUs from which a whole number of CPUs looks like milli-CPUs without their ``m``."""
-_TIMES = 16
+_TIMES, _TIMES_CPUS = 16, 4
 """How far above the largest node a request looks like a wrong unit."""
 
 
@@ -86,7 +86,12 @@ def _never_together(kind: Kind, names: list[str], fits: BoolArray, sizes: Matrix
 
 def _meant(name: str, amount: int, largest: int) -> tuple[str, str] | None:
     """What was probably meant, and what stands there: a unit was forgotten or taken for another one."""
-    if name == "cpu" and amount >= _MANY_CPUS and not amount % 1000 and amount // 1000 <= largest:
+    if (
+        name == "cpu"
+        and amount >= max(_MANY_CPUS, _TIMES_CPUS * largest)
+        and not amount % 1000
+        and amount // 1000 <= largest
+    ):
         return f"{amount // 1000}m", f"{amount // 1000}"
     if is_bytes(name) and amount >= _TIMES * largest and amount // 1024 <= largest:
         for unit, smaller, size in (("Gi", "Mi", 1024**3), ("Mi", "Ki", 1024**2)):

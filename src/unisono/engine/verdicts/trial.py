@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Literal
 
 from unisono.api.core import ResourceClaim
-from unisono.cluster.records import Job
+from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
@@ -23,10 +23,12 @@ from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.resourcequota import counted
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.edit import Edit, Move
-from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply, submit_again
+from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply, apply_to_pods, submit_again
 from unisono.engine.verdicts.order import first_cause
+from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.unmade_parts import unmade_pods
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods, drop_refused_pods
 from unisono.engine.verdicts.waiting import Tools, Waiting
@@ -103,8 +105,10 @@ class Trials:
         self._turn = {key: at for at, key in enumerate(turns)}
         self._turns = list(turns)
         self._cycles = 1
-        self._alone = self._asks = False
+        self._alone = self._asks = self._in_line = False
         self._answer: Draft | None = None
+        self._aside: list[Task] = []
+        self._again: Callable[[Edit], None]
 
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
@@ -125,7 +129,8 @@ class Trials:
     def ask(self, job: str, change: Change, *, alone: bool) -> Draft | Literal[True] | None:
         """What would keep the job waiting after a change; None: it would start, True: nobody knows.
 
-        What makes the job anew lets it come to the line as a new one, which is admitted again.
+        What makes the job anew lets it come to the line as a new one, which is admitted again. In line it starts where
+        the cycle after its admission binds it, in which all that were admitted with it have their pods.
 
         Args:
             job: its key.
@@ -133,23 +138,27 @@ class Trials:
             alone: as if no other job waited.
 
         """
-        self._alone, self._asks, self._answer = alone, True, None
+        self._alone, self._asks, self._in_line, self._answer, self._aside = alone, True, not alone, None, []
+        self._again = partial(apply_to_pods, change, job=job)
 
         def make(edit: Edit) -> None:
             apply(change, edit, job)
-            submit_again(change, edit, job, self.cycle.session.now)
+            if submit_again(change, edit, job, self.cycle.session.now) and not alone:
+                self._aside = [*edit.job(job).tasks.values()]
+                for task in self._aside:
+                    edit.drop(task.key)
 
         parts = change.changes if isinstance(change, Together) else (change,)
         self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
         try:
             started = self._try(job, make)
         finally:
-            self._alone = self._asks = False
+            self._alone = self._asks = self._in_line = False
         return None if started else self._answer or True
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
         try:
-            return self._admitted(job, make) and self._placed(job, make)
+            return self._admitted(job, make) and (self._in_line or self._placed(job, make))
         except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
             return False
 
@@ -173,7 +182,7 @@ class Trials:
         unmade = add_unmade_pods(edit, job, unmade_pods(self.cycle.session, record), most)
         if not unmade:
             return True
-        unmade += 0 if self._alone else self._pods_ahead(edit, job, most - unmade)
+        unmade += 0 if self._asks else self._pods_ahead(edit, job, most - unmade)
         make(edit)
         state = self.cycle.session.job(job)
         if state is not None:
@@ -225,11 +234,28 @@ class Trials:
             bound = any(placement.job.key == key for placement in trial.bound)
             started = bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
         following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
+        if started and self._in_line and job is not None and not job.size:
+            following = self._with_pods(trial, job)
         if self._asks and not started and following is None and job is not None:
             report = trial.reports.get(key)
             self._answer = first_cause(Waiting(Tools(trial), job, report)) if report is not None else None
         trial.end()
-        return started if following is None else self._starts(following, key, cycles - 1)
+        return started if following is None else self._starts(following, key, max(cycles - 1, 1))
+
+    def _with_pods(self, trial: Cycle, job: JobState) -> Edit | None:
+        """The cluster once all that a trial admits have their pods; None where those of the job are not known."""
+        edit = Edit(*after(trial))
+        for task in self._aside:
+            edit.put(task)
+        made, left = len(self._aside), MOST_ADDED
+        for other in sorted(trial.jobs, key=turn):
+            admitted = other is job or (other.record.phase == "Pending" and other.phase != "Pending")
+            if admitted and not other.size and not (other is job and self._aside):
+                added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, other.record), left)
+                made, left = made + (added if other is job else 0), left - added
+        self._again(edit)
+        drop_refused_pods(edit, job, self._held)
+        return edit if made else None
 
     def _beyond(self, key: str) -> bool:
         """Whether the gang has its minimum already, and only the rest of its pods waits."""

@@ -184,7 +184,7 @@ class LiveObjects:
         for name in ("PodGroup", "Pod"):
             if name in found.by_kind and over:
                 kind, objects = found.by_kind[name]
-                found.by_kind[name] = kind, [each for each in objects if _group_key(each) not in over]
+                found.by_kind[name] = kind, [each for each in objects if group_key(each) not in over]
         return found
 
     def cluster(self) -> Cluster:
@@ -195,7 +195,7 @@ class LiveObjects:
         return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes))
 
 
-def _group_key(obj: Any) -> str:
+def group_key(obj: Any) -> str:
     """Key of a PodGroup, or of that of a pod; empty for a pod without one."""
     if isinstance(obj, PodGroup):
         return obj.key
@@ -269,7 +269,7 @@ def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = Non
     for group in groups:
         if group.key not in members and group.status.phase in (None, "", "Pending", "Inqueue"):
             view = makers.get((group.metadata.namespace, group.metadata.name))
-            made = _pods_of(group, now) if view is None else _pods_of_job(view, now)
+            made = _pods_of(group, now) if view is None else pods_of_job(view, now)
             members[group.key] = unmade[group.key] = made
     state = objects.state(run_times, more=[pod for made in unmade.values() for pod in made])
     session = Session(state.snapshot(), now, 0)
@@ -381,7 +381,7 @@ def _pods_of(group: PodGroup, now: float) -> list[Pod]:
     ]
 
 
-def _pods_of_job(view: JobView, now: float) -> list[Pod]:
+def pods_of_job(view: JobView, now: float) -> list[Pod]:
     """The pods that the Job's controller will make."""
     builder, made = PodBuilder(view, ()), []
     for task in view.tasks:

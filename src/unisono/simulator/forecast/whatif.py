@@ -33,7 +33,7 @@ from unisono.jobkinds.registry import known
 from unisono.simulator.clusters import build
 from unisono.simulator.files import InputError
 from unisono.simulator.forecast.forecast import Forecast, Start, forecast
-from unisono.simulator.forecast.live import LiveObjects
+from unisono.simulator.forecast.live import LiveObjects, group_key, pods_of_job
 from unisono.simulator.forecast.past import past_of
 from unisono.simulator.metrics.durations import mean
 from unisono.simulator.metrics.fairness import share_deviation
@@ -156,10 +156,10 @@ def _change(objects: LiveObjects, value: dict[str, Any], where: str, now: float)
             f"{where}: PodGroup {name} belongs to Job {makers[name].job.key}, whose controller writes its spec: "
             "change the Job"
         )
-    items[at] = obj
+    before, items[at] = items[at], obj
     if isinstance(obj, Job):
-        _follow(objects, JobView(obj))
-    elif job is not None and job.runs:
+        return f"{kind.kind} {name} changed{_follow(objects, before, JobView(obj), now)}"
+    if job is not None and job.runs:
         # Which of its pods stay would be its own controller's decision: all are made anew, and wait.
         _collect(objects, obj)
         return f"{kind.kind} {name} changed, with {counted(_join(objects, job, obj, now), 'pod')} that start anew"
@@ -238,15 +238,34 @@ def _makers(objects: LiveObjects) -> dict[str, JobView]:
     return {f"{view.job.metadata.namespace}/{view.pod_group_name}": view for view in views}
 
 
-def _follow(objects: LiveObjects, view: JobView) -> None:
-    """The PodGroup of a changed Job, as its controller will write it."""
+def _follow(objects: LiveObjects, before: Job, view: JobView, now: float) -> str:
+    """The PodGroup and the pods of a changed Job, as its controller will make them; answers what becomes of the pods.
+
+    Pods stay where only their number changes, and start anew where their templates do. Those of a Job that waits for
+    its admission are made then.
+    """
     priorities = {each.metadata.name: each.value for each in objects.of("PriorityClass")}
-    groups = objects.of("PodGroup")
+    groups, pods = objects.of("PodGroup"), objects.of("Pod")
     key = f"{view.job.metadata.namespace}/{view.pod_group_name}"
     for at, group in enumerate(groups):
         if group.key == key:
             spec = pod_group_spec(view, lambda name: priorities.get(name or "", 0))
             groups[at] = PodGroup(metadata=group.metadata, spec=spec, status=group.status)
+    there = {pod.metadata.name for pod in pods if group_key(pod) == key}
+    if not there:
+        return ""
+    wanted = {pod.metadata.name: pod for pod in pods_of_job(view, now)}
+    templates = [{task.name: task.template for task in job.spec.tasks or ()} for job in (before, view.job)]
+    anew = any(template != templates[0].get(name, template) for name, template in templates[1].items())
+    kept = set() if anew else there & wanted.keys()
+    gone, more = len(there - kept), [pod for name, pod in wanted.items() if name not in kept]
+    pods[:] = [pod for pod in pods if group_key(pod) != key or pod.metadata.name in kept]
+    objects.add(PODS, more)
+    if anew:
+        return f", with {counted(len(more), 'pod')} that start anew"
+    told = [f"{counted(len(more), 'pod')} more"] if more else []
+    told += [f"{counted(gone, 'pod')} fewer"] if gone else []
+    return f", with {' and '.join(told)}" if told else ""
 
 
 def _decoded(kind: Kind[Any], value: dict[str, Any], where: str) -> Object:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from unisono.api.keys import GPU_COUNT, NVIDIA_GPU
 from unisono.api.resources import resource_list
+from unisono.simulator.abilities import JOB_NOTES, unknown_note
 from unisono.simulator.clusters import Cluster
 from unisono.simulator.files import InputError
 
@@ -79,6 +80,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         estimate: run time that the user states, which is also the limit that the scheduler is told.
         deadline: seconds after ``submit`` until which it should have ended.
         job_class: free text by which metrics are split, such as ``strict``.
+        annotations: of its PodGroup and its pods, for plug-ins that go by them.
         checkpoint: seconds of progress between checkpoints; None means that it starts from zero when interrupted, and
             0 that nothing is lost.
         restart_overhead: seconds that it needs after an interruption before it makes progress.
@@ -102,6 +104,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     estimate: float | None = None
     deadline: float | None = None
     job_class: str = ""
+    annotations: Mapping[str, str] = {}
     checkpoint: float | None = None
     restart_overhead: float = 0.0
     max_retries: int | None = None
@@ -155,6 +158,8 @@ def check(job: Job) -> str:
         return f"roles: {job.pods} pods are too many, at most {MOST_PODS}"
     if job.gang is not None and not 0 < job.gang <= job.pods:
         return f"gang: {job.gang} is not between 1 and the job's {job.pods} pods"
+    if problem := unknown_note(job.annotations, JOB_NOTES):
+        return f"annotations: {problem}"
     if job.max_retries is not None and job.max_retries < 0:
         return "maxRetries: must not be negative"
     return ""

@@ -56,7 +56,7 @@ class ObjectMaker:
     def group(self, job: Job, number: int) -> PodGroup:
         """The PodGroup of the ``number``-th job; jobs of one moment are told apart by microseconds."""
         name = job.name
-        notes = self._told(job) | ({USER: job.user} if job.user else {})
+        notes = {**job.annotations, **self._told(job), **({USER: job.user} if job.user else {})}
         topology = None
         if job.topology_tier is not None:
             mode = "hard" if job.topology_hard else "soft"
@@ -104,7 +104,7 @@ class ObjectMaker:
 
     def pod(self, job: Job, role: Role, name: str, now: float) -> Pod:
         """A pod that waits for a node; its UID is its name, and so names must not come back."""
-        notes = {GROUP_NAME: job.name, TASK_SPEC: role.name}
+        notes = {**job.annotations, GROUP_NAME: job.name, TASK_SPEC: role.name}
         if not job.preemptable:
             notes[PREEMPTABLE] = "false"
         created = rfc3339(self._epoch + now)

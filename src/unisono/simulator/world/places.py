@@ -10,6 +10,7 @@ from itertools import count
 from math import inf
 from typing import Any, TypeVar
 
+from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Bind, Eviction, PodCondition, PodGroupUpdate
@@ -151,6 +152,7 @@ class Places:
         room: free amounts of the nodes, less only what these jobs hold.
         changed: something has happened that the engine should look at.
         made: pods have been made for a job that was admitted; the engine has not seen them.
+        pods_wait: the pods of a job are made when it is admitted, and not when it arrives.
         ended: how many jobs are over.
     """
 
@@ -167,7 +169,7 @@ class Places:
         self._unmade: set[str] = set()
         self.numbers = {name: number for number, name in enumerate(run.node_names)}
         self.room = Room(run.cluster.nodes)
-        self.changed = self.made = False
+        self.changed = self.made = self.pods_wait = False
         self.ended = 0
         self._speed = SpeedModel(run.cluster, settings)
         self._pods: dict[str, tuple[LiveJob, int]] = {}
@@ -178,8 +180,11 @@ class Places:
         """A job arrives: its PodGroup and its pods are made."""
         self.live[live.key] = live
         self.state.apply("ADDED", POD_GROUPS, live.group)
-        for at in range(live.job.pods):
-            self._add_pod(live, at)
+        live.pods = [self._pod(live, at) for at in range(live.job.pods)]
+        if self.pods_wait:
+            self._unmade.add(live.key)
+        else:
+            self._make_pods(live)
         self._note_waiting(live)
         self.changed = True
 
@@ -298,9 +303,9 @@ class Places:
             self._make_pods(live)
 
     def _make_pods(self, live: LiveJob) -> None:
-        """Make the pods of a job of the live cluster that has been admitted, as its controller does."""
+        """Make the pods of a job that has been admitted, as its controller does."""
         self._unmade.discard(live.key)
-        for at, pod in enumerate(live.templates):
+        for at, pod in enumerate(live.pods):
             live.pods[at] = self.maker.again(pod, pod.metadata.name, self.heap.now)
             self._pods[live.pods[at].key] = live, at
             self.state.apply("ADDED", PODS, live.pods[at])
@@ -462,15 +467,14 @@ class Places:
         self.changed = True
 
     def _add_pod(self, live: LiveJob, at: int) -> None:
+        pod = live.pods[at] = self._pod(live, at)
+        self._pods[pod.key] = live, at
+        self.state.apply("ADDED", PODS, pod)
+
+    def _pod(self, live: LiveJob, at: int) -> Pod:
+        """The pod of this number, as its controller makes it now."""
         again = live.incarnations[at]
         name = f"{live.job.name}-{at}" if not again else f"{live.job.name}-r{again}-{at}"
         if live.templates:
-            pod = self.maker.again(live.templates[at], name, self.heap.now)
-        else:
-            pod = self.maker.pod(live.job, live.roles[at], name, self.heap.now)
-        if at < len(live.pods):
-            live.pods[at] = pod
-        else:
-            live.pods.append(pod)
-        self._pods[pod.key] = live, at
-        self.state.apply("ADDED", PODS, pod)
+            return self.maker.again(live.templates[at], name, self.heap.now)
+        return self.maker.pod(live.job, live.roles[at], name, self.heap.now)

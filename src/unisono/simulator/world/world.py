@@ -26,10 +26,10 @@ from unisono.engine.decisions import Decisions, PodGroupUpdate
 from unisono.engine.plugins.registry import lookup_with
 from unisono.errors import UnisonoError
 from unisono.gc_pauses import collect_now, collector_paused
+from unisono.simulator.abilities import goes_by_saved_work, recheck_seconds
 from unisono.simulator.clusters import Cluster, gpus_of, make_queue, with_shared_gpus
 from unisono.simulator.workload.job import WHOLE_GPU, Job
 from unisono.simulator.world import outcome as outcomes
-from unisono.simulator.world.abilities import goes_by_saved_work, recheck_seconds
 from unisono.simulator.world.live_jobs import Adopted, LiveJob, Unit
 from unisono.simulator.world.objects import ObjectMaker, priority_object
 from unisono.simulator.world.outcome import JobOutcome, Run
@@ -78,11 +78,13 @@ class Cycles:
         gated = self._admits and any(
             one is None or ("enqueueable" in one.implemented and not one.permits_only) for one in found
         )
+        # Pods of a job that a gate holds back are not there to be placed in the cycle that lets it in.
+        places.pods_wait = gated and self._settings.retry
         self._keeping = whole and actions <= _KEEPING and not gated and not self._watches
         self._recheck = recheck_seconds(config) if self._settings.recheck is None else self._settings.recheck
         self._by_saved_work = goes_by_saved_work(config)
         self._next, self._due = 0.0, -1.0
-        self._moved = 0.0
+        self._moved, self._looks = 0.0, 0
 
     def wake(self, at: float) -> None:
         """Ask for a cycle at a later moment."""
@@ -118,13 +120,19 @@ class Cycles:
         places.changed = True
         self.wake(now + max(_SETTLING, settings.period))
 
+    def look(self, number: int) -> None:
+        """So long nothing has happened that another cycle would be due, unless one has come since."""
+        if number == self._looks:
+            self._places.changed = True
+
     def _look_again(self) -> None:
-        """Ask for a cycle for what looks at the clock, as long as anything can come of it."""
+        """Ask for a cycle for what looks at the clock, as long as anything can come of it, after a quiet time."""
         heap, now = self._heap, self._heap.now
         if self._places.live and (self._places.waiting or self._moves) and self._recheck:
             if not heap and now - self._moved > _QUIET:
                 return
-            self.wake(now + self._recheck)
+            self._looks += 1
+            heap.push(now + self._recheck, "look", self._looks)
 
     def _is_vain(self) -> bool:
         """Whether a cycle would bind nothing, and refuse no job: those that have come are admitted then."""
@@ -342,6 +350,9 @@ class World:
     def _on_cycle(self, _: object) -> None:
         self._places.changed = True
 
+    def _on_look(self, number: int) -> None:
+        self._cycles.look(number)
+
     def _on_watch(self, _: object) -> None:
         self._watching = True
 
@@ -383,6 +394,7 @@ class World:
         "gone": _on_gone,
         "node": _on_node,
         "cycle": _on_cycle,
+        "look": _on_look,
         "watch": _on_watch,
     }
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from unisono.api import annotations as ours
+from unisono.api import keys
 from unisono.engine.config.model import SchedulerConfig
 from unisono.errors import ConfigError
 
@@ -21,8 +23,6 @@ MISSING: Final[Mapping[str, str]] = {
     "numa-aware": "Numatopologies of nodes",
     "resourcequota": "ResourceQuotas of namespaces",
     "pdb": "PodDisruptionBudgets",
-    "cdp": "annotations of pods with the time for which they may not be evicted",
-    "task-topology": "annotations of jobs on which tasks stand together",
     "cluster-preference": "member clusters of a fleet",
 }
 """Plug-ins that go by what a simulated world does not have, and what that is."""
@@ -32,7 +32,7 @@ ACTING: Final = frozenset(
         *("priority", "gang", "conformance", "drf", "proportion", "capacity", "overcommit", "predicates", "nodeorder"),
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
-        *("rescheduling", "cost", "fair-share", "user-limits"),
+        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology"),
     )
 )
 """Plug-ins that act as they do live."""
@@ -45,8 +45,29 @@ ACTIONS: Final = frozenset(
 )
 """Actions that act as they do live."""
 
+QUEUE_NOTES: Final = frozenset(
+    (
+        *(keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS),
+        *(ours.USER_LIMITS, ours.SHARE_WEIGHTS, ours.MIN_RUN_TIME, ours.MAX_EVICTIONS),
+    )
+)
+"""Annotations of queues by which a simulation goes."""
+
+JOB_NOTES: Final = frozenset(
+    (
+        *(keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.PREEMPTABLE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE),
+        *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
+        *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY, ours.MIN_RUN_TIME),
+    )
+)
+"""Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""
+
+NODE_NOTES: Final = frozenset((ours.PRICES,))
+"""Annotations of nodes by which a simulation goes."""
+
+_OWN_DOMAINS = frozenset(("volcano.sh", "scheduling.volcano.sh", "unisono.io"))
 _BY_CLOCK = frozenset(("sla", "tdm", "defragment", "shuffle"))
-_EVICTIONS_BY_CLOCK = frozenset(("eviction-guard",))
+_EVICTIONS_BY_CLOCK = frozenset(("eviction-guard", "cdp"))
 _EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
 _SAVED_WORK = frozenset(("eviction-guard", "defragment"))
 
@@ -74,6 +95,17 @@ def refuse_missing(config: SchedulerConfig, name: str) -> None:
             "configuration: what is left is decided as on a live cluster without it",
             file=name,
         )
+
+
+def unknown_note(annotations: Mapping[str, str], known: frozenset[str]) -> str:
+    """What is wrong with the first annotation of Volcano's or Unisono's own by which a simulation does not go.
+
+    Annotations of others are nothing that a scheduler goes by. Empty when all are in order.
+    """
+    for key in annotations:
+        if key.partition("/")[0] in _OWN_DOMAINS and key not in known:
+            return f"a simulation does not go by {key}; it goes by {', '.join(sorted(known))}"
+    return ""
 
 
 def recheck_seconds(config: SchedulerConfig) -> float:
