@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from unisono.standalone.virtual_time import VirtualLoop
+
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import RUN_SECONDS
@@ -26,7 +28,6 @@ from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.objects import ObjectMaker, namespace_of, priority_class, priority_object
 from unisono.simulator.world.outcome import Run
 from unisono.standalone.shadow import Shadow, opened
-from unisono.standalone.virtual_time import VirtualLoop
 
 Placing = tuple[float, str]
 """When a pod began, in seconds, and on which node."""

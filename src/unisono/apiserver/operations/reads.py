@@ -330,6 +330,8 @@ async def _reach(context: Context, revision: int | None) -> None:
 # ``Gone`` and lists again.
 
 BOOKMARK_SECONDS = 60.0
+# Seconds. A shorter wait may end where a virtual clock, or the sum of two floats, stands still.
+_SHORTEST_PAUSE = 0.001
 # Events between two chances for others to run: readers in this process handle each one at once.
 _CHUNK = 16
 
@@ -462,9 +464,10 @@ class Watch:
 
 
 def _pause(now: float, end: float | None, marked: float | None) -> float | None:
+    """Seconds until the stream ends or is marked."""
     waits = []
     if end is not None:
-        waits.append(max(0.0, end - now))
+        waits.append(end - now)
     if marked is not None:
-        waits.append(max(0.0, marked + BOOKMARK_SECONDS - now))
-    return min(waits) if waits else None
+        waits.append(marked + BOOKMARK_SECONDS - now)
+    return max(min(waits), _SHORTEST_PAUSE) if waits else None
