@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from unisono.standalone.virtual_time import VirtualLoop
-
 from unisono.agent.simulated.nodes import SimulatedNodes
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import RUN_SECONDS
@@ -27,7 +25,7 @@ from unisono.simulator.clusters import Cluster
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.objects import ObjectMaker, namespace_of, priority_class, priority_object
 from unisono.simulator.world.outcome import Run
-from unisono.standalone.shadow import Shadow, opened
+from unisono.standalone.shadow import Shadow, VirtualLoop, opened
 
 Placing = tuple[float, str]
 """When a pod began, in seconds, and on which node."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from unisono.cli.simulating.text import result_lines
 
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate, times
+from unisono.cli.simulating import result_lines
 from unisono.engine.config_file.reader import load_config
 from unisono.simulator.experiment import Experiment
 from unisono.simulator.metrics.summary import encode, summary

@@ -16,7 +16,7 @@ from unisono.api.annotations import handed_down
 from unisono.api.base import Condition, ObjectMeta
 from unisono.api.conditions import find_condition
 from unisono.api.core import Pod, PodSpec
-from unisono.api.defaulting.job import default_pod_group
+from unisono.api.defaulting.kubeflow import default_pod_group
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.topology import HyperNode
 from unisono.api.groups.workload import CompositePodGroup, WorkloadPodGroup
