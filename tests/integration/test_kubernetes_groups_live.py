@@ -15,7 +15,7 @@ from unisono.kube.discovery import request_json
 sys.path.append(str(Path(__file__).parents[2]))
 case: Any = import_module("benchmarks.answers.case")
 plane: Any = import_module("benchmarks.answers.plane")
-virtual: Any = import_module("unisono.standalone.virtual_time")
+virtual: Any = import_module("unisono.standalone.shadow")
 
 _SECONDS = 60
 _ALPHA, _BETA = "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"
