@@ -204,7 +204,7 @@ def _larger(ladder: list[Change], times: Counter[Any]) -> Change:
 
 def _target(change: Change) -> Any:
     """Of which kind a change is, and of which object."""
-    return type(change).__name__, getattr(change, "queue", ""), getattr(change, "quota", "")
+    return type(change).__name__, *(getattr(change, name, "") for name in ("queue", "quota", "nodes"))
 
 
 def _mark(draft: Draft) -> Any:
