@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -74,6 +76,10 @@ def _is_outside(change: dict[str, Any]) -> bool:
     return change["kind"] in ("AddNodes", "WaitFor") or any(map(_is_outside, change.get("changes", ())))
 
 
+_PLANES_KEPT = 16
+_runs = itertools.count(1)
+
+
 def run(work: Awaitable[str]) -> str:
     """Do the work in a loop of virtual time; answers what is wrong."""
 
@@ -85,6 +91,10 @@ def run(work: Awaitable[str]) -> str:
             return runner.run(bounded())
         except (UnisonoError, ValueError, KeyError, OSError, ExceptionGroup) as error:
             return f"{type(error).__name__}: {error}"
+        finally:
+            # A plane is a web of cycles of some 30 MB, made while the collector pauses: it would not look for it soon.
+            if next(_runs) % _PLANES_KEPT == 0:
+                gc.collect()
 
 
 Work = Callable[[Plane], Awaitable[str]]
