@@ -47,14 +47,14 @@ FAULTS = (
         "unisono.apiserver.storage.database",
         '"PRAGMA synchronous = FULL"',
         '"PRAGMA synchronous = OFF"',
-        seed=1,
+        seed=3,
     ),
     Fault(
         "answer-before-the-commit",
         "unisono.apiserver.storage.store",
         "        self._writer.submit(Commit(self._epoch, events, done))\n",
         "        self._writer.submit(Commit(self._epoch, events, done))\n        done(None)\n",
-        seed=8,
+        seed=1,
     ),
     Fault(
         "keep-pending-what-failed",
@@ -87,7 +87,7 @@ FAULTS = (
         "unisono.kube.informer",
         "            self._remove(key, self._objects[key])\n        for key, obj in listed.items()",
         "            pass\n        for key, obj in listed.items()",
-        seed=2004,
+        seed=2014,
     ),
     Fault(
         "go-on-after-the-last-list-when-a-watch-breaks",
@@ -101,7 +101,7 @@ FAULTS = (
         "unisono.kube.workqueue",
         "        if key in self._dirty and not self._closed:\n            self._push(key)\n",
         "        self._dirty.discard(key)\n",
-        seed=5,
+        seed=3,
     ),
     Fault(
         "take-a-lease-that-is-not-over",
@@ -122,7 +122,7 @@ FAULTS = (
         "unisono.scheduler.binder",
         '                self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node, bind.annotations)\n',
         "",
-        seed=1001,
+        seed=1002,
     ),
     Fault(
         "forget-the-rollback-of-a-failed-bind",
