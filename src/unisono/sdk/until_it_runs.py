@@ -40,6 +40,9 @@ _SLOW = (30.0, 90.0)
 _GIVES_UP = ("LowerMinAvailable", "RequestAtMost", "EvictPods", "ReleasePort")
 """Changes that take something from the job or from others: tried after all that do not."""
 
+_UNFIT = (UnisonoError, KeyError, IndexError, TypeError, ValueError)
+"""What applying a patch raises that the object does not fit."""
+
 T = TypeVar("T")
 Ask = Callable[["HttpClient"], Awaitable["Told"]]
 Runs = Callable[["HttpClient"], Awaitable[bool]]
@@ -327,11 +330,22 @@ def _merged(mine: Sequence[Operation], live: Mapping[str, Any] | None) -> Operat
     body: Any = live
     try:
         for one in mine:
-            body = apply_json_patch(body, one.body) if one.patch_type == "json" else apply_merge_patch(body, one.body)
-    except (UnisonoError, KeyError, IndexError, TypeError, ValueError):
+            body = _with(body, one) if one.patch_type == "json" else apply_merge_patch(body, one.body)
+    except _UNFIT:
         return None
     verb: Verb = "replace" if any(one.verb == "replace" for one in mine) else "patch"
     return replace(mine[-1], verb=verb, patch_type="json", body=json_diff(live, body))
+
+
+def _with(body: Any, one: Operation) -> Any:
+    """The object after a JSON patch; what another object takes the place of has lost what controllers wrote before."""
+    for step in one.body:
+        try:
+            body = apply_json_patch(body, [step])
+        except _UNFIT:
+            if one.verb != "replace" or step["op"] != "remove":
+                raise
+    return body
 
 
 def same(fix: Fix, other: Fix) -> bool:
