@@ -51,8 +51,11 @@ def test_labels_and_annotations() -> None:
 
 
 STRANGE = {
-    "2.1": ({"podTemplateOverrides": [{"targetJobs": [{"name": "nodes"}]}]}, "spec.podTemplateOverrides[0].targetJobs"),
-    "2.0": ({"podSpecOverrides": [{"targetJobs": [{"name": "nodes"}]}]}, "spec.podSpecOverrides[0].targetJobs"),
+    "2.1": (
+        {"podTemplateOverrides": [{"targetJobs": [{"name": "nodes"}]}]},
+        "spec.podTemplateOverrides[0].targetJobs[0].name",
+    ),
+    "2.0": ({"podSpecOverrides": [{"targetJobs": [{"name": "nodes"}]}]}, "spec.podSpecOverrides[0].targetJobs[0].name"),
     "2.2": (
         {
             "runtimePatches": [
@@ -62,7 +65,7 @@ STRANGE = {
                 }
             ]
         },
-        "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs",
+        "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name",
     ),
 }
 
@@ -75,4 +78,4 @@ def test_a_job_that_the_runtime_does_not_have_is_named_and_nothing_is_made(versi
     assert not plan.ensure
     (notice,) = plan.notices
     assert notice.reason == "UnknownTargetJob"
-    assert notice.message == f"{path} names nodes: the runtime has the jobs node"
+    assert notice.message == f"{path} is nodes: the runtime has the jobs node"

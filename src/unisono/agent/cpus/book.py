@@ -216,7 +216,7 @@ def whole_cpus(pod: Pod, container: Container) -> int:
 # Keeping the processes of running containers on the CPUs that are theirs.
 #
 # A container applies the CPUs that were its own when it was prepared. If another one was given some of them meanwhile,
-# and the agent moved all others before this one's command ran, nobody else would notice: so the keeper looks again and
+# and the agent moved all others before this one's command ran, nothing else would notice: so the keeper looks again and
 # again, as the kubelet's CPU manager does.
 
 # A container that starts processes while its others are moved is looked at again.

@@ -99,7 +99,7 @@ def fewest_replicas(spec: JobSpec) -> int:
 def _scale(spec: JobSpec, replicas: int) -> None:
     assert spec.tasks
     task = spec.tasks[-1]
-    binding = _tasks_bind(spec) or task.replicas in (None, replicas)  # what nobody scales is left to validation
+    binding = _tasks_bind(spec) or task.replicas in (None, replicas)  # validation sees to what is not scaled
     spec.replicas = task.replicas = replicas
     if not binding and (task.min_available or 0) > replicas:
         task.min_available = replicas

@@ -259,7 +259,7 @@ def _drop_finalizer(obj: Object, finalizer: str) -> None:
 
 # Namespaces: what each has from its beginning (service account, certificate authority), and its end.
 
-# Ending namespaces: their content is deleted, and when it has gone, so do they.
+# A namespace that ends goes when all of its content, which is deleted first, has gone.
 
 
 class NamespaceController:

@@ -59,6 +59,7 @@ from unisono.controllers.objects import owner_uid, to_json
 from unisono.controllers.owners import TooManyHosts, list_too_long, owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import TrainingPlan, new_keys, set_condition
+from unisono.jobkinds.paths import walk
 
 # What to do about a TrainJob: a pure function from observed objects and the time to a plan.
 
@@ -279,29 +280,19 @@ def _changes(spec: TrainJobSpec, steps: Sequence[str]) -> Iterator[dict[str, Any
         yield _of_steps(older.target_jobs, steps, {"spec": parts})
 
 
+_TARGETS = (
+    "spec.podTemplateOverrides[*].targetJobs[*].name",
+    "spec.podSpecOverrides[*].targetJobs[*].name",
+    "spec.runtimePatches[*].trainingRuntimeSpec.template.spec.replicatedJobs[*].name",
+)
+"""Where a job names those of its runtime's jobs that it changes, as Trainer 2.1, 2.0 and 2.2 write it."""
+
+
 def strange_targets(job: TrainJob, runtime: TrainingRuntimeSpec) -> str:
     """Which of the jobs that the job names to change the runtime does not have, in words; empty when there is none."""
     steps = [each.name for each in runtime.template.spec.replicated_jobs or ()]
-    named: list[tuple[str, str]] = []
-    overrides = {
-        "podTemplateOverrides": [each.target_jobs for each in job.spec.pod_template_overrides or ()],
-        "podSpecOverrides": [each.target_jobs for each in job.spec.pod_spec_overrides or ()],
-    }
-    for field, all_targets in overrides.items():
-        for at, targets in enumerate(all_targets):
-            named += [(f"spec.{field}[{at}].targetJobs", target.name) for target in targets or ()]
-    for at, patch in enumerate(job.spec.runtime_patches or ()):
-        changed = _at(patch.training_runtime_spec, "template", "spec", "replicatedJobs")
-        path = f"spec.runtimePatches[{at}].trainingRuntimeSpec.template.spec.replicatedJobs"
-        named += [(path, _at(each, "name")) for each in (changed if isinstance(changed, list) else ())]
-    strange = [f"{path} names {name}" for path, name in named if name not in steps]
+    strange = [f"{at} is {name}" for path in _TARGETS for at, name in walk(job, path) if name not in steps]
     return f"{'; '.join(strange)}: the runtime has the jobs {', '.join(steps)}" if strange else ""
-
-
-def _at(value: Any, *path: str) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _of_steps(targets: Sequence[TargetJob] | None, steps: Sequence[str], pods: dict[str, Any]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class _Deserved:
         self._known: dict[str, Amounts] = {}
 
     def of(self, queue: QueueState) -> Amounts:
-        """By row; empty where nobody says."""
+        """By row; empty where no plug-in answers."""
         found = self._known.get(queue.name)
         if found is None:
             told = self._session.book.shares.metrics_of

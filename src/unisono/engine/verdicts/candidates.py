@@ -117,8 +117,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
     if refusal.cause is Cause.OVER_CAPABILITY:
         steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=pods > 1)]
         name = binding_queue(cycle.session, job, refusal)
-        bound = cycle.session.queues.get(name)  # the root may be nobody's object
-        stated = bound.record.capability or {} if bound else {}
+        binding = cycle.session.queues.get(name)  # the root queue need not exist as an object
+        stated = binding.record.capability or {} if binding else {}
         # What the cluster has is the limit of a queue without one of its own: to state one would only lower it.
         raised: list[Change] = [RaiseCapability(name, step) for step in steps if stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, job, short)]

@@ -39,7 +39,7 @@ _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
 _SMALLER = (LowerMinAvailable, RequestAtMost)
 """Changes after which the job is not what was asked for: the last ones to be tried."""
 _OF_THE_JOB = (LowerMinAvailable, *OF_THE_JOB)
-"""Changes by which the job itself would need less: whoever stands before it takes none of that."""
+"""Changes by which the job itself would need less; jobs before it in the line get nothing from them."""
 
 
 def together(parts: Parts) -> Change:

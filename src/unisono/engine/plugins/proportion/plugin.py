@@ -188,7 +188,7 @@ class ProportionPlugin(Plugin):
         return job.queue.open and self._beyond(job) != self.deserved.get(job.queue.name)
 
     def _beyond(self, job: JobState) -> Amounts | None:
-        """What the job's queue may hold with it, on what nobody else can use."""
+        """What the job's queue may hold with it, of resources that no work within its share can use."""
         first = self._first_gang and self._is_first(job)
         return (self.real_capability if first else self.undivided).get(job.queue.name)
 
