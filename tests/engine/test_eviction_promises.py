@@ -10,9 +10,11 @@ from eviction_world import OFF, Plane
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from test_filter_causes import near
 
 from support.build import flatten, group, node, pod, priority_class, queue
 from support.examples import examples
+from unisono.api.groups.scheduling import SubGroupPolicySpec
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 
@@ -80,6 +82,43 @@ def test_places_made_for_pods_without_requests_are_theirs(order: str) -> None:
             plane.put(thing)
         plane.cycle()
     assert plane.running() == {"g": 2}
+
+
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])
+@pytest.mark.parametrize(("leaving", "runs"), [("v1", {}), ("", {"g": 1})])
+def test_no_room_is_made_beside_company_that_leaves(order: str, leaving: str, runs: dict[str, int]) -> None:
+    """The gang wants to be near pods of v1; one of v0 would have to go for it."""
+    host = {"kubernetes.io/hostname": "n0"}
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=2, labels=host)]
+    for name in ("v0", "v1"):
+        things += [group(name, 1, queue="qa", phase="Running", priority_class="low" if name == "v0" else "high")]
+        things += [pod(f"{name}-w-0", name, node="n0", cpu=1, labels={"app": name}, deleting=name == leaving)]
+    things += [group("g", 1, queue="qa", priority_class="high", created=10)]
+    things += [pod("g-0", "g", cpu=2 if leaving else 1, affinity=near(app="v1"))]
+    plane = Plane(acting(order, spared=False), things, grace=2)
+    for _ in range(5):
+        plane.cycle()
+    assert {name: number for name, number in plane.running().items() if name == "g"} == runs
+    assert sum(map(len, plane.evicted)) == len(runs)
+
+
+@pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, preempt, reclaim, backfill"])
+@pytest.mark.parametrize(("room", "evicted", "runs"), [(4, 1, 2), (3, 0, 0)])
+def test_no_room_is_made_for_a_part_of_a_sub_group(order: str, room: int, evicted: int, runs: int) -> None:
+    """The job needs one pod, but its pods start in twos."""
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=room)]
+    things += [group("v", 1, queue="qa", phase="Running", priority_class="low"), pod("v-0", "v", node="n0", cpu=2)]
+    twos = group("g", 1, queue="qa", priority_class="high", created=10)
+    assert twos.spec is not None
+    twos.spec.sub_group_policy = [
+        SubGroupPolicySpec(name="part", match_label_keys=["part"], sub_group_size=2, min_sub_groups=0)
+    ]
+    things += [twos, *(pod(f"g-{at}", "g", cpu=2, labels={"part": "0"}) for at in range(2))]
+    plane = Plane(acting(order, spared=False), things)
+    for _ in range(4):
+        plane.cycle()
+    assert sum(map(len, plane.evicted)) == evicted
+    assert plane.running().get("g", 0) == runs
 
 
 def world(random: Random) -> list[Any]:

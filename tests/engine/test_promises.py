@@ -42,6 +42,18 @@ def test_the_promise_of_a_gang_whose_pods_do_not_come_lapses(quota: str) -> None
 
 
 @pytest.mark.parametrize("quota", SHARING)
+def test_a_driver_is_let_in_by_what_it_makes_later_where_no_share_claims_that(quota: str) -> None:
+    """Shares are divided by what pods ask for, and the driver's executors ask for nothing yet."""
+    stuck = [group("stuck", 1, queue="q2", resources={"cpu": 9}), pod("stuck-0", "stuck", cpu=1, selector={"no": "x"})]
+    driver = [group("driver", 1, phase="Pending", resources={"cpu": 4}, created=50), pod("driver-0", "driver", cpu=1)]
+    it = Plane(settings("enqueue, allocate, backfill", quota=quota), queue("q2"), node("n1", cpu=8), stuck, driver)
+    for _ in range(3):
+        it.now += 1.0
+        it.cycle()
+    assert it.running() == {"driver": 1}
+
+
+@pytest.mark.parametrize("quota", SHARING)
 def test_each_pod_that_comes_gives_the_gang_its_time_again(quota: str) -> None:
     it = plane(quota, hog())
     for at in range(2):

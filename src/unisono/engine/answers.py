@@ -131,12 +131,14 @@ class Reason:
 class Veto:
     """Nodes that a filter refuses for one reason; ``nodes[i]`` True means column ``i`` of the view is refused.
 
-    With ``now`` only what would start at once is refused, and not what is promised a place for later.
+    With ``now`` only what would start at once is refused, and not what is promised a place for later; with ``later`` it
+    is the other way round.
     """
 
     nodes: BoolArray
     reason: Reason
     now: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True)

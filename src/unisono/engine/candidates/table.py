@@ -169,8 +169,8 @@ class Demand:
     future: bool
 
     def heeds(self, veto: Veto) -> bool:
-        """Whether a veto makes a node no candidate: each does, but for promises those that hold only now."""
-        return not (veto.now and self.future)
+        """Whether a veto makes a node no candidate: each does, but for those of the other time."""
+        return not (veto.now if self.future else veto.later)
 
 
 class CandidateTable:

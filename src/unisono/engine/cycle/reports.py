@@ -186,12 +186,12 @@ class FitReporter:
         return FitErrors(dict(counts), cause, dict(lacking), view.size)
 
     def _vetoes(self, plugin: Plugin, pod_class: PodClass, view: NodeView) -> list[Veto]:
-        """One plug-in's dynamic vetoes, those over domains last."""
+        """One plug-in's dynamic vetoes against a start in this cycle, those over domains last."""
         vetoes: list[Veto] = []
         for hook, asked, silent in (("filter", "concerns", False), ("domain_filter", "stamp", None)):
             method = dict(self.hooks.flat[hook]).get(plugin)
             if method is not None and self.hooks.query(plugin, asked, pod_class) is not silent:
-                vetoes += method(pod_class, view)
+                vetoes += [veto for veto in method(pod_class, view) if not veto.later]
         return vetoes
 
     @staticmethod

@@ -15,7 +15,7 @@ from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.session.sub_groups import groups_of, outermost_policies, short_policies
+from unisono.engine.session.sub_groups import begun_groups, groups_of, outermost_policies, short_policies
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ class GangPlugin(Plugin):
     def pipelined(self, job: JobState) -> Vote | Refusal:
         """Allocated and pipelined tasks together are enough."""
         short = job.min_task_member and any(_short_roles(job, _PLACED))
-        few = job.record.sub_groups and short_policies(self.session, job, pipelined=True)
+        few = job.record.sub_groups and (
+            short_policies(self.session, job, pipelined=True) or begun_groups(self.session, job)
+        )
         if job.is_pipelined and not short and not few:
             return Vote.PERMIT
         have, need = job.ready_count + job.waiting_count, job.min_member
@@ -119,8 +121,11 @@ class GangPlugin(Plugin):
         return Refusal(f"only {have} of {counted(need, 'task')} of {group.key} can get a place", Cause.NODES_FULL)
 
     def starving(self, job: JobState) -> bool:
-        """Placed and pipelined tasks stay below the minimum; BestEffort tasks do not count here."""
-        return job.is_starving
+        """Placed and pipelined tasks stay below the minimum of the job, or of a sub-group that has got some.
+
+        BestEffort tasks do not count here.
+        """
+        return job.is_starving or bool(job.record.sub_groups and begun_groups(self.session, job))
 
     def victims(
         self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose

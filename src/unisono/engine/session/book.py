@@ -96,6 +96,7 @@ class QueueShares:
         plugin: the name of the plug-in that tells it.
         room_of: what a queue may still place, ``[R]``, or None where it is not limited.
         deserved: what queues deserve by weight, by name; empty where no plug-in has divided the cluster so.
+        unclaimed: ``[R]`` what no queue has a share of, as none asks for it.
         metrics_of: shares of a queue for metrics, or None where it has none.
         may_exceed: whether a gang that waits may go over the share of its queue, where the cluster has idle resources
             that no work within shares has used; None: no gang ever may.
@@ -106,6 +107,7 @@ class QueueShares:
     plugin: str = ""
     room_of: Callable[[QueueState], Vector | None] | None = None
     deserved: Mapping[str, Amounts] = field(default_factory=dict)
+    unclaimed: Amounts = field(default_factory=list)
     metrics_of: Callable[[QueueState], ShareMetrics | None] | None = None
     may_exceed: Callable[[JobState], bool] | None = None
     exceeding: JobState | None = None
@@ -204,7 +206,7 @@ class Book:
         self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
         self._stuck: set[Kind] | None = None
         self._trying: Counter[tuple[Kind, Kind]] = Counter()
-        self._room: dict[tuple[str, bool], Amounts] = {}
+        self._room: dict[tuple[str, tuple[int, ...] | None], Amounts] = {}
 
     # ---- promises
 
@@ -387,13 +389,25 @@ class Book:
 
         """
         exceeds = self.shares.may_exceed is not None and self.shares.may_exceed(job)
-        key = job.queue.name, exceeds
+        key = job.queue.name, None if exceeds else self._unasked(job)
         found = self._room.get(key)
         if found is None:
-            found = self._room[key] = self._room_of(job.queue, share=not exceeds)
+            found = self._room[key] = self._room_of(job.queue, key[1])
         return found
 
-    def _room_of(self, queue: QueueState, *, share: bool) -> Amounts:
+    def _unasked(self, job: JobState) -> tuple[int, ...]:
+        """What minResources state beyond the pods that are there, as far as it is in no queue's share.
+
+        Shares are divided by what pods ask for; what a driver makes later is in no request yet.
+        """
+        unclaimed = self.shares.unclaimed
+        if job.asks is None or not unclaimed or len(job.record.tasks) < job.min_member:
+            return ()
+        beyond = (fitted(job.asks, self._rows) - fitted(job.record.request, self._rows)).tolist()
+        found = tuple(max(min(pair), 0) for pair in zip(beyond, unclaimed, strict=False))
+        return found if any(found) else ()
+
+    def _room_of(self, queue: QueueState, unasked: tuple[int, ...] | None) -> Amounts:
         kept = self._beside_nodes(self.live).tolist()
         room = [free - promised for free, promised in zip(self._free, kept, strict=True)]
         for limit in queue.limits:
@@ -401,9 +415,11 @@ class Book:
             for row, most in limit.most.items():
                 left = most - int(limit.held[row]) - int(limit.leaving[row]) - int(beside[row])
                 room[row] = min(room[row], left)
-        of_share = self.shares.room(queue) if share else None
+        of_share = self.shares.room(queue) if unasked is not None else None
         if of_share is not None:
             left_of_share = (fitted(of_share, self._rows) - self.live(queue.name)).tolist()
+            for row, amount in enumerate(unasked or ()):
+                left_of_share[row] += amount
             room = [min(pair) for pair in zip(room, left_of_share, strict=True)]
         room[PODS] = UNLIMITED
         return room

@@ -61,6 +61,7 @@ def requested(tasks: Iterable[Task], rows: int) -> Vector:
 _HELD = frozenset((*ALLOCATED_STATES, TaskStatus.PIPELINED))
 _READY = frozenset(READY_STATES)
 _PLACED = frozenset((*READY_STATES, TaskStatus.PIPELINED))
+_PROMISED = frozenset((TaskStatus.PIPELINED,))
 
 
 class SubGroup:
@@ -370,6 +371,12 @@ def outermost_policies(policies: Sequence[SubGroupPolicy]) -> list[tuple[int, Su
     """Policies that are part of no other, with their indexes: what the gang itself needs."""
     names = {policy.name for policy in policies}
     return [(at, each) for at, each in enumerate(policies) if not each.parent or each.parent not in names]
+
+
+def begun_groups(session: Session, job: JobState) -> list[SubGroup]:
+    """Groups that this session promised places for some of their tasks, and for fewer than they need together."""
+    leaves = (leaf for group in groups_of(session, job).outermost if group.policy >= 0 for leaf in group.leaves)
+    return [leaf for leaf in leaves if leaf.placed_count < leaf.minimum and leaf.count(_PROMISED)]
 
 
 def short_policies(session: Session, job: JobState, *, pipelined: bool) -> list[tuple[SubGroupPolicy, int]]:

@@ -15,7 +15,7 @@ from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.selectors import Held, Term
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
-from unisono.engine.session.domains import Domains, Source, Tally
+from unisono.engine.session.domains import Counts, Domains, Source, Tally
 
 NOT_NEAR = Reason("node(s) didn't match pod affinity rules", unresolvable=True)
 TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules")
@@ -67,6 +67,10 @@ class InterPodFilter:
             self.sources.append(source)
             self._against.append(source.tally(held.term.key))
         self._pledged = self._sums_of(domains.pledged, [(terms.near_all, term.key) for term in terms.near])
+        staying = domains.affinity_index.leaving.get(terms.near_all) and self._sums_of(
+            domains.living, [(terms.near_all, term.key) for term in terms.near]
+        )
+        self._staying: list[Tally] = staying or []
         self._evicted = self._sums_of(domains.evicted, [(term.selector, term.key) for term in terms.away])
         self._evicted += self._sums_of(domains.evicted_holding, [(held, held.term.key) for held in against])
         looked_at = {*(term.selector for term in terms.away), terms.near_all}
@@ -97,27 +101,30 @@ class InterPodFilter:
         size = len(self._table)
         found: list[Veto] = []
         if self._near:
-            found.append(Veto(self._far(size), NOT_NEAR))
+            found.append(Veto(self._far(size, [tally.sums for tally in self._near]), NOT_NEAR))
         if self._away:
             found.append(Veto(_without(found, _any_positive(self._away, size)), TOO_NEAR))
         if self._against:
             found.append(Veto(_without(found, _any_positive(self._against, size)), UNWANTED))
+        for_good = tuple(found)
+        if self._staying:
+            company = [tally.sums for tally in self._staying]
+            found.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, later=True))
         if self._domains.unsettled:
-            for_good = tuple(found)
-            found.append(Veto(_without(for_good, self._far(size, now=True)), NOT_NEAR, now=True))
+            pairs = zip(self._near, self._pledged, strict=True)
+            company = [near.sums - pledged.sums for near, pledged in pairs]
+            found.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, now=True))
             found.append(Veto(_without(for_good, _any_positive(self._evicted, size)), TOO_NEAR, now=True))
         return found
 
-    def _far(self, size: int, *, now: bool = False) -> BoolArray:
+    def _far(self, size: int, company: Sequence[Counts]) -> BoolArray:
         """Nodes without a label, or without company; the first pod of a group that wants its own kind needs none.
 
-        ``now`` without company that was only promised a place.
+        The company at once is that which does not wait for a promised place, and later that which does not terminate.
         """
         far = np.zeros(size, dtype=np.bool_)
         for codes in self._keys:
             far |= codes < 0
-        pairs = zip(self._near, self._pledged, strict=True)
-        company = [near.sums - pledged.sums if now else near.sums for near, pledged in pairs]
         alone = not any(sums.any() for sums in company)
         if not (alone and self._own_first):
             for tally, sums in zip(self._near, company, strict=True):

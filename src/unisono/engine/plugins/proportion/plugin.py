@@ -57,6 +57,7 @@ class ProportionPlugin(Plugin):
         told = session.book.shares
         told.plugin = self.name
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
+        told.unclaimed = shares.unclaimed
         if self._first_gang or self.undivided is not self.deserved:
             told.may_exceed = self._may_exceed
 
