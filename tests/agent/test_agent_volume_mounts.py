@@ -9,7 +9,7 @@ from agent_node import Node, eventually, manifest
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import PersistentVolumeClaim, PersistentVolumeClaimSpec
-from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS
+from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 
 pytestmark = pytest.mark.processes
 
@@ -49,6 +49,23 @@ async def test_changed_config_maps_reach_running_pods(node: Node) -> None:
     node.config_map("live", {"size": "2"})
     await node.phase("follows", "Succeeded")
     assert await node.log("follows") == "grown\n"
+
+
+async def test_changed_annotations_reach_running_pods(node: Node) -> None:
+    item = {"path": "notes", "fieldRef": {"fieldPath": "metadata.annotations"}}
+    script = "while ! grep -q 'saved=\"yes\"' /pod/notes; do sleep 0.05; done; echo seen"
+    node.run(
+        manifest(
+            "follows",
+            ["sh", "-c", script],
+            container={"volumeMounts": [{"name": "v", "mountPath": "/pod"}]},
+            volumes=[{"name": "v", "downwardAPI": {"items": [item]}}],
+        )
+    )
+    await node.phase("follows", "Running")
+    await node.client.patch(PODS, "follows", {"metadata": {"annotations": {"saved": "yes"}}}, namespace="default")
+    await node.phase("follows", "Succeeded")
+    assert await node.log("follows") == "seen\n"
 
 
 async def test_claims_outlive_their_pods(node: Node) -> None:

@@ -8,10 +8,12 @@ from collections import Counter
 from typing import Any
 
 import msgspec
+import pytest
 from scheduler_world import World, node, queue, world
 from scheduler_world import fill as put_gangs
 
 from support.memory import MemoryClient
+from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE
 from unisono.api.core import Pod
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import EVENTS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
@@ -41,11 +43,13 @@ GUARDED = load_config(
 )
 
 
-def job(name: str, queue_name: str) -> Job:
-    """Mission example 06's job."""
+def job(name: str, queue_name: str, notice: str = "") -> Job:
+    """Mission example 06's job; its pods get this notice before they are evicted."""
     requests = {"cpu": "500m", "memory": "100Mi"}
     container = {"name": "eater", "image": "busybox", "resources": {"requests": requests}}
-    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    template: dict[str, Any] = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    if notice:
+        template["metadata"] = {"annotations": {EVICT_NOTICE: notice}}
     spec: dict[str, Any] = {
         "schedulerName": "volcano",
         "queue": queue_name,
@@ -99,7 +103,7 @@ def holders(client: MemoryClient) -> Counter[str]:
     return Counter(p.metadata.name.split("-")[1] for p in held)
 
 
-async def fill(it: World) -> None:
+async def fill(it: World, notice: str = "") -> None:
     """queue-a's six jobs take the whole node."""
     client = it.client
     client.put(NODES, node("n1", cpu="3"))
@@ -108,7 +112,7 @@ async def fill(it: World) -> None:
         made.spec.weight = weight
         client.put(QUEUES, made)
     for number in range(6):
-        await client.create(JOBS, job(f"job-a-{number}", "queue-a"))
+        await client.create(JOBS, job(f"job-a-{number}", "queue-a", notice))
     await live(it, 20)
     assert holders(client) == {"a": 6}
 
@@ -236,3 +240,102 @@ async def test_a_failed_pod_is_deleted_counts_as_an_eviction_and_is_not_marked_a
     await evictor.drain()
     assert marked == ["j-1"]
     assert not [p for p in client.objects(PODS) if not p.metadata.deletion_timestamp]
+
+
+def noticed(client: MemoryClient) -> list[str]:
+    pods: list[Pod] = client.objects(PODS)
+    return [p.metadata.name for p in pods if CHECKPOINT_BEFORE in (p.metadata.annotations or {})]
+
+
+async def test_victims_are_told_and_go_when_the_time_is_over() -> None:
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it, "40s")
+        for number in range(6):
+            await client.create(JOBS, job(f"job-b-{number}", "queue-b"))
+        await live(it, 10)
+        told = noticed(client)
+        assert len(told) == 4 and holders(client) == {"a": 6}
+        said = [event.message or "" for event in client.objects(EVENTS) if event.reason == "EvictionNotice"]
+        assert len(said) == 4 and all("reclaim for default/job-b" in text for text in said)
+        phases = {one.status.state.phase for one in client.objects(JOBS) if "job-a" in one.metadata.name}
+        assert phases == {"Running"}
+        await it.run(28.0)
+        assert holders(client) == {"a": 6} and noticed(client) == told
+        await live(it, 20)
+        assert holders(client) == {"a": 2, "b": 4}
+        assert sorted(name for _, _, name in (w.key.rpartition("/") for w in it.writes("delete", "pods"))) == told
+
+
+async def test_a_notice_is_taken_back_when_nobody_waits_for_the_place_any_longer() -> None:
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it, "60s")
+        await client.create(JOBS, job("job-b-0", "queue-b"))
+        await live(it, 10)
+        assert len(noticed(client)) == 1
+        for kind in (JOBS, PODS, POD_GROUPS):
+            for obj in client.objects(kind):
+                if obj.metadata.name.startswith("job-b-0"):
+                    client.remove(kind, obj.key)
+        await live(it, 120)
+        assert holders(client) == {"a": 6} and noticed(client) == []
+        assert not [w for w in it.writes("delete", "pods") if "job-a" in w.key]
+        assert it.scheduler.feed.state.noticed == {} and len(it.scheduler.feed.state.evictions) == 0
+        await client.create(JOBS, job("job-b-1", "queue-b"))
+        await live(it, 80)
+        assert holders(client) == {"a": 5, "b": 1}
+
+
+async def test_a_scheduler_that_starts_anew_carries_out_what_was_told() -> None:
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it, "60s")
+        await client.create(JOBS, job("job-b-0", "queue-b"))
+        await live(it, 10)
+        assert len(noticed(client)) == 1
+    async with plane(client) as it:
+        await live(it, 20)
+        assert holders(client) == {"a": 6}
+        await live(it, 60)
+        assert holders(client) == {"a": 5, "b": 1}
+
+
+async def test_a_place_that_is_promised_after_a_notice_goes_to_nobody_else() -> None:
+    """Others of its queue that come later wait behind the one for which the notice was given."""
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it, "30s")
+        await client.create(JOBS, job("job-b-0", "queue-b"))
+        await live(it, 10)
+        for number in range(1, 6):
+            await client.create(JOBS, job(f"job-b-{number}", "queue-b"))
+        await live(it, 60)
+        assert holders(client) == {"a": 2, "b": 4}
+        pods: list[Pod] = client.objects(PODS)
+        assert any(p.metadata.name.startswith("job-b-0") and p.spec.node_name for p in pods)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_group", "seconds"),
+    [("20s", "", 20), ("", "30s", 30), ("20s", "30s", 20), ("2h", "", 1800), ("soon", "", 0), ("-5s", "", 0)],
+)
+async def test_how_long_the_notice_is(own: str, of_group: str, seconds: int) -> None:
+    client = MemoryClient()
+    put_gangs(client, gangs={"j": 1})
+    feed = Feed(ClusterState(), lambda: None)
+    (one,), (head,) = client.objects(PODS), client.objects(POD_GROUPS)
+    one.metadata.annotations = {**(one.metadata.annotations or {}), **({EVICT_NOTICE: own} if own else {})}
+    head.metadata.annotations = {EVICT_NOTICE: of_group} if of_group else None
+    one.spec.node_name, one.status.phase = "n0", "Running"
+    client.put(PODS, one)
+    client.put(POD_GROUPS, head)
+    for kind in (QUEUES, NODES, POD_GROUPS, PODS):
+        feed.take_all(kind, client.objects(kind))
+    evictor = Evictor(client, Recorder(), Metrics(), client.clock, feed=feed)  # type: ignore[arg-type]
+    evictor.submit([("team", "j-0", client.objects(PODS)[0].metadata.uid or "")], "preempt", "why", "team/other")
+    now = client.clock.time()
+    await evictor.drain()
+    left = [p for p in client.objects(PODS) if not p.metadata.deletion_timestamp]
+    until = [parse_time((p.metadata.annotations or {})[CHECKPOINT_BEFORE]) - now for p in left]
+    assert until == ([pytest.approx(seconds, abs=1)] if seconds else [])

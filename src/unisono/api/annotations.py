@@ -133,7 +133,17 @@ INTERRUPTED: Final = "unisono.io/interrupted"
 """On a node (taint): its cloud is about to take the machine back."""
 
 CHECKPOINT_BEFORE: Final = "unisono.io/checkpoint-before"
-"""On a pod: a machine of its gang goes at that time; what is to be kept must be saved before."""
+"""On a pod: it is evicted, or a machine of its gang goes, at that time; what is to be kept must be saved before."""
+
+EVICT_NOTICE: Final = "unisono.io/evict-notice"
+"""On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
+
+MOST_NOTICE_SECONDS: Final = 1800.0
+"""A longer notice is cut to this: somebody waits for the place."""
+
+NOTICE_GIVEN: Final = "unisono.io/EvictionNotice"
+"""Type of a pod's condition: it will be evicted. The condition is the scheduler's; what users may write has no part in
+it, as the pod counts as one that leaves."""
 
 SIMULATED: Final = "unisono.io/simulated"
 """On a node (label): it runs no containers; its pods end after ``unisono.io/run-seconds``."""

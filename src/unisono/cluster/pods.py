@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import inf
 from sys import intern
 
-from unisono.api.annotations import RUN_SECONDS
+from unisono.api.annotations import NOTICE_GIVEN, RUN_SECONDS
 from unisono.api.base import Quantity
 from unisono.api.core import Container, ContainerStatus, Pod, PodSpec, ResourceRequirements
 from unisono.api.extended_devices import limit_claim
@@ -15,12 +15,12 @@ from unisono.api.keys import PREEMPTABLE, TASK_PRIORITY, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.selecting import pod_group_name
-from unisono.api.times import parse_time
+from unisono.api.times import parse_time, time_or
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.podclass import PodClass, PodRelations, check_volumes
 from unisono.cluster.records import Failure, Task
 from unisono.cluster.selectors import NO_TERMS, has_terms, terms_of
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 
 _HIGHEST = 2**31 - 1
 """Priorities are int32 on the wire; annotations must not go beyond."""
@@ -75,6 +75,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.labels, task.annotations = labels, annotations
     scheduled = status.start_time
     for condition in status.conditions or ():
+        if condition.type == NOTICE_GIVEN and condition.status == "True" and task.status in PREEMPTABLE_STATES:
+            task.status, task.noticed = TaskStatus.RELEASING, time_or(condition.last_transition_time, task.created)
         if condition.type != "PodScheduled":
             continue
         if condition.status == "False":

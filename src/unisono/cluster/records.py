@@ -63,6 +63,7 @@ class Task:
         owned: it names this scheduler; other pods only occupy their node.
         remade: a controller makes a new pod when this one is gone.
         failure: of a failed pod that is not being deleted; else None.
+        noticed: when it was told that it will be evicted, seconds since the epoch; 0.0 where it was not.
 
     """
 
@@ -81,6 +82,7 @@ class Task:
         "never_preempts",
         "node",
         "nominated_node",
+        "noticed",
         "ordinal",
         "owned",
         "part",
@@ -106,6 +108,7 @@ class Task:
         self.job = ""
         self.role = ""
         self.part = ""
+        self.noticed = 0.0
         self.run_seconds = 0.0
         self.remade = False
         self.priority = 1

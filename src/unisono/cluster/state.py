@@ -94,6 +94,7 @@ class ClusterState:
         self._self_placed = SelfPlaced()
         self._assumed: dict[str, _AssumedBind] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
+        self.noticed: dict[str, Task] = {}
         self._handlers: dict[str, _Handler] = {
             "Pod": (
                 self._put_pod,
@@ -210,7 +211,7 @@ class ClusterState:
     def _recount(self, without: str = "") -> None:
         """Rebuild everything that is derived from pods; ``without`` is the key of the one that is to blame."""
         tasks = [task for key, task in self.tasks.items() if key != without]
-        for derived in (self.tasks, self.tasks_on, self.port_holders):
+        for derived in (self.tasks, self.tasks_on, self.port_holders, self.noticed):
             derived.clear()
         for key in (self._assumed.keys() | self._released.keys()) & {without}:
             self._assumed.pop(key, None)
@@ -300,6 +301,8 @@ class ClusterState:
             if task.pod_class.host_ports:
                 self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
             self._occupy(task, 1)
+        if task.noticed:
+            self.noticed[task.key] = task
         self.affinity_index.add(task)
         self.book.add_task(task)
 
@@ -317,6 +320,8 @@ class ClusterState:
             if task.pod_class.host_ports:
                 _drop(self.port_holders, task.node, task.key)
             self._occupy(task, -1)
+        if task.noticed:
+            del self.noticed[task.key]
         self.affinity_index.remove(task)
         self.book.remove_task(task)
 

@@ -48,8 +48,12 @@ class Placing(Protocol):
 class Evicting(Protocol):
     """Carries out evictions; `Evictor` is one."""
 
-    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str) -> int:
+    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "") -> int:
         """Evict pods (namespace, name, uid) in the background; returns how many evictions were sent."""
+        ...
+
+    def follow_notices(self) -> float | None:
+        """Carry out what pods were told, or take it back; returns when the next is due, seconds since the epoch."""
         ...
 
     async def close(self) -> None:

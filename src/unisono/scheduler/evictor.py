@@ -1,5 +1,9 @@
 """Removes pods that the engine, or a half-bound gang, gives up.
 
+A pod with `unisono.io/evict-notice` is told first, by a condition, an annotation and an event. It counts as one that
+leaves from then on, so its place is promised, and goes when the time is over. The notice is taken back when the job
+that needed the place no longer waits.
+
 A pod that a PodDisruptionBudget selects goes through the Eviction API, where the API server has the last word on the
 budget; every other pod is deleted.
 """
@@ -7,17 +11,19 @@ budget; every other pod is deleted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 import structlog
 
-from unisono.api.core import ObjectReference, Pod
+from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, MOST_NOTICE_SECONDS, NOTICE_GIVEN
+from unisono.api.core import ObjectReference, Pod, PodCondition
 from unisono.api.kinds import PODS
-from unisono.api.selecting import selects
-from unisono.api.times import rfc3339
+from unisono.api.selecting import pod_group_name, selects
+from unisono.api.times import duration_or_none, format_duration, rfc3339
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
@@ -118,15 +124,17 @@ class Evictor:
         self._feed = feed
         self._slots = asyncio.Semaphore(concurrency)
         self._sent: dict[str, float] = {}
+        self._beneficiaries: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str) -> int:
+    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "") -> int:
         """Evict pods in the background.
 
         Args:
             victims: (namespace, name, uid).
             action: who decided, such as ``preempt``; a metric label.
             why: sentence for the pod's event and condition.
+            beneficiary: key of the job that gets the place; notices are taken back when it waits no longer.
 
         Returns:
             how many evictions were sent; pods that are on their way out already are left alone.
@@ -141,11 +149,57 @@ class Evictor:
             if self._feed is not None:
                 at = None if action == GIVE_UP else self._clock.time()
                 self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}", at))
-            task = asyncio.get_running_loop().create_task(self._evict(namespace, name, uid, action, why))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            if beneficiary:
+                self._beneficiaries[uid] = beneficiary
+            self._start(self._evict(namespace, name, uid, action, why))
             count += 1
         return count
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def follow_notices(self) -> float | None:
+        """Evict the pods whose notice is over, and take back the notices of those whose place nobody waits for.
+
+        A scheduler that has just begun does not know for whom notices were given, and carries all of them out.
+
+        Returns:
+            when the next notice is over, seconds since the epoch; None: none is given.
+
+        """
+        if self._feed is None:
+            return None
+        state, now, ends = self._feed.state, self._clock.time(), list[float]()
+        told = {*self._sent, *(task.uid for task in state.noticed.values())}
+        self._beneficiaries = {uid: job for uid, job in self._beneficiaries.items() if uid in told}
+        for task in list(state.noticed.values()):
+            if task.uid in self._sent and self._sent[task.uid] > self._clock.monotonic():
+                continue
+            job = state.book.jobs.get(self._beneficiaries.get(task.uid, ""))
+            end = task.noticed + self._notice(task.annotations, task.job)
+            if task.uid in self._beneficiaries and (job is None or not job.pending):
+                self._begin(task.uid)
+                self._start(self._take_back(task))
+            elif end <= now:
+                self._begin(task.uid)
+                self._start(self._evict(task.namespace, task.name, task.uid, "", ""))
+            else:
+                ends.append(end)
+        return min(ends, default=None)
+
+    def _begin(self, uid: str) -> None:
+        self._sent[uid] = self._clock.monotonic() + _REPEAT_SECONDS
+
+    def _notice(self, annotations: Mapping[str, str] | None, job: str) -> float:
+        """Seconds of notice that a pod gets, as it says, or its PodGroup."""
+        record = self._feed.state.book.jobs.get(job) if self._feed is not None else None
+        for notes in (annotations, record.annotations if record is not None else None):
+            seconds = duration_or_none((notes or {}).get(EVICT_NOTICE))
+            if seconds is not None:
+                return min(max(seconds, 0.0), MOST_NOTICE_SECONDS)
+        return 0.0
 
     async def drain(self) -> None:
         """Wait for the evictions under way."""
@@ -161,27 +215,70 @@ class Evictor:
     async def _evict(self, namespace: str, name: str, uid: str, action: str, why: str) -> None:
         async with self._slots:
             try:
-                await self._remove(namespace, name, uid, why)
+                gone = await self._remove(namespace, name, uid, action, why)
             except (NotFound, Conflict):
                 return
             except (UnisonoError, OSError, TimeoutError) as error:
                 self._still_stands(f"{namespace}/{name}", uid, error)
                 return
+        if gone is None:
+            return
+        action, why = gone
         self._metrics.evicted(action)
         reference = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
         self._events.event(reference, "Normal", "Evict", f"Pod is evicted, because of {why}")
 
-    async def _remove(self, namespace: str, name: str, uid: str, why: str) -> None:
+    async def _remove(self, namespace: str, name: str, uid: str, action: str, why: str) -> tuple[str, str] | None:
+        """By whom and why it was evicted; None where it was not, or not yet."""
+        pod = await self._client.get(PODS, name, namespace)
+        if pod.metadata.uid != uid:
+            return None
+        told = _notice_given(pod)
+        if told is not None:
+            action, why = action or told.reason or "", why or told.message or ""
+        elif not action or (action != GIVE_UP and pod.status.phase == "Running" and await self._tell(pod, action, why)):
+            return None  # its notice was taken back, or is given now
         if self._has_budget(f"{namespace}/{name}"):
             # The server marks the pod itself, and only if the budget allows it to go.
             await self._client.evict(namespace, name, uid=uid)
-            return
-        pod = await self._client.get(PODS, name, namespace)
-        if pod.metadata.uid != uid:
-            return
+            return action, why
         if pod.status.phase != "Failed":  # a failure that has happened is not to look like a disruption
             await self._mark(pod, why)
         await self._client.delete(PODS, name, namespace, uid=uid)
+        return action, why
+
+    async def _tell(self, pod: Pod, action: str, why: str) -> bool:
+        """Give the pod notice; False where it has none coming."""
+        seconds = self._notice(pod.metadata.annotations, _job_of(pod))
+        if seconds <= 0:
+            return False
+        now = self._clock.time()
+        until = rfc3339(now + seconds)
+        await self._condition(pod, NOTICE_GIVEN, "True", action, why)
+        patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {CHECKPOINT_BEFORE: until}}}
+        await self._client.patch(PODS, pod.metadata.name, patch, namespace=pod.metadata.namespace)
+        self._sent.pop(pod.metadata.uid or "", None)
+        text = f"Pod will be evicted in {format_duration(seconds)}, because of {why}: save work before {until}"
+        self._events.event(pod, "Warning", "EvictionNotice", text)
+        return True
+
+    async def _take_back(self, task: Task) -> None:
+        async with self._slots:
+            try:
+                pod = await self._client.get(PODS, task.name, task.namespace)
+                if pod.metadata.uid != task.uid or _notice_given(pod) is None:
+                    return
+                await self._condition(pod, NOTICE_GIVEN, "False", "NotNeeded", "nobody waits for the place any longer")
+                patch = {"metadata": {"uid": task.uid, "annotations": {CHECKPOINT_BEFORE: None}}}
+                await self._client.patch(PODS, task.name, patch, namespace=task.namespace)
+            except (UnisonoError, OSError, TimeoutError) as error:
+                self._sent.pop(task.uid, None)
+                _log.warning("evict.notice_stands", pod=task.key, error=str(error))
+                return
+        self._sent.pop(task.uid, None)
+        if self._feed is not None:
+            self._feed.do(partial(self._feed.state.evictions.strike, task.uid))
+        self._events.event(pod, "Normal", "EvictionTakenBack", "Pod stays: nobody waits for its place any longer")
 
     def _has_budget(self, key: str) -> bool:
         if self._feed is None:
@@ -205,12 +302,18 @@ class Evictor:
 
     async def _mark(self, pod: Pod, why: str) -> None:
         """Condition DisruptionTarget, by which controllers tell an eviction from a failure; best effort."""
-        others = [c for c in pod.status.conditions or () if c.type != "DisruptionTarget"]
+        try:
+            await self._condition(pod, "DisruptionTarget", "True", "PreemptionByScheduler", why)
+        except ApiError as error:
+            _log.debug("evict.unmarked", pod=pod.key, error=str(error))
+
+    async def _condition(self, pod: Pod, kind: str, status: str, reason: str, message: str) -> None:
+        others = [c for c in pod.status.conditions or () if c.type != kind]
         condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": why,
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
             "lastTransitionTime": rfc3339(self._clock.time()),
         }
         patch = {
@@ -218,7 +321,14 @@ class Evictor:
             "status": {"conditions": [*msgspec.to_builtins(others), condition]},
         }
         name, namespace = pod.metadata.name, pod.metadata.namespace
-        try:
-            await self._client.patch(PODS, name, patch, namespace=namespace, subresource="status")
-        except ApiError as error:
-            _log.debug("evict.unmarked", pod=pod.key, error=str(error))
+        await self._client.patch(PODS, name, patch, namespace=namespace, subresource="status")
+
+
+def _notice_given(pod: Pod) -> PodCondition | None:
+    given = (each for each in pod.status.conditions or () if (each.type, each.status) == (NOTICE_GIVEN, "True"))
+    return next(given, None)
+
+
+def _job_of(pod: Pod) -> str:
+    group = pod_group_name(pod.metadata.annotations or {}, pod.spec)
+    return f"{pod.metadata.namespace}/{group}" if group else ""

@@ -340,7 +340,8 @@ class Scheduler:
         await self._carry_out(decisions)
         self._seen_version, self._seen_config = version, config
         self._release_gangs()
-        self._due_at = self._next_due(decisions.again_at)
+        times = [at for at in (decisions.again_at, self._evictor.follow_notices()) if at is not None]
+        self._due_at = self._next_due(min(times, default=None))
         return True
 
     async def _decide_on(self, config: SchedulerConfig) -> tuple[Decisions, int]:
@@ -401,12 +402,12 @@ class Scheduler:
             )
 
     def _evict(self, evictions: Sequence[Eviction]) -> None:
-        groups: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
+        groups: dict[tuple[str, str, str], list[tuple[str, str, str]]] = defaultdict(list)
         for eviction in evictions:
             victim = (eviction.namespace, eviction.pod, eviction.uid)
-            groups[eviction.reason, self._for_whom(eviction)].append(victim)
-        for (reason, beneficiary), victims in groups.items():
-            self._evictor.submit(victims, reason, f"{reason} for {beneficiary}" if beneficiary else reason)
+            groups[eviction.reason, self._for_whom(eviction), eviction.beneficiary].append(victim)
+        for (reason, named, beneficiary), victims in groups.items():
+            self._evictor.submit(victims, reason, f"{reason} for {named}" if named else reason, beneficiary)
 
     def _for_whom(self, eviction: Eviction) -> str:
         """The job that takes the place, as the victim's owner may know it."""

@@ -20,6 +20,7 @@ from unisono.agent.network.ports import PORT_TAKEN, Hold
 from unisono.agent.pods.containers import PodContainers, PodResources, impossible, refresh_volumes
 from unisono.agent.pods.report import REASON, PodReporter, cause, tell
 from unisono.agent.processes.shims import end_pod, remove_cgroup
+from unisono.agent.volumes.mounts import is_written
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.pod_states import container_statuses, has_ended
@@ -93,7 +94,13 @@ class PodWorker:
 
     def update(self, pod: Pod) -> None:
         """A newer state of the pod was seen."""
+        before = self.pod.metadata
         self._api.seen(pod)
+        now = self.pod.metadata
+        if (before.annotations, before.labels) != (now.annotations, now.labels):
+            self._refresh = self._refresh or any(
+                map(is_written, self.pod.spec.volumes or ())
+            )  # files of the downward API
         self.wake()
 
     def remove(self) -> None:

@@ -42,14 +42,17 @@ class AdmissionRoom:
         return bool(self._in_queue or self._between)
 
     def of(self, job: JobState) -> Evictable:
-        """What could go for the job: pods of jobs of lower priority in its queue, and what other queues owe it."""
+        """What could go for the job: pods of jobs of lower priority in its queue, and what other queues owe it.
+
+        With it what leaves already: it is promised to others, and in use until it has gone. It is in no queue.
+        """
         found = Evictable()
         for purpose in self._in_queue:
             found = found.or_more(self._freeable(job, purpose))
         if self._between and self._may_reclaim(job):
             for purpose in self._between:
                 found = found.or_more(self._freeable(job, purpose))
-        return found
+        return found.or_more(self._cycle.session.book.soon_free) if found else found
 
     def _may_reclaim(self, job: JobState) -> bool:
         hooks, queue = self._cycle.hooks, job.queue

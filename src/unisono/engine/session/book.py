@@ -432,6 +432,13 @@ class Book:
         free[PODS] = UNLIMITED
         return free
 
+    @cached_property
+    def soon_free(self) -> Evictable:
+        """What pods hold that terminate already, of the same nodes; it is in no queue."""
+        nodes = self._snapshot.nodes
+        amounts = nodes.releasing[:, nodes.ready & ~nodes.unschedulable].sum(axis=1)
+        return Evictable({"": listed(fitted(amounts, self._rows), self._registry)})
+
     def _beside_nodes(self, promised: Callable[[str], Vector]) -> Vector:
         total = np.zeros(self._rows, dtype=np.int64)
         for name, queue in self._queues.items():

@@ -357,7 +357,10 @@ class TakingBack:
         self._state, self._finder = state, finder
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str) -> int:
+    def follow_notices(self) -> None:
+        """Members give notice to their pods themselves."""
+
+    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str, beneficiary: str = "") -> int:
         """Take back every job of which a pod is a victim; returns how many pods were named."""
         count = 0
         for namespace, name, uid in victims:
