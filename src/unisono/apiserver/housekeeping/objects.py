@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 import structlog
 
@@ -96,18 +97,20 @@ class Housekeeper:
             self._queue.forget(key)
 
 
-# Aggregated ClusterRoles: their rules follow the roles that they select.
+class StoreController:
+    """Watches the store from ``start`` to ``stop``: events queue keys, ``_handle`` does what each of them asks for.
 
-_ALL: Key = (CLUSTER_ROLES.resource, "", "*")
+    Args:
+        context: the store, and what writes need.
+        clock: for the pauses between attempts.
+    """
 
-
-class RoleAggregation:
-    """Watches the store from ``start`` to ``stop``."""
+    name: ClassVar[str]
+    workers: ClassVar[int]
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._context, self._store = context, context.store
-        # One worker: a role may select another that is aggregated itself, and they must settle one after the other.
-        self._keeper = Housekeeper("role aggregation", self._handle, workers=1, clock=clock)
+        self._keeper = Housekeeper(self.name, self._handle, workers=self.workers, clock=clock)
 
     @property
     def idle(self) -> bool:
@@ -115,14 +118,38 @@ class RoleAggregation:
         return self._keeper.idle
 
     def start(self) -> None:
-        """Look at all roles once, then at every change."""
+        """Look at what is there once, then at every change."""
         self._store.listen(self._on_event)
-        self._keeper.add(_ALL)
+        self._look_at_all()
         self._keeper.start()
 
     async def stop(self) -> None:
-        """Stop; the next start goes on."""
+        """Stop; the next start finds what is left."""
         await self._keeper.stop()
+
+    def _look_at_all(self) -> None:
+        """Queue what may need something at the start."""
+
+    def _on_event(self, event: Event) -> None:
+        raise NotImplementedError
+
+    async def _handle(self, key: Key) -> None:
+        raise NotImplementedError
+
+
+# Aggregated ClusterRoles: their rules follow the roles that they select.
+
+_ALL: Key = (CLUSTER_ROLES.resource, "", "*")
+
+
+class RoleAggregation(StoreController):
+    """Keeps the rules of aggregated roles."""
+
+    # One worker: a role may select another that is aggregated itself, and they must settle one after the other.
+    name, workers = "role aggregation", 1
+
+    def _look_at_all(self) -> None:
+        self._keeper.add(_ALL)
 
     def _on_event(self, event: Event) -> None:
         if event.entry.resource == CLUSTER_ROLES.resource:
@@ -147,31 +174,20 @@ class RoleAggregation:
 _RESOURCE = CUSTOM_RESOURCE_DEFINITIONS.resource
 
 
-class DefinitionController:
-    """Watches the store from ``start`` to ``stop``."""
+class DefinitionController(StoreController):
+    """Accepts the names of definitions, and ends those that go."""
+
+    # One at a time: what one definition is given, the next one cannot have.
+    name, workers = "definition controller", 1
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._context, self._store = context, context.store
+        super().__init__(context, clock=clock)
         self._ending: set[str] = set()
         self._waiting: set[str] = set()
-        # One at a time: what one definition is given, the next one cannot have.
-        self._keeper = Housekeeper("definition controller", self._handle, workers=1, clock=clock)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing left to look at."""
-        return self._keeper.idle
-
-    def start(self) -> None:
-        """Look at every definition once, then at every change."""
-        self._store.listen(self._on_event)
+    def _look_at_all(self) -> None:
         for entry in self._store.scan(_RESOURCE):
             self._note(entry)
-        self._keeper.start()
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on."""
-        await self._keeper.stop()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry
