@@ -24,8 +24,8 @@ from support.backends import (
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.housekeeping.expiry import EVENT_SECONDS, EventExpiry
 from unisono.apiserver.housekeeping.gc import NamespaceController
+from unisono.apiserver.housekeeping.objects import EVENT_SECONDS, EventExpiry
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError
 

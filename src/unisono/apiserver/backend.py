@@ -24,9 +24,8 @@ from unisono.apiserver import encoding
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.admission.pods import SYSTEM
 from unisono.apiserver.authorization.defaults import missing_or_outdated
-from unisono.apiserver.housekeeping.expiry import EventExpiry
 from unisono.apiserver.housekeeping.gc import DefaultAccounts, GarbageCollector, NamespaceController, RootCertificates
-from unisono.apiserver.housekeeping.objects import DefinitionController, RoleAggregation
+from unisono.apiserver.housekeeping.objects import DefinitionController, EventExpiry, RoleAggregation
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.operations import strategy
 from unisono.apiserver.operations.addresses import Pick
