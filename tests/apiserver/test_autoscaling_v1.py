@@ -14,7 +14,7 @@ from unisono.api.kind_families import HORIZONTAL_POD_AUTOSCALERS_V1 as V1
 from unisono.api.kind_families import REPLICATION_CONTROLLERS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.encoding import from_stored, to_stored
-from unisono.apiserver.tables import layout
+from unisono.apiserver.tables.render import layout
 from unisono.apiserver.types import WriteOptions
 
 OPTIONS = WriteOptions(field_manager="kubectl")

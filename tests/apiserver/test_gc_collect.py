@@ -13,7 +13,7 @@ from support.backends import DELETE, OPTIONS, config_map, job_body, names, opene
 from support.examples import examples
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS, QUEUES
-from unisono.apiserver.housekeeping.gc import OwnerIndex
+from unisono.apiserver.housekeeping.gc import GarbageCollector, OwnerIndex
 from unisono.apiserver.housekeeping.objects import Housekeeper
 from unisono.apiserver.types import DeleteOptions
 
@@ -159,7 +159,9 @@ async def test_a_restart_in_between_loses_nothing(tmp_path, options):
     path = tmp_path / "state.db"
     async with opened(path) as backend:
         await family(backend, blocks=True)
-        await backend._collector.stop()  # as if the process had died before the collector ran
+        await next(
+            one for one in backend._controllers if isinstance(one, GarbageCollector)
+        ).stop()  # as if the process had died before the collector ran
         await backend.service.delete(JOBS, "default", "job", options)
     async with opened(path) as backend:
         await settle(backend)

@@ -24,7 +24,8 @@ from support.backends import (
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.housekeeping.expiry import EVENT_SECONDS, EventExpiry
+from unisono.apiserver.housekeeping.gc import NamespaceController
+from unisono.apiserver.housekeeping.objects import EVENT_SECONDS, EventExpiry
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError
 
@@ -113,7 +114,7 @@ async def test_a_restart_goes_on_with_the_end(tmp_path):
     path = tmp_path / "state.db"
     async with opened(path) as backend:
         await fill(backend.service)
-        await backend._namespaces.stop()
+        await next(one for one in backend._controllers if isinstance(one, NamespaceController)).stop()
         await backend.service.delete(NAMESPACES, None, "team", DELETE)
     async with opened(path) as backend:
         await settle(backend)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
 from unisono.api.kinds import ALL_KINDS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.apiserver.tables import TableWriter, layout
-from unisono.apiserver.tables.render import compile_path
+from unisono.apiserver.tables.render import TableWriter, compile_path, layout
 from unisono.apiserver.tables.values import age, duration
 
 NOW = 1_800_000_000.0

@@ -18,8 +18,8 @@ from support.plane import MANIFESTS, REPOSITORY
 from unisono.api.yaml import expand_lists, load_all
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
+from unisono.cli.commands.support_bundle import KINDS, REDACTED, Redaction
 from unisono.cli.main import main
-from unisono.cli.support import KINDS, REDACTED, Redaction
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 

@@ -13,7 +13,7 @@ from unisono.api.kind_families import DAEMON_SETS, REPLICA_SETS
 from unisono.api.kinds import JOBS, PODS
 from unisono.controllers.job import controller as job_controller
 from unisono.controllers.keeper import ObjectKeeper
-from unisono.controllers.workloads import replica_set
+from unisono.controllers.workloads import deployment
 from unisono.errors import ApiError
 from unisono.kube.controller import Context
 
@@ -22,10 +22,10 @@ BAD = "bad"
 
 @pytest.fixture
 def broken_for(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Make ``module.decide`` raise for objects of the name ``bad`` until the answer's ``off`` is called."""
+    """Make a function of ``module`` raise for objects of the name ``bad`` until the answer's ``off`` is called."""
 
-    def breaking(module: Any, error: Exception) -> None:
-        whole = module.decide
+    def breaking(module: Any, error: Exception, name: str = "decide_replicas") -> None:
+        whole = getattr(module, name)
 
         def decide(first: Any, *rest: Any, **named: Any) -> Any:
             obj = getattr(first, "job", first)
@@ -33,7 +33,7 @@ def broken_for(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise error
             return whole(first, *rest, **named)
 
-        monkeypatch.setattr(module, "decide", decide)
+        monkeypatch.setattr(module, name, decide)
 
     return breaking
 
@@ -42,7 +42,7 @@ def broken_for(monkeypatch: pytest.MonkeyPatch) -> Any:
     "error", [OverflowError("too large"), RecursionError("too deep"), KeyError("x"), MemoryError()]
 )
 async def test_a_job_at_which_the_controller_fails_is_told_and_others_run(broken_for: Any, error: Exception) -> None:
-    broken_for(job_controller, error)
+    broken_for(job_controller, error, "decide")
     async with World() as world:
         await world.submit(job(task("work", 1), name=BAD))
         await world.submit(job(task("work", 1), name="good"))
@@ -55,7 +55,7 @@ async def test_a_job_at_which_the_controller_fails_is_told_and_others_run(broken
 
 
 async def test_it_is_tried_again_when_it_changes_and_takes_its_condition_back(broken_for: Any) -> None:
-    broken_for(replica_set, OverflowError("too large"))
+    broken_for(deployment, OverflowError("too large"))
     async with WorkloadWorld() as world:
         await world.make(REPLICA_SETS, workload(REPLICA_SETS, BAD, replicas=2))
         found = world.one(REPLICA_SETS, BAD).status.conditions
@@ -72,7 +72,7 @@ async def test_it_is_tried_again_when_it_changes_and_takes_its_condition_back(br
 
 
 async def test_it_is_tried_again_with_growing_pauses_and_told_once(broken_for: Any) -> None:
-    broken_for(replica_set, OverflowError("too large"))
+    broken_for(deployment, OverflowError("too large"))
     async with WorkloadWorld() as world:
         await world.make(REPLICA_SETS, workload(REPLICA_SETS, BAD, replicas=2))
         await world.advance(3600.0)
@@ -84,7 +84,7 @@ async def test_it_is_tried_again_with_growing_pauses_and_told_once(broken_for: A
 
 
 async def test_what_the_server_refuses_is_not_the_objects_fault(broken_for: Any) -> None:
-    broken_for(replica_set, ApiError("the server is ill"))
+    broken_for(deployment, ApiError("the server is ill"))
     async with WorkloadWorld() as world:
         await world.make(REPLICA_SETS, workload(REPLICA_SETS, BAD, replicas=2))
         assert not world.recorder.of("ReconcileFailed")

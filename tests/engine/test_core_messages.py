@@ -9,7 +9,7 @@ import pytest
 from support.build import cluster, config, flatten, gang, group, node, nodes, pod, queue, schedule
 from unisono.api import kinds
 from unisono.cluster.state import ClusterState
-from unisono.engine.closing.messages import without_numbers
+from unisono.engine.closing.status_updates import without_numbers
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict

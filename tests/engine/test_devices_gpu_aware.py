@@ -11,7 +11,7 @@ from support import build
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
+from unisono.engine.plugins.gpu_placement import GpuAwarePlugin
 from unisono.engine.session.session import Session
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "manifests" / "11-gpu-aware.conf"

@@ -20,7 +20,7 @@ from unisono.api.shape import Shape, shape_of
 from unisono.api.validation import validate
 from unisono.controllers.objects import to_json
 from unisono.controllers.podgroup.kubernetes import mirror, told_conditions
-from unisono.controllers.workloads.job_groups import group_of
+from unisono.controllers.workloads.job import group_of
 from unisono.errors import ApiError
 from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.kubernetes_groups import top_of, tree_of, wrong_layout

@@ -24,9 +24,8 @@ from unisono.apiserver import encoding
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.admission.pods import SYSTEM
 from unisono.apiserver.authorization.defaults import missing_or_outdated
-from unisono.apiserver.housekeeping.expiry import EventExpiry
 from unisono.apiserver.housekeeping.gc import DefaultAccounts, GarbageCollector, NamespaceController, RootCertificates
-from unisono.apiserver.housekeeping.objects import DefinitionController, RoleAggregation
+from unisono.apiserver.housekeeping.objects import DefinitionController, EventExpiry, RoleAggregation
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.operations import strategy
 from unisono.apiserver.operations.addresses import Pick
@@ -158,14 +157,11 @@ class Backend:
 
     def __init__(self, service: ObjectService, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.service, self.store, self._clock = service, service.store, clock
-        self._collector = GarbageCollector(service.context, clock=clock)
-        self._namespaces = NamespaceController(service.context, clock=clock)
-        self._definitions = DefinitionController(service.context, clock=clock)
+        certificates = RootCertificates(service.context, clock=clock)
+        kinds = (GarbageCollector, NamespaceController, DefinitionController, DefaultAccounts, RoleAggregation)
+        self._controllers = (*(kind(service.context, clock=clock) for kind in kinds), certificates)
         self._expiry = EventExpiry(service.context, clock=clock)
-        self._accounts = DefaultAccounts(service.context, clock=clock)
-        self._roles = RoleAggregation(service.context, clock=clock)
-        self._certificates = RootCertificates(service.context, clock=clock)
-        service.on_certificate(self._certificates.publish)
+        service.on_certificate(certificates.publish)
 
     @classmethod
     async def open(
@@ -209,33 +205,17 @@ class Backend:
     @property
     def idle(self) -> bool:
         """Housekeeping has nothing to do, and every queued write is visible."""
-        keepers = (
-            self._collector,
-            self._namespaces,
-            self._definitions,
-            self._accounts,
-            self._roles,
-            self._certificates,
-        )
-        return all(keeper.idle for keeper in keepers) and not self.store.statistics()["pending"]
+        return all(one.idle for one in self._controllers) and not self.store.statistics()["pending"]
 
     async def close(self) -> None:
         """End housekeeping and watches, finish queued writes, close the file."""
-        await self._collector.stop()
-        await self._namespaces.stop()
-        await self._definitions.stop()
-        await self._accounts.stop()
-        await self._roles.stop()
-        await self._certificates.stop()
+        for one in self._controllers:
+            await one.stop()
         await self._expiry.stop()
         await self.service.context.hooks.close()
         await self.store.close()
 
     def _start(self) -> None:
-        self._collector.start()
-        self._namespaces.start()
-        self._definitions.start()
-        self._accounts.start()
-        self._roles.start()
-        self._certificates.start()
+        for one in self._controllers:
+            one.start()
         self._expiry.start()

@@ -25,9 +25,12 @@ from unisono.controllers.volumes.binder import (
     VolumeProtectionController,
 )
 from unisono.controllers.workloads.daemon_set import DaemonSetController
-from unisono.controllers.workloads.deployment import DeploymentController
+from unisono.controllers.workloads.deployment import (
+    DeploymentController,
+    ReplicaSetController,
+    ReplicationControllerController,
+)
 from unisono.controllers.workloads.job import BatchJobController
-from unisono.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
 from unisono.controllers.workloads.stateful_set import StatefulSetController
 from unisono.kube.controller import Controller
 

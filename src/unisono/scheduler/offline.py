@@ -17,7 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import QUEUES, find
 from unisono.api.verdict import to_json
 from unisono.cluster.state import ClusterState
-from unisono.engine.closing.messages import NOT_ENFORCED
+from unisono.engine.closing.status_updates import NOT_ENFORCED
 from unisono.engine.config.model import SchedulerConfig, from_flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions

@@ -12,7 +12,7 @@ from unisono.apiserver import encoding
 from unisono.apiserver.custom.kinds import in_version_of
 from unisono.apiserver.encoding import Meta, read_meta
 from unisono.apiserver.flow_control import Slices
-from unisono.apiserver.housekeeping.objects import Housekeeper
+from unisono.apiserver.housekeeping.objects import StoreController
 from unisono.apiserver.operations import deletion, strategy
 from unisono.apiserver.operations.context import Context
 from unisono.apiserver.operations.deletion import FOREGROUND, ORPHAN, removable
@@ -28,11 +28,9 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 # server does not serve, or from a cluster-scoped object to a namespaced one, cannot be checked and keeps its object.
 # The index is rebuilt from the store at start, so nothing is lost with the process.
 
-# Who owns what: an index of owner references by the owner's uid, kept up to date by the store's events.
-
 
 class OwnerIndex:
-    """Dependents by owner uid."""
+    """Dependents by owner uid, kept up to date by the store's events."""
 
     def __init__(self) -> None:
         self._dependents: dict[str, dict[Key, None]] = {}
@@ -76,33 +74,22 @@ _REFERENCE_BYTES = 1024
 _QUEUED_BYTES = 4096
 
 
-class GarbageCollector:
-    """Watches the store from ``start`` to ``stop``."""
+class GarbageCollector(StoreController):
+    """Deletes dependents of owners that are gone."""
+
+    name, workers = "garbage collector", 32
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._context, self._store = context, context.store
+        super().__init__(context, clock=clock)
         self._index = OwnerIndex()
         self._waiting: dict[str, Key] = {}
         # Uids of owners that wait for their dependents, and whose dependents have been queued.
         self._swept: set[str] = set()
-        self._keeper = Housekeeper("garbage collector", self._handle, clock=clock)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing left to look at."""
-        return self._keeper.idle
-
-    def start(self) -> None:
-        """Look at every object once, then at every change."""
-        self._store.listen(self._on_event)
+    def _look_at_all(self) -> None:
         for resource in self._store.resources():
             for entry in self._store.scan(resource):
                 self._note(entry.key, read_meta(entry.data))
-        self._keeper.start()
-
-    async def stop(self) -> None:
-        """Stop; the next start finds what is left."""
-        await self._keeper.stop()
 
     def _on_event(self, event: Event) -> None:
         key, meta = event.entry.key, read_meta(event.entry.data)
@@ -257,34 +244,22 @@ def _drop_finalizer(obj: Object, finalizer: str) -> None:
     obj.metadata.finalizers = without(obj.metadata.finalizers, finalizer)
 
 
-# Namespaces: what each has from its beginning (service account, certificate authority), and its end.
+# Namespaces: what each has from its beginning (service account, certificate authority), and its end: a namespace that
+# ends goes when all of its content, which is deleted first, has gone.
 
-# A namespace that ends goes when all of its content, which is deleted first, has gone.
 
+class NamespaceController(StoreController):
+    """Ends namespaces that were deleted."""
 
-class NamespaceController:
-    """Watches the store from ``start`` to ``stop``."""
+    name, workers = "namespace controller", 4
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._context, self._store = context, context.store
+        super().__init__(context, clock=clock)
         self._ending: set[str] = set()
-        self._keeper = Housekeeper("namespace controller", self._handle, workers=4, clock=clock)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing left to look at."""
-        return self._keeper.idle
-
-    def start(self) -> None:
-        """Look at every namespace once, then at every change."""
-        self._store.listen(self._on_event)
+    def _look_at_all(self) -> None:
         for entry in self._store.scan(NAMESPACES.resource):
             self._note(entry)
-        self._keeper.start()
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on."""
-        await self._keeper.stop()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry
@@ -338,28 +313,14 @@ class NamespaceController:
 DEFAULT = "default"
 
 
-class DefaultAccounts:
-    """Watches the store from ``start`` to ``stop``."""
+class DefaultAccounts(StoreController):
+    """Gives each namespace its service account."""
 
-    def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._context, self._store = context, context.store
-        self._keeper = Housekeeper("default service accounts", self._handle, workers=4, clock=clock)
+    name, workers = "default service accounts", 4
 
-    @property
-    def idle(self) -> bool:
-        """Nothing left to look at."""
-        return self._keeper.idle
-
-    def start(self) -> None:
-        """Look at every namespace once, then at every change."""
-        self._store.listen(self._on_event)
+    def _look_at_all(self) -> None:
         for entry in self._store.scan(NAMESPACES.resource):
             self._keeper.add(entry.key)
-        self._keeper.start()
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on."""
-        await self._keeper.stop()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry
@@ -393,33 +354,20 @@ _ANNOTATIONS = {
 }
 
 
-class RootCertificates:
-    """Watches the store from ``start`` to ``stop``; has nothing to do until it is told the certificate."""
+class RootCertificates(StoreController):
+    """Gives each namespace the certificate, as soon as it is told it."""
+
+    name, workers = "root certificates", 4
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._context, self._store = context, context.store
+        super().__init__(context, clock=clock)
         self._certificate = ""
-        self._keeper = Housekeeper("root certificates", self._handle, workers=4, clock=clock)
-
-    @property
-    def idle(self) -> bool:
-        """Nothing left to look at."""
-        return self._keeper.idle
 
     def publish(self, certificate: str) -> None:
         """Give this certificate (PEM) to every namespace from now on."""
         self._certificate = certificate
         for entry in self._store.scan(NAMESPACES.resource):
             self._keeper.add(entry.key)
-
-    def start(self) -> None:
-        """Look at every change."""
-        self._store.listen(self._on_event)
-        self._keeper.start()
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on."""
-        await self._keeper.stop()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 import structlog
 
+from unisono.api import core
 from unisono.api.conditions import has_finalizer, without
 from unisono.api.core import CustomResourceDefinition
-from unisono.api.kinds import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS
+from unisono.api.kinds import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS, EVENTS
+from unisono.api.times import time_or
 from unisono.apiserver import encoding
 from unisono.apiserver.admission.cluster import CLEANUP
 from unisono.apiserver.authorization.authorizer import aggregated_rules
@@ -96,18 +99,20 @@ class Housekeeper:
             self._queue.forget(key)
 
 
-# Aggregated ClusterRoles: their rules follow the roles that they select.
+class StoreController:
+    """Watches the store from ``start`` to ``stop``: events queue keys, ``_handle`` does what each of them asks for.
 
-_ALL: Key = (CLUSTER_ROLES.resource, "", "*")
+    Args:
+        context: the store, and what writes need.
+        clock: for the pauses between attempts.
+    """
 
-
-class RoleAggregation:
-    """Watches the store from ``start`` to ``stop``."""
+    name: ClassVar[str]
+    workers: ClassVar[int]
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._context, self._store = context, context.store
-        # One worker: a role may select another that is aggregated itself, and they must settle one after the other.
-        self._keeper = Housekeeper("role aggregation", self._handle, workers=1, clock=clock)
+        self._keeper = Housekeeper(self.name, self._handle, workers=self.workers, clock=clock)
 
     @property
     def idle(self) -> bool:
@@ -115,14 +120,38 @@ class RoleAggregation:
         return self._keeper.idle
 
     def start(self) -> None:
-        """Look at all roles once, then at every change."""
+        """Look at what is there once, then at every change."""
         self._store.listen(self._on_event)
-        self._keeper.add(_ALL)
+        self._look_at_all()
         self._keeper.start()
 
     async def stop(self) -> None:
-        """Stop; the next start goes on."""
+        """Stop; the next start finds what is left."""
         await self._keeper.stop()
+
+    def _look_at_all(self) -> None:
+        """Queue what may need something at the start."""
+
+    def _on_event(self, event: Event) -> None:
+        raise NotImplementedError
+
+    async def _handle(self, key: Key) -> None:
+        raise NotImplementedError
+
+
+# Aggregated ClusterRoles: their rules follow the roles that they select.
+
+_ALL: Key = (CLUSTER_ROLES.resource, "", "*")
+
+
+class RoleAggregation(StoreController):
+    """Keeps the rules of aggregated roles."""
+
+    # One worker: a role may select another that is aggregated itself, and they must settle one after the other.
+    name, workers = "role aggregation", 1
+
+    def _look_at_all(self) -> None:
+        self._keeper.add(_ALL)
 
     def _on_event(self, event: Event) -> None:
         if event.entry.resource == CLUSTER_ROLES.resource:
@@ -147,31 +176,20 @@ class RoleAggregation:
 _RESOURCE = CUSTOM_RESOURCE_DEFINITIONS.resource
 
 
-class DefinitionController:
-    """Watches the store from ``start`` to ``stop``."""
+class DefinitionController(StoreController):
+    """Accepts the names of definitions, and ends those that go."""
+
+    # One at a time: what one definition is given, the next one cannot have.
+    name, workers = "definition controller", 1
 
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._context, self._store = context, context.store
+        super().__init__(context, clock=clock)
         self._ending: set[str] = set()
         self._waiting: set[str] = set()
-        # One at a time: what one definition is given, the next one cannot have.
-        self._keeper = Housekeeper("definition controller", self._handle, workers=1, clock=clock)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing left to look at."""
-        return self._keeper.idle
-
-    def start(self) -> None:
-        """Look at every definition once, then at every change."""
-        self._store.listen(self._on_event)
+    def _look_at_all(self) -> None:
         for entry in self._store.scan(_RESOURCE):
             self._note(entry)
-        self._keeper.start()
-
-    async def stop(self) -> None:
-        """Stop; the next start goes on."""
-        await self._keeper.stop()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry
@@ -242,3 +260,66 @@ class DefinitionController:
             return
         change = self._context.change(kind, crd, entry.revision, delete=removable(crd))
         await self._context.commit(kind, [change])
+
+
+# Events live for an hour after they were last seen, whatever the machine's clock does in between.
+
+EVENT_SECONDS = 3600.0
+PERIOD_SECONDS = 60.0
+# Where the wall clock goes so much further than the steady one, it was set, or the machine slept.
+_JUMP_SECONDS = 30.0
+
+
+class EventExpiry:
+    """Deletes old events once a minute."""
+
+    def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._context, self._clock = context, clock
+        self._task: asyncio.Task[None] | None = None
+        self._wall, self._steady = context.clock(), clock.monotonic()
+        self._ahead, self._until = 0.0, 0.0
+
+    def start(self) -> None:
+        """Start."""
+        self._task = asyncio.create_task(self._run(), name="event expiry")
+
+    async def stop(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def sweep(self) -> int:
+        """Delete what is too old; answers how many."""
+        self._look_at_clocks()
+        oldest = self._wall - EVENT_SECONDS - self._ahead
+        entries = self._context.store.scan(EVENTS.resource)
+        old = [entry for entry in entries if last_seen(encoding.read(EVENTS, entry.data)) < oldest]
+        await deletion.delete_all(self._context, EVENTS, old, DeleteOptions())
+        return len(old)
+
+    def _look_at_clocks(self) -> None:
+        """Take a jump of the wall clock as no time at all: events from before it keep the rest of their hour."""
+        wall, steady = self._context.clock(), self._clock.monotonic()
+        jump = (wall - self._wall) - (steady - self._steady)
+        if steady >= self._until:
+            self._ahead = 0.0  # who is left was seen after the last jump
+        if abs(jump) > _JUMP_SECONDS:
+            self._ahead, self._until = max(0.0, self._ahead + jump), steady + EVENT_SECONDS
+        self._wall, self._steady = wall, steady
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(PERIOD_SECONDS)
+            try:
+                await self.sweep()
+            except ApiError as error:
+                _log.warning("old events remain, will retry", error=error.message)
+
+
+def last_seen(event: core.Event) -> float:
+    """When an event happened last, in seconds since 1970; 0 when it does not say."""
+    series = event.series.last_observed_time if event.series else None
+    texts = (event.last_timestamp, event.event_time, series, event.metadata.creation_timestamp)
+    return max((time_or(text) for text in texts if text), default=0.0)

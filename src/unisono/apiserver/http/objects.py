@@ -31,7 +31,7 @@ from unisono.apiserver.http.query import (
 )
 from unisono.apiserver.http.status import PROTOBUF, Form, bad_request, success
 from unisono.apiserver.nodes import RemotePods
-from unisono.apiserver.tables import IncludeObject, TableWriter, partial_metadata
+from unisono.apiserver.tables.render import IncludeObject, TableWriter, partial_metadata
 from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions, Written
 from unisono.errors import ApiError, NotFound
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from urllib.parse import unquote
 
 from unisono.apiserver.http.status import bad_request
-from unisono.apiserver.tables import IncludeObject
+from unisono.apiserver.tables.render import IncludeObject
 from unisono.apiserver.types import DeleteOptions, FieldValidation, PatchType, WriteOptions, dry_run_of
 from unisono.errors import ApiError, Invalid
 

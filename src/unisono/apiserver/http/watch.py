@@ -16,7 +16,7 @@ from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.protobuf import write_bytes
 from unisono.apiserver.http.query import Query, ResourcePath, check_watch, flag, include_object, watch_seconds
 from unisono.apiserver.http.status import PROTOBUF, encode_failure
-from unisono.apiserver.tables import TableWriter, partial_metadata
+from unisono.apiserver.tables.render import TableWriter, partial_metadata
 from unisono.apiserver.types import StoreEvent
 from unisono.errors import ApiError
 

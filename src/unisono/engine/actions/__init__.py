@@ -1,4 +1,4 @@
-"""The actions of a cycle, one module each, found by name."""
+"""The actions of a cycle, found by name."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ if TYPE_CHECKING:
 
 Action = Callable[["Cycle"], None]
 
-_MODULES = {
-    "enqueue": "unisono.engine.actions.enqueue",
-    "allocate": "unisono.engine.actions.allocate",
-    "backfill": "unisono.engine.actions.backfill",
-    "preempt": "unisono.engine.actions.preempt",
-    "reclaim": "unisono.engine.actions.reclaim",
-    "gangpreempt": "unisono.engine.actions.gangpreempt",
-    "gangreclaim": "unisono.engine.actions.gangreclaim",
-    "shuffle": "unisono.engine.actions.shuffle",
+_FUNCTIONS = {
+    "enqueue": "unisono.engine.actions.enqueue:run",
+    "allocate": "unisono.engine.actions.allocate:run",
+    "backfill": "unisono.engine.actions.backfill:run",
+    "preempt": "unisono.engine.actions.evicting:preempt",
+    "reclaim": "unisono.engine.actions.evicting:reclaim",
+    "gangpreempt": "unisono.engine.actions.evicting:gangpreempt",
+    "gangreclaim": "unisono.engine.actions.evicting:gangreclaim",
+    "shuffle": "unisono.engine.actions.shuffle:run",
     # It tries its plans as verdicts do, so it stands above them.
-    "defragment": "unisono.engine.defragmentation",
+    "defragment": "unisono.engine.defragmentation:run",
 }
 
 
 def action_names() -> tuple[str, ...]:
     """Names of the actions that exist."""
-    return tuple(_MODULES)
+    return tuple(_FUNCTIONS)
 
 
 @cache
 def action(name: str) -> Action:
     """The function that runs an action; KeyError when there is none of that name."""
-    run: Action = import_module(_MODULES[name]).run
+    module, _, function = _FUNCTIONS[name].partition(":")
+    run: Action = getattr(import_module(module), function)
     return run
 
 

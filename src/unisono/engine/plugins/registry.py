@@ -17,9 +17,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Lookup, Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
-from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin
-from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.cost import CostPlugin
 from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
@@ -28,8 +26,7 @@ from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fair_share import FairSharePlugin
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
-from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
-from unisono.engine.plugins.gpu_placement import GpuPlacementPlugin
+from unisono.engine.plugins.gpu_placement import GpuAwarePlugin, GpuPlacementPlugin
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
@@ -47,6 +44,7 @@ from unisono.engine.plugins.service_order import ServiceOrderPlugin
 from unisono.engine.plugins.sla import SlaPlugin
 from unisono.engine.plugins.task_topology import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
+from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.engine.plugins.user_limits import UserLimitsPlugin
 from unisono.errors import ConfigError
