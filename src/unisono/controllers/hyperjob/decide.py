@@ -32,6 +32,7 @@ from unisono.api.times import rfc3339
 from unisono.controllers.job import view
 from unisono.controllers.job_making import has_ended, make_job, phase_of
 from unisono.controllers.objects import SLICE, contains, to_json
+from unisono.controllers.owners import inherited_annotations
 from unisono.controllers.recorder import Notice
 from unisono.errors import UnisonoError
 
@@ -434,7 +435,8 @@ def _job(hyper_job: HyperJob, wanted: WantedJob) -> Job:
         BY_REPLICATED_JOB: wanted.replicated.name,
         TEMPLATE_HASH: template_hash(wanted.spec),
     }
-    return make_job(HYPER_JOBS, hyper_job, wanted.name, wanted.spec, labels=labels)
+    marks = inherited_annotations(hyper_job.metadata.annotations or {})
+    return make_job(HYPER_JOBS, hyper_job, wanted.name, wanted.spec, labels=labels, annotations=marks)
 
 
 def _follow(plan: HyperPlan, job: Job, template: JobSpec) -> None:
