@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from fleet_world import fleet, node, template
+import asyncio
 
+import yaml
+from click.testing import CliRunner
+from fleet_world import fleet, inline, node, template
+from prometheus_client import CollectorRegistry
+
+from support.memory import MemoryClient
 from unisono.api.annotations import CLUSTER, DISPATCH, DRAINED, HUB, PRICES, VERDICT
 from unisono.api.kind_families import ATTACHED_CLUSTERS, PYTORCH_JOBS
 from unisono.api.kinds import JOBS, QUEUES, SECRETS
+from unisono.cli.commands.fleet import command
+from unisono.fleet.members import joining
+from unisono.scheduler.settings import FixedConfig
+from unisono.standalone.component_processes import controllers_part, scheduler_part
 
 
 async def test_members_tell_what_they_have():
@@ -274,3 +284,33 @@ tiers:
         assert sorted(dispatches) == [1, 1, 1, 2]
         found = [name for client in world.members.values() for name in (job.key for job in client.objects(JOBS))]
         assert len(found) == len(set(found))
+
+
+async def test_the_components_of_a_cluster_are_a_hub_with_the_option_fleet():
+    """``unisono scheduler --fleet`` dispatches; ``unisono controllers --fleet`` makes no pods."""
+    async with fleet("a") as world:
+        world.join("a", [node("n", 8)])
+        options = {"connect": world.connect, "targets": lambda member, _: world.targets[member.name], "runner": inline}
+        make = scheduler_part(
+            FixedConfig(), ("volcano",), "default", fleet=True, gang_patience=60.0, clock=world.clock, **options
+        )
+        world.tasks.append(asyncio.create_task(make(world.hub_client, CollectorRegistry()).run()))
+        await world.run(5)
+        await world.job("train", 4)
+        await world.run(10)
+        assert world.where() == {"train": "a"}
+        assert world.copies() == {"a": ["train"]}
+    beside = controllers_part(("volcano",), "default", fleet=True)(MemoryClient(), CollectorRegistry())
+    names = {each.name for each in beside._controllers}
+    assert "hyperjob-controller" in names
+    assert "job-controller" not in names
+    alone = controllers_part(("volcano",), "default")(MemoryClient(), CollectorRegistry())
+    assert names < {each.name for each in alone._controllers}
+
+
+def test_the_account_that_is_printed_is_the_one_that_joining_makes():
+    printed = CliRunner().invoke(command, ["account"])
+    assert printed.exit_code == 0
+    assert list(yaml.safe_load_all(printed.output)) == joining.account()
+    more = list(yaml.safe_load_all(CliRunner().invoke(command, ["account", "--applications"]).output))
+    assert more == joining.account(applications=True)

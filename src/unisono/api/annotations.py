@@ -207,6 +207,13 @@ GANG: Final = "unisono.io/gang"
 SPLIT: Final = "unisono.io/split"
 """On a HyperJob of a hub: parts of each replicated job with ``splitPolicy.mode: auto``, as JSON; the hub writes it."""
 
+DIVIDED: Final = "unisono.io/divided"
+"""On a Volcano Job of a hub: ``true`` where no member takes it whole, and a HyperJob that the hub makes stands for it;
+``false`` where its owner does not want that."""
+
+NETWORK: Final = "unisono.io/network"
+"""On an AttachedCluster (label): name of the network in which its pods reach those of all members of the same name."""
+
 RESTART_POLICY: Final = "unisono.io/restart-policy"
 """On a HyperJob of a hub: ``Gang``, ``Part`` or ``Never``: what starts again when the member of a part is lost."""
 

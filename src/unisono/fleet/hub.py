@@ -38,6 +38,7 @@ from unisono.fleet.dispatch.placing import Dispatching, TakingBack, TargetFinder
 from unisono.fleet.division.controller import DivisionController, Flights
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import GangController
+from unisono.fleet.hyper_jobs.divided_jobs import DividedJobsController
 from unisono.fleet.hyper_jobs.held_room import HeldRoomController
 from unisono.fleet.jobs.copies import KEY_BYTES, Placement
 from unisono.fleet.jobs.work import KINDS
@@ -209,6 +210,7 @@ class Hub(Scheduler):
             self.members_state, self.events, self._placements, self._connect, self._member_changed, self._told_by_member
         )
         self._hyper_gangs = GangController(self.members_state, self.events)
+        self._divided_jobs = DividedJobsController(self.members_state, self.events)
         self._policies = PolicyBook(self.members_state.views, self._rules_changed)
         self._dispatch = [
             DispatchController(
@@ -231,7 +233,14 @@ class Hub(Scheduler):
         )
         self._manager = Manager(client, clock=self._clock)
         self._told: dict[str, tuple[bool, bool]] = {}
-        self._reasons = ReasonsWriter(client, self.members_state, self.metrics, self._clock, self._hyper_gangs.waiting)
+        self._reasons = ReasonsWriter(
+            client,
+            self.members_state,
+            self.metrics,
+            self._clock,
+            self._hyper_gangs.waiting,
+            self._divided_jobs.together,
+        )
         finder = TargetFinder(self.feed, self._dispatch, self._hyper_gangs)
         dispatching = Dispatching(self.members_state, finder, self._clock)
         jobs = self._dispatch[KINDS.index(JOBS)]
@@ -252,6 +261,7 @@ class Hub(Scheduler):
             self._queue_copies,
             self._applications,
             self._hyper_gangs,
+            self._divided_jobs,
             self._held_room,
             *self._dispatch,
             *self._division,
@@ -316,6 +326,7 @@ class Hub(Scheduler):
             controller.look_again(name)
         self._rules_changed()
         self._hyper_gangs.look_again(name)
+        self._divided_jobs.look_again()
         self._held_room.forget(name)
         self._queue_copies.look_again(name)
         self._applications.look_again(name)

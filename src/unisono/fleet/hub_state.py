@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import CLUSTER
+from unisono.api.annotations import CLUSTER, NETWORK
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.groups.topology import HyperNode
@@ -120,6 +120,11 @@ class HubState:
             record.own_labels = frozenset(key for node in record.nodes.values() for key in node.metadata.labels or ())
         own = record.own_labels
         return {CLUSTER: cluster, **{key: value for key, value in record.origin.labels.items() if key not in own}}
+
+    def network(self, cluster: str) -> str:
+        """Name of the network that a member shares with others; empty where none is known."""
+        record = self._members.get(cluster)
+        return record.origin.labels.get(NETWORK, "") if record is not None else ""
 
     # ---- what members tell
 

@@ -27,7 +27,9 @@ MOST_PARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
+    """Pods of one class, of a gang."""
+
     pod_class: PodClass
     number: int
 
@@ -50,7 +52,7 @@ def by_member(
 
     """
     wanted = [
-        _Wanted(pod_class, number)
+        Wanted(pod_class, number)
         for pod_class, number in Counter(task.pod_class for task in tasks if task.status is TaskStatus.PENDING).items()
     ][:MOST_CLASSES]
     columns: dict[str, list[int]] = defaultdict(list)
@@ -97,12 +99,12 @@ def room_by_member(table: NodeTable, pod_class: PodClass) -> dict[str, tuple[int
     columns: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(table.names):
         usable = table.ready[column] and not table.unschedulable[column]
-        if usable and (cluster := cluster_of(name)) and _allowed(table, column, pod_class):
+        if usable and (cluster := cluster_of(name)) and is_allowed(table, column, pod_class):
             columns[cluster].append(column)
     return {cluster: _places(table, own, pod_class) for cluster, own in columns.items()}
 
 
-def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[_Wanted], least: int) -> str:
+def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[Wanted], least: int) -> str:
     usable = [column for column in own if table.ready[column] and not table.unschedulable[column]]
     if not usable:
         return f"none of its {len(own)} nodes is ready"
@@ -117,17 +119,19 @@ def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[_Wanted], l
     if missing:
         return f"no node offers {', '.join(sorted(missing))}"
     whole = table.allocatable[:, usable]
-    ever = _together(whole, wanted, fitting)
+    ever = int(together(whole, wanted, fitting).sum())
     if ever < least:
         return f"is too small: it would have room for {ever} of {least} pods if it were empty"
-    room = _together((whole - table.used[:, usable]).clip(min=0), wanted, fitting)
+    room = int(together((whole - table.used[:, usable]).clip(min=0), wanted, fitting).sum())
     if room < least:
         return f"is full: it has room for {room} of {least} pods"
     return f"has room for {room} of {least} pods; a queue, a taint or the network is in the way"
 
 
-def _together(amounts: NDArray[np.int64], wanted: Sequence[_Wanted], fitting: Sequence[Sequence[int]]) -> int:
-    """How many of the pods of all classes find room beside each other.
+def together(
+    amounts: NDArray[np.int64], wanted: Sequence[Wanted], fitting: Sequence[Sequence[int]]
+) -> NDArray[np.int64]:
+    """``[C, N]`` how many of the pods of each class find room on each node, beside each other.
 
     Those that ask for most are placed first, or those that ask for least, whichever finds room for more; each on the
     node on which the fewest of its like have room. Another order may find room for one or two more.
@@ -141,7 +145,8 @@ def _together(amounts: NDArray[np.int64], wanted: Sequence[_Wanted], fitting: Se
     total = amounts.sum(axis=1).clip(min=1)
     sizes = [float((_aligned(each.pod_class.vector, len(total)) / total).max(initial=0)) for each in wanted]
     order = sorted(range(len(wanted)), key=sizes.__getitem__)
-    return max(_packed(amounts, wanted, fitting, order), _packed(amounts, wanted, fitting, order[::-1]))
+    tried = (_packed(amounts, wanted, fitting, each) for each in (order, order[::-1]))
+    return max(tried, key=lambda placed: int(placed.sum()))
 
 
 def _aligned(vector: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
@@ -149,23 +154,25 @@ def _aligned(vector: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 
 
 def _packed(
-    amounts: NDArray[np.int64], wanted: Sequence[_Wanted], fitting: Sequence[Sequence[int]], order: Iterable[int]
-) -> int:
-    left, placed = amounts.copy(), 0
+    amounts: NDArray[np.int64], wanted: Sequence[Wanted], fitting: Sequence[Sequence[int]], order: Iterable[int]
+) -> NDArray[np.int64]:
+    left, placed = amounts.copy(), np.zeros((len(wanted), amounts.shape[1]), dtype=np.int64)
     for at in order:
         vector, waiting = wanted[at].pod_class.vector, wanted[at].number
         rows = np.flatnonzero(vector)
         if not len(rows):
-            placed += waiting
+            if fitting[at]:
+                placed[at, fitting[at][0]] = waiting
             continue
-        if rows[-1] >= len(left):
+        if rows[-1] >= len(left) or not fitting[at]:
             continue
         nodes = np.array(fitting[at], dtype=np.intp)
         places = (left[np.ix_(rows, nodes)] // vector[rows][:, None]).min(axis=0)
         for position in np.argsort(places, kind="stable").tolist():
             number = min(int(places[position]), waiting)
             left[rows, nodes[position]] -= number * vector[rows]
-            waiting, placed = waiting - number, placed + number
+            placed[at, nodes[position]] = number
+            waiting -= number
     return placed
 
 
@@ -192,7 +199,7 @@ def _missing(table: NodeTable, columns: Sequence[int], pod_class: PodClass) -> s
     }
 
 
-def _allowed(table: NodeTable, column: int, pod_class: PodClass) -> bool:
+def is_allowed(table: NodeTable, column: int, pod_class: PodClass) -> bool:
     """Whether selector, required affinity and taints let a pod of the class on the node."""
     facts = table.facts[column]
     nodes = pod_class.affinity.node_affinity if pod_class.affinity is not None else None

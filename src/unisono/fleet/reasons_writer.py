@@ -38,9 +38,21 @@ Parts = Callable[[PodGroup], WaitingParts | None]
 class ReasonsWriter:
     """Keeps the annotation of gangs that wait, and takes it away when they have a place."""
 
-    def __init__(self, client: Client, state: HubState, metrics: Metrics, clock: Clock, parts: Parts) -> None:
-        """``parts`` answers the waiting parts of a PodGroup that stands for a HyperJob, None for all others."""
-        self._client, self._state, self._parts = client, state, parts
+    def __init__(
+        self,
+        client: Client,
+        state: HubState,
+        metrics: Metrics,
+        clock: Clock,
+        parts: Parts,
+        together: Callable[[str], Mapping[str, str]] = lambda _uid: {},
+    ) -> None:
+        """Make one.
+
+        ``parts`` answers the waiting parts of a PodGroup that stands for a HyperJob, None for all others; ``together``
+        why the job of a uid is not divided over members, by their names.
+        """
+        self._client, self._state, self._parts, self._together = client, state, parts, together
         self._outbox: Outbox[_Wish] = Outbox(
             "member reasons", self._write, clock, metrics, interval=_INTERVAL_SECONDS, pace=client.pace, workers=2
         )
@@ -76,6 +88,8 @@ class ReasonsWriter:
         if parts is None:
             least = max(1, job.min_member - count(job.counts, READY_STATES))
             told = by_member(state.nodes, tasks, closed, least, self._outside(key))
+            owner = controller_of(self._state.feed.groups[key])
+            told |= self._together(owner.uid or "") if owner is not None else {}
         else:
             told = by_part(state.nodes, tasks, closed, parts.least, parts.clusters)
         text = msgspec.json.encode(told).decode()

@@ -6,8 +6,9 @@ Each process imports what it runs and nothing of the others: a component that re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ class _Controllers:
         foreign_kinds: Sequence[str],
         most_pods: int,
         history: Recording | None,
+        *,
+        fleet: bool = False,
     ) -> None:
         from unisono.controllers.keeper import ObjectKeeper
         from unisono.controllers.registry import COMPONENT, all_controllers
@@ -72,6 +75,7 @@ class _Controllers:
             fetch=NetworkFetch(),
             foreign_kinds=foreign_kinds,
             registry=registry,
+            runs_jobs=not fleet,
         )
         self.ready: asyncio.Event = self._manager.ready
         self._client, self._history = client, history
@@ -124,17 +128,27 @@ def scheduler_part(
     default_queue: str,
     *,
     record: Path | None = None,
+    fleet: bool = False,
     **options: Any,
 ) -> MakePart:
     """Schedules the pods of ``scheduler_names``; ``options`` are further ones of ``Scheduler``.
 
+    With ``fleet`` it is a hub's, which sends jobs to members; their gangs are looked after there.
     Each time that it runs, it begins a recording in ``record``, or in a file of that name with a number.
     """
     from unisono.scheduler.recording import recorder_to
     from unisono.scheduler.scheduler import Scheduler
 
+    part: Callable[..., Scheduler] = Scheduler
+    if fleet:
+        from unisono.fleet.hub import Hub
+        from unisono.install.manifests import manifests_for_values
+
+        part = partial(Hub, own_chart=manifests_for_values)
+        options.pop("gang_patience", None)
+
     def make(client: Client, registry: CollectorRegistry) -> Part:
-        return Scheduler(
+        return part(
             client,
             source,
             registry=registry,
@@ -153,16 +167,18 @@ def controllers_part(
     foreign_kinds: Sequence[str] = (),
     most_pods: int = MOST_PODS,
     history: Recording | None = None,
+    *,
+    fleet: bool = False,
 ) -> MakePart:
     """Runs every controller but those of ``foreign_kinds``; raises ConfigError when one of these is unknown.
 
-    ``most_pods`` is the number of pods that one object may ask for.
+    ``most_pods`` is the number of pods that one object may ask for. With ``fleet`` those that make pods are a member's.
     """
     from unisono.controllers.training.registry import check_kinds
 
     check_kinds(foreign_kinds)
     return lambda client, registry: _Controllers(
-        client, registry, scheduler_names, default_queue, foreign_kinds, most_pods, history
+        client, registry, scheduler_names, default_queue, foreign_kinds, most_pods, history, fleet=fleet
     )
 
 

@@ -102,6 +102,7 @@ _MOST_HISTORY = 4 << 30
     show_default=True,
     help="Jobs that ended are kept one by one for so long, then as sums of hours.",
 )
+@click.option("--fleet", is_flag=True, help="Be that of the hub of a fleet: jobs run in its members.")
 @component_options("unisono-controllers", 8081)
 def controllers_command(
     scheduler_names: tuple[str, ...],
@@ -110,6 +111,7 @@ def controllers_command(
     most_pods: int,
     history_dsn_file: Path | None,
     history_days: float,
+    fleet: bool,
     run: Callable[[Any], None],
 ) -> None:
     """Run the controllers beside an API server, until they are told to end."""
@@ -122,7 +124,7 @@ def controllers_command(
 
         bounds = Bounds(history_days, max(Bounds().days, history_days), most_bytes=_MOST_HISTORY)
         history = Recording(Postgres.of_file(history_dsn_file), bounds)
-    run(controllers_part(scheduler_names, default_queue, foreign_kinds, most_pods, history))
+    run(controllers_part(scheduler_names, default_queue, foreign_kinds, most_pods, history, fleet=fleet))
 
 
 # ``unisono scheduler``.
@@ -159,6 +161,7 @@ def controllers_command(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write down what is seen and decided, for 'unisono simulate replay'.",
 )
+@click.option("--fleet", is_flag=True, help="Be that of the hub of a fleet: jobs run in its members.")
 @scheduling_options
 @component_options("unisono-scheduler", 8080)
 def scheduler_command(
@@ -167,6 +170,7 @@ def scheduler_command(
     gang_patience: float,
     heartbeat_lease: str,
     record: Path | None,
+    fleet: bool,
     scheduler_names: tuple[str, ...],
     default_queue: str,
     run: Callable[[Any], None],
@@ -185,6 +189,7 @@ def scheduler_command(
             gang_patience=gang_patience,
             heartbeat_lease=heartbeat_lease,
             record=record,
+            fleet=fleet,
         )
     )
 

@@ -70,6 +70,16 @@ def join(
     run_async(run(Where(hub_kubeconfig, data_dir, None, namespace), name, member, context, about))
 
 
+@command.command("account")
+@click.option("--applications", is_flag=True, help="Let Applications of the hub bring objects of any kind.")
+def account(*, applications: bool) -> None:
+    """Print the account that a hub needs in a member, with its rights, for an administrator to read and apply."""
+    from unisono.api.yaml import dump_all
+    from unisono.fleet.members import joining
+
+    click.echo(dump_all(joining.account(applications=applications)), nl=False)
+
+
 @command.command("embed")
 @click.argument("name")
 @click.option(

@@ -26,6 +26,7 @@ from unisono.cli.connection import connect
 from unisono.cli.options import Where
 from unisono.cli.printing import columns, print_json
 from unisono.errors import ConfigError, Conflict, NotFound, UnisonoError
+from unisono.fleet.hyper_jobs.divided_jobs import is_divided
 from unisono.fleet.hyper_jobs.work import record_of
 from unisono.fleet.jobs.copies import placement_of
 from unisono.fleet.jobs.work import KINDS
@@ -62,20 +63,23 @@ async def job_of(client: Client, what: str, namespace: str) -> tuple[Kind[Any], 
 
 
 async def hyper_job_of(client: Client, what: str, namespace: str) -> HyperJob | None:
-    """The HyperJob that a user names as ``KIND/NAME``, or by its name alone where no Volcano Job has it.
+    """The HyperJob that a user names as ``KIND/NAME``, or by its name where no other Volcano Job has it.
 
     Raises:
         NotFound: it is named with its kind, and there is none.
 
     """
     word, slash, name = what.partition("/")
-    if slash:
-        return await client.get(HYPER_JOBS, name, namespace) if word.lower() in _words(HYPER_JOBS) else None
-    with suppress(NotFound):
-        await client.get(JOBS, what, namespace)
+    if slash and word.lower() in _words(HYPER_JOBS):
+        return await client.get(HYPER_JOBS, name, namespace)
+    if slash and word.lower() not in _words(JOBS):
         return None
     with suppress(NotFound):
-        return await client.get(HYPER_JOBS, what, namespace)
+        job = await client.get(JOBS, name or what, namespace)
+        if not is_divided(job):
+            return None
+    with suppress(NotFound):
+        return await client.get(HYPER_JOBS, name or what, namespace)
     return None
 
 
@@ -109,6 +113,11 @@ async def logs(where: Where, what: str, namespace: str, *, follow: bool) -> None
 
     async with connect(where) as hub:
         kind, job = await job_of(hub, what, namespace)
+        if is_divided(job):
+            hyper_job = await hub.get(HYPER_JOBS, job.metadata.name, namespace)
+            parts = sorted(record_of(hyper_job).parts)
+            told = ", ".join(parts) or "none has a cluster yet"
+            raise NoLogs(f"{what} is divided over clusters, and each of its parts has logs: {told}")
         cluster = placement_of(job).cluster
         if not cluster:
             raise NoLogs(f"{what} waits for a cluster and has no logs: see 'unisono fleet explain {what}'")

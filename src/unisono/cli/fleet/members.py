@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from unisono.api import messages
+from unisono.api.annotations import NETWORK
 from unisono.api.groups.fleet import Fleet
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS
 from unisono.api.kinds import SECRETS, find
@@ -103,6 +104,10 @@ async def _reach(where: Where, hub: HttpClient, cluster: AttachedCluster) -> Clu
 # Members on this machine: control planes of their own, each a process with its own data.
 
 
+_ONE_MACHINE = "one-machine"
+"""Network of all members on this machine."""
+
+
 class NotStarted(UnisonoError):
     """The control plane of an embedded member did not start."""
 
@@ -132,7 +137,9 @@ def embed(where: Where, name: str, nodes: Path, about: Mapping[str, Any], *, age
         if done.returncode:
             said = done.stderr.strip().splitlines()
             raise NotStarted(f"the control plane of {name} did not start: {said[-1] if said else 'it said nothing'}")
-    run_async(join(where, name, data.kubeconfig, None, about))
+    # The members of one machine have its network in common.
+    labels = (f"{NETWORK}={_ONE_MACHINE}", *about["labels"])
+    run_async(join(where, name, data.kubeconfig, None, {**about, "labels": labels}))
 
 
 # Members join and leave: an account in the member, a Secret, an AttachedCluster and a Fleet on the hub.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from unisono.api.annotations import SPLIT
 from unisono.api.base import Condition
@@ -30,6 +32,7 @@ from unisono.api.times import rfc3339
 from unisono.controllers.job import view
 from unisono.controllers.job_making import has_ended, make_job, phase_of
 from unisono.controllers.objects import SLICE, contains, to_json
+from unisono.controllers.owners import inherited_annotations
 from unisono.controllers.recorder import Notice
 from unisono.errors import UnisonoError
 
@@ -80,35 +83,86 @@ def wanted_jobs(hyper_job: HyperJob) -> list[WantedJob]:
     ]
 
 
-def split_of(hyper_job: HyperJob) -> dict[str, int]:
-    """Into how many jobs the hub has split each replicated job; empty where no hub has, or that cannot be read."""
+class Share(msgspec.Struct, frozen=True):
+    """What one of the jobs into which a hub splits a replicated job has of its pods.
+
+    Attributes:
+        cluster: member for which it was measured.
+        pods: by task; a task that is absent is as the template says.
+        least: the same of the smallest gang.
+
+    """
+
+    cluster: str
+    pods: dict[str, Annotated[int, Meta(ge=0, lt=2**31)]]
+    least: dict[str, Annotated[int, Meta(ge=0, lt=2**31)]]
+
+
+Split = int | list[Share]
+"""Jobs of equal size, or the share of each."""
+
+
+def split_of(hyper_job: HyperJob) -> dict[str, Split]:
+    """Into what the hub has split each replicated job; empty where no hub has, or that cannot be read."""
     try:
-        counts = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, int])
+        found = msgspec.json.decode((hyper_job.metadata.annotations or {}).get(SPLIT) or "{}", type=dict[str, Split])
     except (msgspec.MsgspecError, RecursionError):
         return {}
-    return {name: number for name, number in counts.items() if 1 <= number <= MOST_PARTS}
+    return {
+        name: split
+        for name, split in found.items()
+        if 1 <= (split if isinstance(split, int) else len(split)) <= MOST_PARTS
+    }
 
 
-def accelerated_pods(replicated: ReplicatedJob) -> int | None:
-    """Pods of a replicated job that ``auto`` may share over several jobs; None where it may not.
+@dataclass(frozen=True, slots=True)
+class Divisible:
+    """What ``auto`` may share over several jobs.
+
+    Attributes:
+        spec: the whole as one job.
+        tasks: names of the tasks whose pods are shared; each job has the others as the template says.
+        equal: the jobs may be of one size: a single task is shared.
+
+    """
+
+    spec: JobSpec
+    tasks: tuple[str, ...]
+    equal: bool
+
+
+def divisible(replicated: ReplicatedJob) -> Divisible | None:
+    """What of a replicated job ``auto`` may share over several jobs; None where it may not.
 
     Raises:
         SplitError: the split policy cannot be followed.
 
     """
     policy = replicated.split_policy
-    if policy is None or policy.mode != AUTO or not policy.accelerators:
+    tasks = replicated.template_spec.tasks or ()
+    if policy is None or policy.mode != AUTO or any(task.partition_policy is not None for task in tasks):
         return None
-    return _share(replicated, policy)[1]
+    whole = _specs(replicated, 1)[0]
+    names = tuple(task.name for task in view.JobView(Job(spec=whole)).tasks)
+    users = _users(replicated, policy) if policy.accelerators else ()
+    if len(users) == 1:
+        return Divisible(whole, (names[users[0]],), equal=True)
+    return Divisible(whole, names, equal=False)
 
 
-def _specs(replicated: ReplicatedJob, parts: int) -> list[JobSpec]:
+def _specs(replicated: ReplicatedJob, split: Split) -> list[JobSpec]:
     policy, template = replicated.split_policy, replicated.template_spec
     count = 1 if replicated.replicas is None else replicated.replicas
     if policy is None:
         return [template] * count
     if policy.mode == AUTO:
-        count = parts if policy.accelerators else 1
+        if not isinstance(split, int):
+            whole = divisible(replicated)
+            return [_shared(whole.spec, share) for share in split] if whole is not None else []
+        count = split if policy.accelerators else 1
+        if policy.accelerators and len(_users(replicated, policy)) > 1:
+            _check_total(replicated, policy)
+            return [template]
     if not policy.accelerators or not count:
         return [template] * count
     index, pods = _share(replicated, policy)
@@ -124,10 +178,8 @@ def _specs(replicated: ReplicatedJob, parts: int) -> list[JobSpec]:
 def _share(replicated: ReplicatedJob, policy: SplitPolicy) -> tuple[int, int]:
     """Place of the task that uses the accelerators, and the number of its pods in all jobs together."""
     name, kind = replicated.name, policy.accelerator_type
-    if not kind:
-        raise SplitError(f"replicated job {name}: splitPolicy.acceleratorType is missing: name the resource.")
-    each = [pod_requests(task.template.spec).get(kind, 0) // _UNITS for task in replicated.template_spec.tasks or ()]
-    users = [index for index, amount in enumerate(each) if amount]
+    users = _users(replicated, policy)
+    each = _amounts(replicated, policy)
     if len(users) != 1:
         raise SplitError(
             f"replicated job {name}: splitPolicy needs exactly one task whose pods request {kind}, and here are "
@@ -140,6 +192,41 @@ def _share(replicated: ReplicatedJob, policy: SplitPolicy) -> tuple[int, int]:
             "make splitPolicy.accelerators a multiple of that."
         )
     return users[0], pods
+
+
+def _amounts(replicated: ReplicatedJob, policy: SplitPolicy) -> list[int]:
+    """Accelerators of a pod of each task."""
+    kind = policy.accelerator_type
+    if not kind:
+        text = f"replicated job {replicated.name}: splitPolicy.acceleratorType is missing: name the resource."
+        raise SplitError(text)
+    return [pod_requests(task.template.spec).get(kind, 0) // _UNITS for task in replicated.template_spec.tasks or ()]
+
+
+def _users(replicated: ReplicatedJob, policy: SplitPolicy) -> list[int]:
+    """Places of the tasks that use the accelerators."""
+    return [index for index, amount in enumerate(_amounts(replicated, policy)) if amount]
+
+
+def _check_total(replicated: ReplicatedJob, policy: SplitPolicy) -> None:
+    """Several tasks use the accelerators: their sizes are the template's."""
+    tasks = replicated.template_spec.tasks or ()
+    total = sum(map(operator.mul, map(_pods, tasks), _amounts(replicated, policy)))
+    if total != policy.accelerators:
+        raise SplitError(
+            f"replicated job {replicated.name}: splitPolicy.accelerators is {policy.accelerators}, and the tasks of "
+            f"its template ask for {total} {policy.accelerator_type} together: of several tasks both are the same."
+        )
+
+
+def _shared(whole: JobSpec, share: Share) -> JobSpec:
+    """The template with one job's share of the pods."""
+    tasks, gang = [], 0
+    for task, given in zip(view.JobView(Job(spec=whole)).tasks, whole.tasks or (), strict=True):
+        pods, least = share.pods.get(task.name, task.replicas), share.least.get(task.name, task.min_available)
+        tasks.append(msgspec.structs.replace(given, replicas=pods, min_available=min(least, pods)))
+        gang += min(least, pods)
+    return msgspec.structs.replace(whole, tasks=tasks, min_available=gang)
 
 
 def _resized(template: JobSpec, index: int, pods: int) -> JobSpec:
@@ -348,7 +435,8 @@ def _job(hyper_job: HyperJob, wanted: WantedJob) -> Job:
         BY_REPLICATED_JOB: wanted.replicated.name,
         TEMPLATE_HASH: template_hash(wanted.spec),
     }
-    return make_job(HYPER_JOBS, hyper_job, wanted.name, wanted.spec, labels=labels)
+    marks = inherited_annotations(hyper_job.metadata.annotations or {})
+    return make_job(HYPER_JOBS, hyper_job, wanted.name, wanted.spec, labels=labels, annotations=marks)
 
 
 def _follow(plan: HyperPlan, job: Job, template: JobSpec) -> None:

@@ -20,6 +20,7 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.fleet.dispatch.guide import Guide
 from unisono.fleet.hub_state import HubState
 from unisono.fleet.hyper_jobs.controller import OWNER_INDEX, GangController, Part
+from unisono.fleet.hyper_jobs.divided_jobs import is_divided
 from unisono.fleet.hyper_jobs.work import part_work
 from unisono.fleet.jobs.copies import (
     Copy,
@@ -153,10 +154,15 @@ class DispatchController(Controller):
             job = None
         copies = self._state.copies(self.kind, key)
         uid = job.metadata.uid if job is not None else ""
-        foreign = [copy for copy, _ in copies if copy.origin != uid]
+        divided = job is not None and is_divided(job)
+        foreign = [copy for copy, _ in copies if divided or copy.origin != uid]
         await self._delete(decide(JobView(False, False, Placement()), foreign, self._state.views).delete)
         if job is None:
             self._leave(key)
+            return None
+        if divided:  # a HyperJob stands for it
+            self._leave(key)
+            await self._drop_group(job)
             return None
         if self._standing.get(key, uid) != uid:
             self._leave(key)
@@ -281,6 +287,9 @@ class DispatchController(Controller):
     def _guided(self, job: Any, work: Work, placement: Placement, part: Part | None) -> tuple[Work, float | None]:
         uid, hyper_job = job.metadata.uid or "", self._gangs.of_part(job) if self._gangs is not None and part else None
         kind, subject = (self.kind, job) if hyper_job is None else (HYPER_JOBS, hyper_job)
+        whole = self._jobs.get(hyper_job.key) if hyper_job is not None else None
+        if hyper_job is not None and whole is not None and keys_of(JOBS, hyper_job):
+            kind, subject = JOBS, whole  # a policy names the job that is divided
         return self._guide.guide(kind, subject, uid, work, placement)
 
     async def _drop_group(self, job: Any) -> None:

@@ -22,7 +22,7 @@ from unisono.api.groups.batch import HyperJob, Job
 from unisono.api.kind import Kind
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES
-from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, SplitError, ended_states, wanted_jobs
+from unisono.controllers.hyperjob.decide import SplitError, ended_states, wanted_jobs
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import LastWritten, delete_seen
@@ -45,7 +45,7 @@ from unisono.fleet.hyper_jobs.work import (
     GangError,
     GangRecord,
     PlacedPart,
-    clusters_of,
+    bound_of,
     gang_group,
     gang_name,
     part_environment,
@@ -167,7 +167,7 @@ class GangController(Controller):
         if hyper_job is None:
             return Part(placement_of(job), False, "", ())
         record = self.record(hyper_job)
-        bound = clusters_of(hyper_job).get(_replicated(job), ())
+        bound = bound_of(hyper_job, job, record)
         return Part(
             record.placement(job.metadata.name, job.metadata.uid or ""),
             record.is_held(job.metadata.name),
@@ -215,13 +215,13 @@ class GangController(Controller):
             live, _ = self.parts(hyper_job)
         except SplitError:
             return None
-        record, bounds = self.record(hyper_job), clusters_of(hyper_job)
+        record = self.record(hyper_job)
         waiting = {
             name: job for name, job in live.items() if not record.placement(name, job.metadata.uid or "").cluster
         }
         return WaitingParts(
             {name: max(1, JobView(job).min_available) for name, job in waiting.items()},
-            {name: bounds.get(_replicated(job), ()) for name, job in waiting.items()},
+            {name: bound_of(hyper_job, job, record) for name, job in waiting.items()},
         )
 
     def rooms(self, cluster: str) -> list[tuple[str, PlacedPart, float, float]]:
@@ -422,10 +422,6 @@ class GangController(Controller):
     def _priority(self, name: str | None) -> int:
         found = self._priorities.get(name) if name else None
         return (found.value or 0) if found is not None else 0
-
-
-def _replicated(job: Object) -> str:
-    return (job.metadata.labels or {}).get(BY_REPLICATED_JOB, "")
 
 
 def _is_at(copy: Copy, placement: Placement) -> bool:

@@ -13,12 +13,20 @@ from enum import StrEnum
 from itertools import combinations, islice
 from typing import Final
 
-from unisono.api.groups.batch import HyperJob, Job, ReplicatedJob
-from unisono.api.keys import JOB_NAME
+from unisono.api.groups.batch import HyperJob, Job
+from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, MOST_PARTS, accelerated_pods, split_of
+from unisono.controllers.hyperjob.decide import (
+    BY_REPLICATED_JOB,
+    MOST_PARTS,
+    Divisible,
+    Split,
+    divisible,
+    split_of,
+)
 from unisono.fleet.hub_state import HubState
+from unisono.fleet.hyper_jobs.dividing import MOST_SETS, Floor, roles_of
 from unisono.fleet.hyper_jobs.work import GangRecord, PlacedPart, clusters_of
 from unisono.fleet.jobs.copies import Copy, Placement
 from unisono.fleet.jobs.decide import WORKER_LOST_TIMEOUT, MemberView
@@ -27,9 +35,6 @@ from unisono.fleet.reasons import room_by_member
 # What is remembered of how waiting HyperJobs spread: the set of clusters that is tried, and when another is.
 
 # Over how many clusters a HyperJob spreads: sets of clusters for ``maxDomains``, parts for ``mode: auto`` (pure).
-
-MOST_SETS: Final = 256
-"""Sets of clusters that are tried in turn."""
 
 
 def domain_set(
@@ -62,26 +67,26 @@ def domain_set(
     return sets[attempt % len(sets)] if sets else ()
 
 
-def number_of_parts(pods: int, most: int, room: Mapping[str, int], empty: Mapping[str, int]) -> int:
-    """The fewest parts of equal size that find room, one or several in a cluster.
+def number_of_parts(pods: int, most: int, room: Mapping[str, int]) -> int:
+    """The fewest parts of equal size that find room, one or several in a cluster; 0 where none do.
 
     Args:
         pods: of all parts together.
         most: parts at most.
-        room: pods that each cluster has room for now.
-        empty: the same if it were empty; counts where what is free now does not do.
+        room: pods that each cluster has room for.
 
     """
-    for places in (room, empty):
-        for parts in range(1, min(most, pods, MOST_PARTS) + 1):
-            size = -(-pods // parts)
-            if sum(each // size for each in places.values()) >= parts:
-                return parts
-    return 1
+    for parts in range(1, min(most, pods, MOST_PARTS) + 1):
+        size = -(-pods // parts)
+        if sum(each // size for each in room.values()) >= parts:
+            return parts
+    return 0
 
 
 PATIENCE: Final = 30.0
-"""Seconds that one set of clusters, or one number of parts, is tried."""
+"""Seconds that one set of clusters is tried."""
+LOOK_SECONDS: Final = 5.0
+"""How often it is looked whether another split finds room."""
 _NOWHERE: Final = ("",)
 
 
@@ -98,13 +103,13 @@ class Spread:
     """What follows from one look.
 
     Attributes:
-        split: parts by replicated job, where they are to change.
+        split: into what each replicated job is split, where that is to change.
         moved: the clusters for the waiting parts have changed.
         again: look again after so many seconds.
 
     """
 
-    split: Mapping[str, int] | None = None
+    split: Mapping[str, Split] | None = None
     moved: bool = False
     again: float | None = None
 
@@ -142,14 +147,13 @@ class Spreading:
         spreads = (hyper_job.spec.max_domains or 0) > 1 or _is_auto(hyper_job)
         if not waiting or not spreads:
             return Spread()
+        split = None if placed else self._split(hyper_job, waiting)
         trial = self._trials.setdefault(uid, _Trial(hyper_job.key))
         if now < trial.until:
-            return Spread(again=trial.until - now)
+            return Spread(split, again=min(trial.until - now, LOOK_SECONDS))
         trial.until = now + PATIENCE
-        tasks = self._tasks(hyper_job, group)
-        split = None if placed else self._split(hyper_job, tasks)
-        moved = self._choose(hyper_job, trial, set(placed.values()), waiting, tasks)
-        return Spread(split, moved, PATIENCE)
+        moved = self._choose(hyper_job, trial, set(placed.values()), waiting, self._tasks(hyper_job, group))
+        return Spread(split, moved, LOOK_SECONDS)
 
     def _choose(
         self, hyper_job: HyperJob, trial: _Trial, fixed: set[str], waiting: Sequence[Job], tasks: Sequence[Task]
@@ -165,24 +169,20 @@ class Spreading:
         trial.attempt += 1
         return trial.clusters != before
 
-    def _split(self, hyper_job: HyperJob, tasks: Sequence[Task]) -> Mapping[str, int] | None:
-        """Parts of each replicated job with ``mode: auto``; None where they are what they should be."""
+    def _split(self, hyper_job: HyperJob, waiting: Sequence[Job]) -> Mapping[str, Split] | None:
+        """Into what each replicated job with ``mode: auto`` is split; None where that is what it should be."""
         before = split_of(hyper_job)
         found = dict(before)
+        outside = {name for job in waiting for name in self._state.outside.get(job.metadata.uid or "", ())}
+        takers = [name for name in self._state.members() if self._state.is_open(name) and name not in outside]
         for replicated in hyper_job.spec.replicated_jobs or ():
-            pods = accelerated_pods(replicated)
-            pod_class = _class_of(hyper_job, replicated, tasks) if pods else None
-            if not pods or pod_class is None:
-                continue
-            allowed = replicated.cluster_names or ()
-            room = {name: each for name, each in self._room(pod_class).items() if not allowed or name in allowed}
-            most = hyper_job.spec.max_domains or max(len(room), 1)
-            found[replicated.name] = number_of_parts(
-                pods,
-                most,
-                {name: now for name, (now, _) in room.items()},
-                {name: ever for name, (_, ever) in room.items()},
-            )
+            whole = divisible(replicated)
+            if whole is not None:
+                allowed = [name for name in takers if not replicated.cluster_names or name in replicated.cluster_names]
+                most = hyper_job.spec.max_domains or max(len(allowed), 1)
+                found[replicated.name] = best_split(
+                    self._state.feed.state.nodes, whole, allowed, most, before.get(replicated.name, 1)
+                )
         return found if found != dict.fromkeys(found, 1) | before else None
 
     def _room(self, pod_class: PodClass) -> dict[str, tuple[int, int]]:
@@ -194,15 +194,41 @@ class Spreading:
 
 
 def _is_auto(hyper_job: HyperJob) -> bool:
-    return any(accelerated_pods(each) for each in hyper_job.spec.replicated_jobs or ())
+    return any(divisible(each) is not None for each in hyper_job.spec.replicated_jobs or ())
 
 
-def _class_of(hyper_job: HyperJob, replicated: ReplicatedJob, tasks: Sequence[Task]) -> PodClass | None:
-    """Class of the pods that use the accelerators."""
-    first = f"{hyper_job.metadata.name}-{replicated.name}-0"
-    kind = (replicated.split_policy.accelerator_type if replicated.split_policy is not None else None) or ""
-    own = (task.pod_class for task in tasks if task.labels.get(JOB_NAME) == first)
-    return next((each for each in own if each.requests.get(kind)), None)
+def best_split(table: NodeTable, whole: Divisible, clusters: Collection[str], most: int, before: Split) -> Split:
+    """Into what a job is split: what finds room now, else what would if the clusters were empty, else as before.
+
+    Jobs of equal size come first, where one task alone is shared. What was chosen before and still finds room stays.
+
+    Args:
+        table: the hub's nodes.
+        whole: the job.
+        clusters: those that may have a part.
+        most: clusters, and parts of equal size, at most.
+        before: into what it is split.
+
+    """
+    roles = roles_of(table, whole.spec, whole.tasks)
+    floor = Floor(table, roles, clusters)
+    for at, amounts in enumerate((floor.free, floor.whole)):
+        if whole.equal and roles:
+            room = {
+                name: places[at]
+                for name, places in room_by_member(table, roles[0].pod_class).items()
+                if name in clusters
+            }
+            if equal := number_of_parts(roles[0].total, most, room):
+                return equal
+        if not isinstance(before, int) and floor.holds(amounts, before):
+            return before
+        shares = floor.share(amounts, most)
+        if len(shares) == 1:
+            return 1
+        if shares:
+            return shares
+    return before
 
 
 RESERVE_SECONDS: Final = 300.0

@@ -21,6 +21,7 @@ from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, SubGroupPolicy
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GROUP_NAME, JOB_NAME
 from unisono.api.kind_families import HYPER_JOBS
+from unisono.controllers.hyperjob.decide import BY_REPLICATED_JOB, split_of
 from unisono.controllers.job.pods import pod_group_for, smallest_gang
 from unisono.controllers.job.view import JobView
 from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
@@ -286,3 +287,16 @@ def _pod(pod: Pod, group: str, clusters: Sequence[str]) -> Pod:
 def clusters_of(hyper_job: HyperJob) -> Mapping[str, tuple[str, ...]]:
     """``clusterNames`` by name of the replicated job, of those that have any."""
     return {each.name: tuple(each.cluster_names) for each in hyper_job.spec.replicated_jobs or () if each.cluster_names}
+
+
+def bound_of(hyper_job: HyperJob, job: Object, record: GangRecord) -> tuple[str, ...]:
+    """Clusters that may have a part; empty for all.
+
+    As long as all parts wait, one of a divided job belongs where its share was measured. Alone it may go anywhere.
+    """
+    replicated = (job.metadata.labels or {}).get(BY_REPLICATED_JOB, "")
+    split = split_of(hyper_job).get(replicated, 1)
+    number = job.metadata.name.rpartition("-")[2]
+    if not record.parts and not isinstance(split, int) and number.isdecimal() and int(number) < len(split):
+        return (split[int(number)].cluster,)
+    return clusters_of(hyper_job).get(replicated, ())

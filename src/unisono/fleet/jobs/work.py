@@ -165,7 +165,7 @@ def work_of(kind: Kind[Any], job: Object, now: float, priority: Priorities = lam
     made = _volcano(job, priority) if isinstance(job, Job) else _training(kind, job, now, priority)
     if made is None or not made.pods:
         return None
-    return Work(_within_one_cluster(made.group), tuple(_bare(pod) for pod in made.pods))
+    return Work(_within_one_cluster(made.group), tuple(bare(pod) for pod in made.pods))
 
 
 def _volcano(job: Job, priority: Priorities) -> Work:
@@ -206,7 +206,7 @@ def _within_one_cluster(group: PodGroup) -> PodGroup:
     return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, network_topology=bound))
 
 
-def _bare(pod: Pod) -> Pod:
+def bare(pod: Pod) -> Pod:
     """The pod without volumes and claims, which exist in members alone."""
     spec = msgspec.structs.replace(pod.spec, volumes=None, resource_claims=None)
     return msgspec.structs.replace(pod, spec=spec)

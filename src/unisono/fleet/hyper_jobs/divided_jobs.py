@@ -1,0 +1,317 @@
+"""Volcano Jobs of a hub that are too large for one member: each is divided over several, as a HyperJob of its own.
+
+The job is marked first, so that no member is chosen for it any more. The HyperJob has the job's spec as the template
+that is divided, and belongs to the job: it goes with it, and its parts in sum are the job's status.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from unisono.api.annotations import (
+    BIND_TIMEOUT,
+    DIVIDED,
+    FLEET,
+    NETWORK,
+    RESERVE_TIMEOUT,
+    RESTART_POLICY,
+    START_TIMEOUT,
+    WORKER_LOST_TIMEOUT,
+    handed_down,
+)
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.conditions import find_condition
+from unisono.api.documents import merge_diff
+from unisono.api.groups.batch import AUTO, HyperJob, HyperJobSpec, Job, ReplicatedJob, SplitPolicy
+from unisono.api.kind_families import HYPER_JOBS
+from unisono.api.kinds import JOBS
+from unisono.controllers.hyperjob.decide import COMPLETED, FAILED, MOST_PARTS, divisible
+from unisono.controllers.job import view as phases
+from unisono.controllers.job.view import JobView
+from unisono.controllers.job_making import phase_of
+from unisono.controllers.objects import BeingDeleted, ForeignObject, create_once, delete_seen, to_json
+from unisono.controllers.owners import (
+    controller_keys,
+    controller_of_kind,
+    family,
+    index,
+    inherited_annotations,
+    keys_of,
+    owned_by,
+)
+from unisono.controllers.recorder import Announcer, Notice, Recorder
+from unisono.errors import NotFound
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.hyper_jobs.dividing import Floor, roles_of
+from unisono.fleet.jobs.copies import placement_of
+from unisono.kube.client import Client
+from unisono.kube.controller import Context, Controller
+
+PART: Final = "part"
+"""Name of the one replicated job of a HyperJob that divides a job."""
+_OWNER_INDEX = "controller-uid"
+_HANDED_ON: Final = (
+    FLEET,
+    RESTART_POLICY,
+    RESERVE_TIMEOUT,
+    START_TIMEOUT,
+    BIND_TIMEOUT,
+    WORKER_LOST_TIMEOUT,
+)
+# Seconds until a job that fits nowhere is looked at again, one that fits into a member, and one beside a silent member.
+_LOOK_SECONDS: Final = 30.0
+_FITS_SECONDS: Final = 300.0
+_SILENT_SECONDS: Final = 60.0
+_DELETION_SECONDS: Final = 1.0
+_COUNTERS: Final = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+_STOPPED: Final = phases.STOPPED | frozenset(phases.KILLING)
+_COMPLETE, _TASK_COMPLETED = "CompleteJob", "TaskCompleted"
+
+
+def is_divided(job: Object) -> bool:
+    """Whether a HyperJob of the hub stands for the job."""
+    return (job.metadata.annotations or {}).get(DIVIDED) == "true"
+
+
+def obstacle(job: Job) -> str:
+    """Why a job is not divided though several members together have the room; empty where it may be."""
+    spec = job.spec
+    if (job.metadata.annotations or {}).get(DIVIDED) == "false":
+        return f"its annotation {DIVIDED} is false"
+    if spec.plugins:
+        names = ", ".join(sorted(spec.plugins))
+        return (
+            f"its job plug-ins ({names}) tell pods the names and numbers of one cluster; a HyperJob can span clusters"
+        )
+    if any(task.depends_on is not None for task in spec.tasks or ()):
+        return "its tasks wait for each other (dependsOn), which they do within one cluster"
+    if spec.network_topology is not None and spec.network_topology.mode != "soft":
+        return "its networkTopology keeps it within one domain"
+    if divisible(_replicated(job)) is None:
+        return "a task with a partitionPolicy is not divided"
+    return ""
+
+
+def hyper_job_for(job: Job, clusters: Sequence[str]) -> HyperJob:
+    """The HyperJob that stands for a job, over these members at most."""
+    given = job.metadata.annotations or {}
+    marks = {key: given[key] for key in _HANDED_ON if key in given} | inherited_annotations(given)
+    return HyperJob(
+        metadata=ObjectMeta(
+            name=job.metadata.name,
+            namespace=job.metadata.namespace,
+            annotations=handed_down(given, marks) or None,
+            owner_references=[owned_by(JOBS, job)],
+        ),
+        # When one part has failed for good, the others end as well.
+        spec=HyperJobSpec(replicated_jobs=[_replicated(job, list(clusters))], min_available=MOST_PARTS),
+    )
+
+
+def _replicated(job: Job, clusters: list[str] | None = None) -> ReplicatedJob:
+    policy = SplitPolicy(mode=AUTO)
+    return ReplicatedJob(name=PART, template_spec=job.spec, split_policy=policy, cluster_names=clusters)
+
+
+def status_of_parts(job: Job, hyper_job: HyperJob, parts: Sequence[Job]) -> dict[str, Any]:
+    """Merge patch for the status of a divided job: its parts in sum; empty where it says so already."""
+    counts = {name: sum(getattr(part.status, name) or 0 for part in parts) for name in _COUNTERS}
+    by_task: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in parts:
+        for name, told in (part.status.task_status_count or {}).items():
+            by_task[name].update(told.phase or {})
+    phase = _phase(job, hyper_job, parts, counts)
+    before = to_json(job.status)
+    state: dict[str, Any] = before.get("state") or {}
+    wanted = {
+        **{key: value for key, value in before.items() if key not in (*_COUNTERS, "taskStatusCount")},
+        **{name: number for name, number in counts.items() if number},
+        "state": state if state.get("phase") == phase else {"phase": phase},
+        "minAvailable": JobView(job).min_available,
+    }
+    if by_task:
+        wanted["taskStatusCount"] = {name: {"phase": dict(found)} for name, found in sorted(by_task.items())}
+    return merge_diff(before, wanted)
+
+
+def _phase(job: Job, hyper_job: HyperJob, parts: Sequence[Job], counts: Mapping[str, int]) -> str:
+    conditions = hyper_job.status.conditions
+    for kind, phase in ((COMPLETED, phases.COMPLETED), (FAILED, phases.FAILED)):
+        if find_condition(conditions, kind) is not None:
+            return phase
+    if _completes(job, parts):
+        return phases.COMPLETED
+    arrived = counts["running"] + counts["succeeded"]
+    running = arrived >= max(1, JobView(job).min_available) and counts["running"]
+    return phases.RUNNING if running else phases.PENDING
+
+
+def _completes(job: Job, parts: Sequence[Job]) -> bool:
+    """Whether a task whose completion completes the job has completed in every part that has pods of it."""
+    for task in JobView(job).tasks:
+        policies = [*task.policies, *(job.spec.policies or ())]
+        ends = any(
+            each.action == _COMPLETE and _TASK_COMPLETED in (each.event, *(each.events or ())) for each in policies
+        )
+        having = [part for part in parts if any(one.name == task.name and one.replicas for one in JobView(part).tasks)]
+        if ends and having and all(phase_of(part) == phases.COMPLETED for part in having):
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class Finding:
+    """Whether a job that waits is to be divided.
+
+    Attributes:
+        alone: one member would have room for it if it were empty.
+        clusters: members over which it is divided; empty where it is not.
+        why: by members that together would have room for it: why it is not divided over them.
+
+    """
+
+    alone: bool = False
+    clusters: tuple[str, ...] = ()
+    why: dict[str, str] = field(default_factory=dict)
+
+
+def find(state: HubState, job: Job, outside: Collection[str]) -> Finding:
+    """Look whether a job that waits needs several members; ``outside`` may not have it."""
+    members, table = state.members(), state.feed.state.nodes
+    names = [task.name for task in JobView(job).tasks]
+    roles = roles_of(table, job.spec, names)
+    floor = Floor(table, roles, members)
+    if not roles or floor.share(floor.whole, 1):
+        return Finding(alone=True)
+    takers = [name for name in members if name not in outside]
+    why = obstacle(job)
+    if not why:
+        for clusters in _networks({name: state.network(name) for name in takers}):
+            floor = Floor(table, roles, clusters)
+            if floor.share(floor.whole, len(clusters)):
+                return Finding(clusters=tuple(clusters))
+    floor = Floor(table, roles, takers)
+    shares = floor.share(floor.whole, len(takers))
+    together = ", ".join(sorted({share.cluster for share in shares}))
+    text = why or f"they are in no common network, which the label {NETWORK} of their AttachedClusters names"
+    return Finding(
+        why={together: f"have room for it together if they are empty, and it is not divided: {text}"} if shares else {}
+    )
+
+
+def _networks(labels: Mapping[str, str]) -> Iterator[list[str]]:
+    """Members of each network that several share."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for cluster, network in sorted(labels.items()):
+        if network:
+            found[network].append(cluster)
+    return (clusters for _, clusters in sorted(found.items()) if len(clusters) > 1)
+
+
+class DividedJobsController(Controller):
+    """Divides jobs, and follows those that are divided."""
+
+    name = "fleet-divided-jobs"
+
+    def __init__(self, state: HubState, recorder: Recorder) -> None:
+        self._state, self._announcer = state, Announcer(recorder)
+        self._why: dict[str, dict[str, str]] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch jobs, the HyperJobs that stand for some of them, and their parts."""
+        self._client: Client = context.client
+        self._clock, self._context = context.clock, context
+        self._jobs = context.watch(JOBS, lambda job: [job.key, *keys_of(HYPER_JOBS, job)])
+        index(self._jobs, _OWNER_INDEX, controller_keys)
+        self._hyper_jobs = context.watch(HYPER_JOBS, lambda each: keys_of(JOBS, each), optional=True)
+        self._announcer.forget_deleted(self._jobs)
+
+    def look_again(self) -> None:
+        """Members have changed: look at every job that has none."""
+        for job in self._jobs.items():
+            if not placement_of(job).cluster and not is_divided(job):
+                self._context.enqueue(job.key)
+
+    def together(self, uid: str) -> Mapping[str, str]:
+        """Why a job that waits is not divided, by members that together have room for it."""
+        return self._why.get(uid, {})
+
+    async def reconcile(self, key: str) -> float | None:
+        """Look at one job."""
+        job, hyper_job = self._jobs.get(key), self._hyper_jobs.get(key)
+        owner = controller_of_kind(JOBS, hyper_job) if hyper_job is not None else None
+        if job is not None and job.metadata.deletion_timestamp:
+            job = None
+        if hyper_job is not None and owner is not None and (job is None or owner.uid != job.metadata.uid):
+            await delete_seen(self._client, HYPER_JOBS, hyper_job)  # of a job that is gone
+            hyper_job = None
+        if job is None:
+            return None
+        if is_divided(job):
+            self._why.pop(job.metadata.uid or "", None)
+            return await self._follow(job, hyper_job if owner is not None else None)
+        return await self._look(job)
+
+    async def _look(self, job: Job) -> float | None:
+        uid = job.metadata.uid or ""
+        waits = not placement_of(job).cluster and phase_of(job) not in _STOPPED
+        if not waits or controller_of_kind(HYPER_JOBS, job) is not None:
+            self._why.pop(uid, None)
+            return None
+        if any(not view.reachable and view.lost_seconds < _SILENT_SECONDS for view in self._state.views.values()):
+            return _LOOK_SECONDS  # a member that comes soon may take it whole
+        found = find(self._state, job, self._state.outside.get(uid, ()))
+        self._why[uid] = found.why
+        if found.alone:
+            return _FITS_SECONDS
+        if not found.clusters:
+            return _LOOK_SECONDS
+        meta = job.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {DIVIDED: "true"}}}
+        await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
+        told = f"no member takes it whole; it is divided over {', '.join(found.clusters)} as HyperJob {meta.name}"
+        self._announcer.tell(job, [Notice("Normal", "Divided", told, once=told)])
+        return None
+
+    async def _follow(self, job: Job, hyper_job: HyperJob | None) -> float | None:
+        stopped = phase_of(job) in _STOPPED
+        if hyper_job is None:
+            return None if stopped else await self._bring(job)
+        if stopped:
+            if not hyper_job.status.conditions and not hyper_job.metadata.deletion_timestamp:
+                await delete_seen(self._client, HYPER_JOBS, hyper_job)
+            return None
+        parts = list(self._jobs.by_index(_OWNER_INDEX, family(hyper_job)))
+        if patch := status_of_parts(job, hyper_job, parts):
+            meta = job.metadata
+            body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
+            await self._client.patch(JOBS, meta.name, body, namespace=meta.namespace, subresource="status")
+        return None
+
+    async def _bring(self, job: Job) -> float | None:
+        """Make the HyperJob of a job that is marked; where it is not to be divided any more, take the mark away."""
+        found = find(self._state, job, self._state.outside.get(job.metadata.uid or "", ()))
+        if not found.clusters:
+            return await self._unmark(job)
+        try:
+            await create_once(self._client, HYPER_JOBS, hyper_job_for(job, found.clusters))
+        except BeingDeleted:
+            return _DELETION_SECONDS
+        except ForeignObject as error:
+            self._announcer.tell(job, [Notice("Warning", "NotDivided", str(error), once="foreign")])
+            return _LOOK_SECONDS
+        return None
+
+    async def _unmark(self, job: Job) -> float | None:
+        """The job waits as it is again; not as long as its HyperJob is there, of which it may not be known yet."""
+        meta = job.metadata
+        with suppress(NotFound):
+            await self._client.get(HYPER_JOBS, meta.name, meta.namespace)
+            return _DELETION_SECONDS
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "annotations": {DIVIDED: None}}}
+        await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
+        return None

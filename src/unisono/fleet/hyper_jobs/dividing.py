@@ -1,0 +1,170 @@
+"""How the pods of a gang that is too large for one cluster are shared over several (pure).
+
+All roles are counted together, node by node: what the pods of one role take is not there for those of another.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unisono.api.groups.batch import Job, JobSpec
+from unisono.cluster.interning import PodClasses
+from unisono.cluster.nodes import NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.controllers.hyperjob.decide import Share
+from unisono.controllers.job.pods import PodBuilder, smallest_gang
+from unisono.controllers.job.view import JobView
+from unisono.fleet.jobs.translation import cluster_of
+from unisono.fleet.jobs.work import bare
+from unisono.fleet.reasons import Wanted, is_allowed, together
+
+MOST_SETS: Final = 256
+"""Sets of clusters of one size that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The pods of one task.
+
+    Attributes:
+        name: of the task.
+        pod_class: of its pods.
+        least: pods that the smallest gang has of it.
+        total: pods in all.
+
+    """
+
+    name: str
+    pod_class: PodClass
+    least: int
+    total: int
+
+
+def roles_of(table: NodeTable, spec: JobSpec, tasks: Collection[str]) -> list[Role]:
+    """The roles of a job whose pods are shared, in the order of its tasks.
+
+    Args:
+        table: the hub's nodes.
+        spec: of the whole job.
+        tasks: names of the tasks that are shared.
+
+    """
+    view, classes = JobView(Job(spec=spec)), PodClasses(table.registry)
+    least = smallest_gang(view, lambda _name: 0)
+    builder = PodBuilder(view, ())
+    pods = {task.name: bare(builder.build(task, 0)) for task in view.tasks}
+    return [
+        Role(
+            task.name,
+            classes.intern(pods[task.name].spec, pods[task.name].metadata.annotations),
+            least[task.name],
+            task.replicas,
+        )
+        for task in view.tasks
+        if task.name in tasks and task.replicas
+    ]
+
+
+class Floor:
+    """The nodes of the members that may have a gang, and what each role may use of them."""
+
+    def __init__(self, table: NodeTable, roles: Sequence[Role], clusters: Collection[str]) -> None:
+        """``clusters`` are those that may have pods of the gang."""
+        self._roles, self._wanted = roles, [Wanted(role.pod_class, role.least) for role in roles]
+        columns: dict[str, list[int]] = defaultdict(list)
+        for column, name in enumerate(table.names):
+            if table.ready[column] and not table.unschedulable[column] and cluster_of(name) in clusters:
+                columns[cluster_of(name)].append(column)
+        self._columns = columns
+        self._fits = [
+            {column for own in columns.values() for column in own if is_allowed(table, column, role.pod_class)}
+            for role in roles
+        ]
+        self.whole: NDArray[np.int64] = table.allocatable
+        self.free: NDArray[np.int64] = (table.allocatable - table.used).clip(min=0)
+
+    def holds(self, amounts: NDArray[np.int64], shares: Sequence[Share]) -> bool:
+        """Whether the smallest gang of each share finds room in its cluster; ``amounts``: ``[R, N]``."""
+        by_cluster: dict[str, dict[str, int]] = {}
+        for share in shares:
+            told = by_cluster.setdefault(share.cluster, {})
+            for name, number in share.least.items():
+                told[name] = told.get(name, 0) + number
+        sums = {role.name: sum(each.get(role.name, 0) for each in by_cluster.values()) for role in self._roles}
+        if any(sums[role.name] < role.least for role in self._roles):
+            return False
+        for cluster, least in by_cluster.items():
+            wanted = [Wanted(role.pod_class, least.get(role.name, 0)) for role in self._roles]
+            if int(self._placed(amounts, [cluster], wanted).sum()) < sum(each.number for each in wanted):
+                return False
+        return True
+
+    def share(self, amounts: NDArray[np.int64], most: int) -> list[Share]:
+        """The share of each cluster, in as few clusters as hold the gang; empty where ``most`` of them do not.
+
+        Args:
+            amounts: ``[R, N]`` what the nodes have: ``free``, or ``whole``.
+            most: clusters at most.
+
+        """
+        least = sum(role.least for role in self._roles)
+        alone = {
+            cluster: int(self._placed(amounts, [cluster], self._wanted).sum()) for cluster in sorted(self._columns)
+        }
+        # What a cluster takes alone is its most: sets that have less together need no look.
+        order = sorted((name for name, room in alone.items() if room), key=lambda name: (-alone[name], name))
+        for number in range(1, min(most, len(order)) + 1):
+            for chosen in islice(combinations(order, number), MOST_SETS):
+                if sum(alone[name] for name in chosen) < least:
+                    continue
+                placed = self._placed(amounts, chosen, self._wanted)
+                if int(placed.sum()) == least:
+                    return self._shares(amounts, chosen, placed)
+        return []
+
+    def _placed(
+        self, amounts: NDArray[np.int64], clusters: Sequence[str], wanted: Sequence[Wanted]
+    ) -> NDArray[np.int64]:
+        """``[C, N]`` pods by role and node of the clusters, whose nodes follow each other."""
+        columns = list(chain.from_iterable(self._columns[name] for name in clusters if name in self._columns))
+        fitting = [[at for at, column in enumerate(columns) if column in fits] for fits in self._fits]
+        return together(amounts[:, columns], wanted, fitting)
+
+    def _shares(self, amounts: NDArray[np.int64], clusters: Sequence[str], placed: NDArray[np.int64]) -> list[Share]:
+        """By cluster, with the pods beyond the smallest gang where room is left, and else where most of the gang is."""
+        least = self._by_cluster(clusters, placed)
+        columns = list(chain.from_iterable(self._columns[name] for name in clusters))
+        left = amounts[:, columns].copy()
+        for role, numbers in zip(self._roles, placed, strict=True):
+            vector = role.pod_class.vector[: len(left)]
+            left[: len(vector)] -= vector[:, None] * numbers
+        surplus = [Wanted(role.pod_class, role.total - role.least) for role in self._roles]
+        fitting = [[at for at, column in enumerate(columns) if column in fits] for fits in self._fits]
+        more = self._by_cluster(clusters, together(left.clip(min=0), surplus, fitting))
+        largest = max(clusters, key=lambda name: sum(least[name].values()))
+        found = []
+        for cluster in clusters:
+            pods = {name: number + more[cluster][name] for name, number in least[cluster].items()}
+            if cluster == largest:
+                for role in self._roles:
+                    pods[role.name] += role.total - role.least - sum(each[role.name] for each in more.values())
+            if any(pods.values()):
+                found.append(Share(cluster, pods, least[cluster]))
+        # The first pod of the first task, which is the first rank, is in the first part.
+        return sorted(found, key=lambda share: ([-number for number in share.pods.values()], share.cluster))
+
+    def _by_cluster(self, clusters: Sequence[str], placed: NDArray[np.int64]) -> dict[str, dict[str, int]]:
+        found, start = {}, 0
+        for cluster in clusters:
+            end = start + len(self._columns[cluster])
+            sums = placed[:, start:end].sum(axis=1).tolist()
+            found[cluster] = {role.name: int(number) for role, number in zip(self._roles, sums, strict=True)}
+            start = end
+        return found
