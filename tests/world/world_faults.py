@@ -415,6 +415,7 @@ FAULTS = (
                 "        return np.asarray(jobs.spare > -99) if purpose",
             ),
         ),
+        hidden="no rule judges gangs that were whole and lost a member",
     ),
     Fault(
         "forget-who-holds-a-card",
