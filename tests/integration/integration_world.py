@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -243,13 +242,3 @@ async def _clean(client: HttpClient, world: Plane, nodes: list[str]) -> None:
     for kind, name in [*leftovers, *((QUEUES, name) for name in world.queues)]:
         with suppress(ApiError):
             await client.delete(kind, name)
-
-
-async def restarts(world: Plane, rng: random.Random, times: int) -> None:
-    """Kill a random component at a random moment and start it again, ``times`` times."""
-    for _ in range(times):
-        await asyncio.sleep(rng.random() * 0.6)
-        part = world.parts[rng.choice(sorted(world.parts))]
-        await part.kill()
-        await asyncio.sleep(rng.random() * 0.2)
-        part.start()

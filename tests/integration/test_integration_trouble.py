@@ -1,12 +1,11 @@
-"""Components that die at random moments, an API server that makes trouble, two who want to lead: nothing is lost."""
+"""An API server that makes trouble, and two who want to lead: nothing is lost. Deaths are in ``tests/world``."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 from integration_proxy import Trouble, proxied
-from integration_world import PATIENCE, Part, Plane, plane, restarts, run_scheduler
+from integration_world import PATIENCE, Part, Plane, plane, run_scheduler
 
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import LEASES, PODS
@@ -35,7 +34,7 @@ def nothing_lost(it: Plane) -> None:
 
 
 async def test_an_api_server_that_makes_trouble(config: ClusterConfig) -> None:
-    """Over HTTP; each kind of trouble alone, and deaths alone, are in ``tests/world``."""
+    """Over HTTP; each kind of trouble alone, and deaths, are in ``tests/world``."""
     trouble = Trouble(busy=0.05, broken=0.05, conflict=0.05, lost=0.05, cut=0.05, repeated=0.1, delayed=0.1)
     async with proxied(config, trouble, seed=7) as (through, proxy):
         async with plane(config, through, nodes=3, cpus=4) as it:
@@ -44,15 +43,6 @@ async def test_an_api_server_that_makes_trouble(config: ClusterConfig) -> None:
             nothing_lost(it)
             wanted = {name for name in Trouble.__dataclass_fields__ if getattr(trouble, name)}
             assert {name for name, count in proxy.did.items() if count} == wanted, "the test has to meet its trouble"
-
-
-async def test_killed_components_and_a_server_that_makes_trouble_together(config: ClusterConfig) -> None:
-    trouble = Trouble(busy=0.05, lost=0.05, cut=0.05, repeated=0.1)
-    async with proxied(config, trouble, seed=3) as (through, _), plane(config, through, nodes=3, cpus=4) as it:
-        await submit_all(it)
-        await restarts(it, random.Random(3), 5)
-        await it.completed(*GANGS)
-        nothing_lost(it)
 
 
 class Candidate:

@@ -18,9 +18,11 @@ from world_story import Deed
 
 from unisono.api.kinds import ALL_KINDS, JOBS, LEASES
 from unisono.apiserver.types import DeleteOptions, WriteOptions
-from unisono.errors import ApiError, Conflict, NotFound
+from unisono.errors import ApiError, Conflict, NotFound, Unavailable
 
 _KINDS = {(kind.api_version, kind.kind): kind for kind in ALL_KINDS}
+
+_ORDINARY = {"create", "patch", "delete", "delete-pod", "order", "bind-again", "stale", "flutter"}
 
 
 @dataclass(slots=True)
@@ -50,7 +52,9 @@ class Deeds(Server):
     async def _do(self, deed: Deed) -> None:
         self.note(f"deed {deed}")
         what, given = deed.what, deed.given
-        breaks = what not in ("create", "patch", "delete", "delete-pod", "order", "bind-again", "stale")
+        # A dead agent and binds that fail do not hinder those who give a part of a gang back.
+        harmless = (deed.what == "refuse" and given[0] == "bind") or (deed.what == "kill" and given[0] == "nodes")
+        breaks = what not in _ORDINARY and not harmless
         if breaks:
             self._broke()
         try:
@@ -158,6 +162,27 @@ class Deeds(Server):
             await self._asked(service.patch(known, namespace or None, name, patch, "merge", options, ""))
             self.truth.say(f"{known.plural} {name} takes a change of what it was at an older revision")
 
+    async def _do_flutter(self, lasts: float) -> None:
+        """Clients change one object many times a second, and remember what was refused for good."""
+        ends, kind = self._loop.time() + lasts, _KINDS["scheduling.k8s.io/v1", "PriorityClass"]
+        options = WriteOptions(field_manager="kubectl", user="admin", groups=("system:masters",))
+
+        async def change(label: str) -> None:
+            service = await self._service()
+            patch = {"metadata": {"labels": {label: "here"}}}
+            try:
+                await self._asked(service.patch(kind, None, "low", patch, "merge", options, ""))
+            except Unavailable:
+                self.truth.refuse(label)
+            except (ApiError, OSError):
+                pass
+
+        tasks: list[asyncio.Task[None]] = []
+        while self._loop.time() < ends:
+            tasks.append(asyncio.create_task(change(f"flutter-{len(tasks)}-{int(ends)}")))
+            await asyncio.sleep(self.draw.random() * 0.3)
+        await asyncio.gather(*tasks)
+
     async def _do_storm(self, lasts: float, trouble: float, cutting: float) -> None:
         self.weather.trouble, self.weather.cutting = trouble, cutting
         await asyncio.sleep(lasts)
@@ -191,7 +216,8 @@ class Deeds(Server):
             if body["spec"].get("nodeName")
         ]
         if pods and client is not None:
-            await self._asked(client.bind(*pods[number % len(pods)].split("/"), node))
+            namespace, _, name = pods[number % len(pods)].partition("/")
+            await self._asked(client.bind(namespace, name, node))
 
     async def _do_cut(self, name: str) -> None:
         process = self._processes.get(name)

@@ -32,7 +32,7 @@ class CrashingDisk:
     Attributes:
         crashed: the machine lost power; nothing that is asked of this disk happens any more.
         fullness: share of the commits for which there is no room.
-        in_flight: what the commit holds that a crash interrupted.
+        in_flight: transactions that nobody was told of, the last of which a crash may interrupt.
 
     """
 
@@ -40,7 +40,7 @@ class CrashingDisk:
         self.folder, self._draw = folder, draw
         self._inner = Database(folder / "data")
         self.crashed, self.fullness = False, 0.0
-        self.in_flight: list[Event] = []
+        self.in_flight: list[list[Event]] = []
         self._armed: Callable[[], None] | None = None
         self._image: Path | None = None
         self._unsynced_from: bytes | None = None
@@ -60,10 +60,11 @@ class CrashingDisk:
             raise DiskFullError("no room is left on the disk")
         if self._armed is None:
             self._inner.apply(events, compact_to=compact_to)
+            self.in_flight.append(list(events))
             return
         told, self._armed = self._armed, None
         before = self._read()
-        self.in_flight = list(events)
+        self.in_flight.append(list(events))
         self._inner.apply(events, compact_to=compact_to)
         self._tear(before, self._read())
         self.crashed = True
@@ -152,16 +153,17 @@ class Pump(Writer):
         self._due = False
         self._disk_here = disk
 
-        told: deque[Callable[[], None]] = deque()
+        told: deque[tuple[Callable[[], None], list[list[Event]]]] = deque()
 
         def tell() -> None:
-            callback = told.popleft()
+            callback, committed = told.popleft()
             # Nobody hears of a commit that the power went in.
             if not disk.crashed:
+                disk.in_flight = [one for one in disk.in_flight if one not in committed]
                 callback()
 
         def reported(callback: Callable[[], None]) -> None:
-            told.append(callback)
+            told.append((callback, list(disk.in_flight)))
             self._loop.call_later(self.draw.random() ** 3 * self.slowest, tell)
 
         super().__init__(disk, reported, on_batch, keep_events=keep_events, keep_bytes=keep_bytes)

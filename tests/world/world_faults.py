@@ -1,7 +1,7 @@
 """Deliberate faults: each is put into the imported code, and the worlds are asked whether they find it.
 
-``python tests/world/world_faults.py`` puts in all of them, one after the other, and prints which are found and by which
-seed; with names of faults only these. The sources on the disk stay as they are.
+Each names a kind of worlds. ``python tests/world/world_faults.py`` puts in all of them, one after the other, and prints
+which share of these worlds finds each; with names of faults only these. The sources on the disk stay as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 from world_plane import lived, sweep
-from world_story import story
+from world_profiles import seeds_of, story
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
@@ -27,112 +27,127 @@ _SOURCES = _ROOT / "src"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``old``, which the module contains once, becomes ``new``; ``seed``: of the world that finds it.
+    """``old``, which the module contains once, becomes ``new``.
 
     Attributes:
-        seed: None where no world has found it yet.
+        kind: of the worlds that find it (``world_profiles``), by at least half of their seeds.
+        more: further changes of the same kind, where two layers hold one rule: module, old and new.
+        hidden: why no world can find it, or has not.
 
     """
 
     name: str
+    kind: str
     module: str
     old: str
     new: str
-    seed: int | None = None
+    more: tuple[tuple[str, str, str], ...] = ()
+    hidden: str = ""
+
+    @property
+    def changes(self) -> dict[str, list[tuple[str, str]]]:
+        """By module, the texts that become others."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for module, old, new in ((self.module, self.old, self.new), *self.more):
+            found.setdefault(module, []).append((old, new))
+        return found
 
 
 FAULTS = (
     Fault(
         "drop-an-fsync",
+        "disk",
         "unisono.apiserver.storage.database",
         '"PRAGMA synchronous = FULL"',
         '"PRAGMA synchronous = OFF"',
-        seed=3,
     ),
     Fault(
         "answer-before-the-commit",
+        "disk",
         "unisono.apiserver.storage.store",
         "        self._writer.submit(Commit(self._epoch, events, done))\n",
         "        self._writer.submit(Commit(self._epoch, events, done))\n        done(None)\n",
-        seed=1,
     ),
     Fault(
         "keep-pending-what-failed",
+        "disk",
         "unisono.apiserver.storage.store",
         "            self._pending.clear()\n",
         "            pass\n",
     ),
     Fault(
         "commit-what-builds-on-a-failure",
+        "disk",
         "unisono.apiserver.storage.writer",
         "if commit.epoch <= self._failed_epoch]",
         "if commit.epoch <= -2]",
+        more=(
+            (
+                "unisono.apiserver.storage.writer",
+                "if commit.epoch > self._failed_epoch]",
+                "if commit.epoch > -2]",
+            ),
+        ),
     ),
     Fault(
         "tell-nobody-that-history-is-gone",
+        "watches",
         "unisono.apiserver.storage.objects",
         "        if revision < self.compacted:\n            return None\n",
         "",
-        seed=8,
     ),
     Fault(
         "watch-from-one-later-than-the-list",
+        "watches",
         "unisono.kube.reflector",
         "        self._resource_version = resource_version\n        self._sink.replace",
         "        self._resource_version = str(int(resource_version) + 2)\n        self._sink.replace",
-        seed=0,
     ),
     Fault(
         "forget-what-was-deleted-between-two-lists",
+        "watches",
         "unisono.kube.informer",
         "            self._remove(key, self._objects[key])\n        for key, obj in listed.items()",
         "            pass\n        for key, obj in listed.items()",
-        seed=2014,
-    ),
-    Fault(
-        "go-on-after-the-last-list-when-a-watch-breaks",
-        "unisono.kube.reflector",
-        "        self._resource_version = event.object.metadata.resource_version or self._resource_version\n",
-        "        if event.type == 'BOOKMARK':\n"
-        "            self._resource_version = str(int(event.object.metadata.resource_version) + 9)\n",
     ),
     Fault(
         "lose-a-key-that-is-in-work",
+        "controllers",
         "unisono.kube.workqueue",
         "        if key in self._dirty and not self._closed:\n            self._push(key)\n",
         "        self._dirty.discard(key)\n",
-        seed=3,
     ),
     Fault(
         "take-a-lease-that-is-not-over",
+        "leaders",
         "unisono.kube.leader",
         "        return now - self._seen[1] >= duration\n",
         "        return now - self._seen[1] >= 0.0\n",
-        seed=1001,
     ),
     Fault(
         "lead-for-ever",
+        "leaders",
         "unisono.kube.leader",
         "        return self._clock.monotonic() < self._valid_until\n",
         "        return self._valid_until > 0\n",
-        seed=5,
     ),
     Fault(
         "bind-without-assuming",
+        "binds",
         "unisono.scheduler.binder",
         '                self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node, bind.annotations)\n',
         "",
-        seed=1002,
     ),
     Fault(
         "forget-the-rollback-of-a-failed-bind",
+        "binds",
         "unisono.scheduler.binder",
         '            self._feed.do(partial(self._feed.state.forget, f"{bind.namespace}/{bind.pod}"))\n',
         "            pass\n",
-        seed=1003,
     ),
     Fault(
         "take-a-conflict-for-a-success",
+        "binds",
         "unisono.scheduler.binder",
         "            except (NotFound, Conflict) as error:\n                why = str(error)\n"
         "                wait = 0.0\n",
@@ -140,38 +155,44 @@ FAULTS = (
     ),
     Fault(
         "take-a-lost-answer-for-a-failure",
+        "binds",
         "unisono.scheduler.binder",
         "                why = str(error)\n                wait = getattr",
         "                return Outcome.FAILED, str(error)\n                wait = getattr",
     ),
     Fault(
         "never-give-a-part-of-a-gang-back",
+        "gangs",
         "unisono.scheduler.evictor",
         "            if now - since < self.patience or busy(key):\n",
         "            if True:\n",
+        hidden="needs a part of a gang that is bound and not started for minutes",
     ),
     Fault(
         "forget-a-victim-that-stands",
+        "evictions",
         "unisono.scheduler.evictor",
         "            self._feed.do(partial(self._feed.state.keep, key))\n        _log",
         "            pass\n        _log",
     ),
     Fault(
         "count-a-pod-twice",
+        "binds",
         "unisono.cluster.state",
         "            if old is not None:\n                self._take_out(old)\n            self._put_in(task)\n",
         "            if old is not None:\n                self._take_out(old)\n            self._put_in(task)\n"
         "            if task.node and old is not None:\n                self._occupy(task, 1)\n",
-        seed=1101,
     ),
     Fault(
         "free-a-node-before-the-pod-is-gone",
+        "evictions",
         "unisono.cluster.state",
         "        releasing = task.status is TaskStatus.RELEASING\n",
         "        releasing = False\n        if task.status is TaskStatus.RELEASING:\n            return\n",
     ),
     Fault(
         "bind-gangs-in-part",
+        "gangs",
         "unisono.engine.plugins.gang",
         "        if not job.is_ready or (job.min_task_member and any(_short_roles(job, READY_STATES))):\n"
         "            return False\n",
@@ -179,27 +200,40 @@ FAULTS = (
     ),
     Fault(
         "forget-a-queue's-limit",
+        "limits",
         "unisono.engine.plugins.capacity.plugin",
-        "            refusal = self._over(branch, request)\n            if refusal is not None:\n"
-        "                return refusal\n        found = ",
-        "            pass\n        return None\n        found = ",
+        "        for branch in self.branches[queue.name].chain():\n            refusal = self._over(branch, request)\n",
+        "        for branch in []:\n            refusal = self._over(branch, request)\n",
+        more=(
+            (
+                "unisono.engine.plugins.capacity.plugin",
+                "        for row, need in self._demand(pod_class):\n            room = min(room, *(",
+                "        for row, need in []:\n            room = min(room, *(",
+            ),
+            (
+                "unisono.engine.session.queue_limits",
+                "    limits = limits_of(snapshot, snapshot.registry)\n    if not limits:\n",
+                "    limits = limits_of(snapshot, snapshot.registry)\n    if True:\n",
+            ),
+        ),
     ),
     Fault(
         "forget-a-user's-limit-in-growth",
+        "limits",
         "unisono.engine.session.limit",
         "        least = UNLIMITED\n",
         "        return UNLIMITED\n        least = UNLIMITED\n",
-        seed=2000,
     ),
     Fault(
         "forget-in-a-limit-what-a-cycle-has-placed",
+        "limits",
         "unisono.engine.session.limit",
         "        self.held += amounts\n",
         "        pass\n",
-        seed=2000,
     ),
     Fault(
         "forget-a-rollback-in-a-cycle",
+        "gangs",
         "unisono.engine.cycle.transaction",
         "            for column in placement.columns:\n                session.matrix[:, column] -= change\n"
         "        session.touched.extend(placement.columns)\n        self._take_effect(placement, placement.status",
@@ -207,127 +241,251 @@ FAULTS = (
     ),
     Fault(
         "leave-pods-on-a-node-that-is-gone",
+        "machines",
         "unisono.controllers.nodes",
         "        for pod in pods:\n            try:\n                await self._remove(pod)\n",
         "        for pod in pods:\n            try:\n                pass\n",
     ),
     Fault(
         "bind-a-pod-that-is-bound",
+        "binds",
         "unisono.apiserver.operations.subresources",
         "    if pod.spec.node_name:\n",
         "    if False:\n",
-        seed=2000,
     ),
     Fault(
         "write-counts-without-end",
+        "controllers",
         "unisono.controllers.queue",
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n",
         "        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)\n"
         "        plan.patch = {'metadata': {'annotations': {'seen': str(self._clock.time())}}}\n",
-        seed=2003,
     ),
     Fault(
         "leave-orphans",
+        "controllers",
         "unisono.apiserver.housekeeping.gc",
         '        lost = {uid for uid, state in states.items() if state != "alive"}\n',
         "        lost: set[str] = set()\n",
-        seed=0,
     ),
     Fault(
         "collect-what-has-an-owner",
+        "controllers",
         "unisono.apiserver.housekeeping.gc",
         '        lost = {uid for uid, state in states.items() if state != "alive"}\n',
         "        lost = set(states)\n",
     ),
     Fault(
         "let-a-stale-change-in",
+        "controllers",
         "unisono.apiserver.operations.strategy",
         "if meta.resource_version and meta.resource_version != before.resource_version:",
         "if False:",
-        seed=2000,
     ),
     Fault(
         "begin-again-with-an-older-revision",
+        "disk",
         "unisono.apiserver.storage.store",
         "        self._revision = self._assigned = loaded.revision\n",
         "        self._revision = self._assigned = max(0, loaded.revision - 2)\n",
+        hidden="the data file has a unique key of revisions, which refuses it",
     ),
     Fault(
         "lose-a-deletion",
+        "watches",
         "unisono.kube.informer",
         "            self._remove(obj.key, obj)\n        else:",
         "            pass\n        else:",
-        seed=0,
     ),
     Fault(
         "skip-a-fence",
+        "leaders",
         "unisono.kube.leader",
         "    def _check(self) -> None:\n",
         "    def _check(self) -> None:\n        return\n",
-        seed=2005,
     ),
     Fault(
         "make-no-pod-a-second-time",
+        "controllers",
         "unisono.controllers.job.sync",
         "        missing = _missing(view, pods, seen.expected)\n",
         "        missing = _missing(view, pods, seen.expected) if not pods else iter(())\n",
-        seed=2000,
     ),
     Fault(
         "keep-pods-beyond-the-size",
+        "controllers",
         "unisono.controllers.job.decide",
         "[pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]",
         "[]",
-        seed=2000,
     ),
     Fault(
         "forget-to-come-back-for-a-finished-job",
+        "controllers",
         "unisono.controllers.cronjob.controller",
         "                return due - self._clock.time()\n",
         "                return None\n",
-        seed=2000,
     ),
     Fault(
         "forget-when-a-pod-ends",
+        "machines",
         "unisono.agent.simulated.nodes",
         "                self._alarms.at(end, key)\n",
         "                pass\n",
     ),
     Fault(
         "never-finish-a-deleted-pod",
+        "machines",
         "unisono.agent.simulated.nodes",
         "            await self._finish(pod)\n",
         "            pass\n",
-        seed=0,
+    ),
+    Fault(
+        "number-two-changes-alike",
+        "disk",
+        "unisono.apiserver.storage.store",
+        "        self._assigned += 1\n",
+        "        self._assigned = self._revision + 1\n",
+    ),
+    Fault(
+        "ask-again-for-what-was-heard",
+        "watches",
+        "unisono.kube.reflector",
+        "        self._resource_version = event.object.metadata.resource_version or self._resource_version\n",
+        "        self._resource_version = self._resource_version or event.object.metadata.resource_version\n",
+    ),
+    Fault(
+        "remove-what-has-finalizers",
+        "controllers",
+        "unisono.apiserver.operations.deletion",
+        "or meta.finalizers or meta.deletion_grace_period_seconds",
+        "or meta.deletion_grace_period_seconds",
+    ),
+    Fault(
+        "ignore-a-budget",
+        "evictions",
+        "unisono.scheduler.evictor",
+        '        if self._has_budget(f"{namespace}/{name}"):\n',
+        "        if False:\n",
+        more=(
+            (
+                "unisono.engine.plugins.pdb",
+                "            if all(spent[key] < self.allowed[key] for key in keys):\n",
+                "            if True:\n",
+            ),
+        ),
+    ),
+    Fault(
+        "forget-a-host-port",
+        "binds",
+        "unisono.cluster.state",
+        "                self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class\n",
+        "                pass\n",
+    ),
+    Fault(
+        "admit-beyond-the-capability",
+        "limits",
+        "unisono.engine.plugins.capacity.plugin",
+        "            short = exceeded(taken, request, branch.admission)\n",
+        "            short = []\n",
+    ),
+    Fault(
+        "forget-that-a-node-was-deleted",
+        "machines",
+        "unisono.cluster.state",
+        "    def _remove_node(self, name: str) -> bool:\n",
+        "    def _remove_node(self, name: str) -> bool:\n        return False\n",
+    ),
+    Fault(
+        "never-give-a-quota-back",
+        "limits",
+        "unisono.apiserver.admission.quotas",
+        "            left = used_before if entry is not None and counts(quota, before) else {}\n",
+        "            left = {}\n",
+    ),
+    Fault(
+        "evict-below-the-minimum-of-a-gang",
+        "evictions",
+        "unisono.engine.plugins.gang",
+        "        if job.ready_count - taken[whole] <= job.min_member:\n            return False\n",
+        "",
+        more=(
+            (
+                "unisono.engine.plugins.gang",
+                "        return np.asarray(jobs.spare > 0) if purpose",
+                "        return np.asarray(jobs.spare > -99) if purpose",
+            ),
+        ),
+        hidden="no rule judges gangs that were whole and lost a member",
+    ),
+    Fault(
+        "forget-who-holds-a-card",
+        "devices",
+        "unisono.engine.plugins.deviceshare.book",
+        "    def _take_up(self, task: Task, row: int, holds: Holds) -> None:\n",
+        "    def _take_up(self, task: Task, row: int, holds: Holds) -> None:\n        return\n",
+    ),
+    Fault(
+        "give-a-device-to-two-claims",
+        "devices",
+        "unisono.engine.plugins.predicates.device_inventory",
+        "if unit.name not in self.book.taken]",
+        "]",
+    ),
+    Fault(
+        "leave-a-rack",
+        "network",
+        "unisono.engine.plugins.network_topology_aware.plugin",
+        "        if limit is None:\n            return [[top]]\n        at = groups.at",
+        "        if True:\n            return [[top]]\n        at = groups.at",
     ),
 )
 
 
-def source_of(fault: Fault) -> Path:
-    """The file of the module."""
-    return _SOURCES / Path(*fault.module.split(".")).with_suffix(".py")
+def source_of(module: str) -> Path:
+    """The file of a module."""
+    return _SOURCES / Path(*module.split(".")).with_suffix(".py")
 
 
-def faulty(fault: Fault) -> str:
-    """The module's text with the fault.
+def faulty(fault: Fault) -> dict[str, str]:
+    """The texts of the modules with the fault.
 
     Raises:
-        ValueError: the text that the fault changes is not there once.
+        ValueError: a text that the fault changes is not there once.
 
     """
-    text = source_of(fault).read_text()
-    if text.count(fault.old) != 1:
-        raise ValueError(f"{fault.name}: {fault.module} has {text.count(fault.old)} times what it changes")
-    return text.replace(fault.old, fault.new)
+    found = {}
+    for module, changes in fault.changes.items():
+        text = source_of(module).read_text()
+        for old, new in changes:
+            if text.count(old) != 1:
+                raise ValueError(f"{fault.name}: {module} has {text.count(old)} times what it changes")
+            text = text.replace(old, new)
+        found[module] = text
+    return found
 
 
 @contextmanager
 def put_in(fault: Fault) -> Iterator[None]:
-    """The functions of the imported module have the fault meanwhile."""
-    importlib.import_module(fault.module)
-    file = str(source_of(fault))
-    places = {place: name for name, code in _codes(source_of(fault).read_text(), file).items() for place in [_at(code)]}
-    spoiled, sound = _codes(faulty(fault), file), {}
+    """The functions of the imported modules have the fault meanwhile."""
+    sound: dict[FunctionType, CodeType] = {}
+    for module, text in faulty(fault).items():
+        importlib.import_module(module)
+        spoiled = _spoil(source_of(module), text)
+        if not spoiled:
+            raise ValueError(f"{fault.name} changes no function of {module}")
+        sound |= spoiled
+    try:
+        yield
+    finally:
+        for function, code in sound.items():
+            function.__code__ = code
+
+
+def _spoil(path: Path, text: str) -> dict[FunctionType, CodeType]:
+    """Give the functions of a file those codes of ``text`` that differ; answers what they had."""
+    file = str(path)
+    places = {_at(code): name for name, code in _codes(path.read_text(), file).items()}
+    spoiled, sound = _codes(text, file), {}
     gc.unfreeze()  # what is frozen is not listed
     for function in [one for one in gc.get_objects() if isinstance(one, FunctionType)]:
         code = function.__code__
@@ -335,13 +493,7 @@ def put_in(fault: Fault) -> Iterator[None]:
         if place in spoiled and not _alike(code, spoiled[place]):
             sound[function] = code
             function.__code__ = spoiled[place]
-    if not sound:
-        raise ValueError(f"{fault.name} changes no function")
-    try:
-        yield
-    finally:
-        for function, code in sound.items():
-            function.__code__ = code
+    return sound
 
 
 def _codes(text: str, file: str) -> dict[tuple[str, int], CodeType]:
@@ -370,44 +522,59 @@ def _alike(one: CodeType, other: CodeType) -> bool:
     ) and all(_alike(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else a == b for a, b in inner)
 
 
-def hunted(fault: Fault, seeds: Iterable[int], seconds: float = 60.0) -> tuple[int, str]:
-    """Live worlds with the fault until one finds it.
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """What worlds found with a fault.
 
-    Returns:
-        the world's seed and what it found; -1 and the steps in vain where none does within ``seconds`` of CPU.
+    Attributes:
+        lived: seeds that were lived.
+        found: of these, those that found something, and what.
+        seconds: of CPU.
 
     """
-    begun, steps = time.process_time(), 0
+
+    lived: list[int]
+    found: dict[int, str]
+    seconds: float
+
+
+def hunted(fault: Fault, seeds: Iterable[int], seconds: float = 60.0, enough: int = 1) -> Hunt:
+    """Live worlds with the fault until so many found it, or ``seconds`` of CPU are over."""
+    begun, tried, found = time.process_time(), list[int](), dict[int, str]()
     with put_in(fault), ExitStack() as after:
         after.callback(sweep)
         for seed in seeds:
             outcome = lived(story(seed, short=True), until=bool)
-            steps += outcome.steps
+            tried.append(seed)
             if outcome.found:
-                return seed, outcome.found[0]
-            if time.process_time() - begun > seconds:
+                found[seed] = outcome.found[0]
+            if len(found) >= enough or time.process_time() - begun > seconds:
                 break
-    return -1, f"{steps} steps"
+    return Hunt(tried, found, time.process_time() - begun)
 
 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--seeds", help="A-B, instead of the seed that is known for each")
+    parser.add_argument("--worlds", type=int, default=4, help="of its kind, for each fault")
+    parser.add_argument("--seeds", help="A-B, instead of the first of its kind")
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU seconds for each fault")
     given = parser.parse_args()
-    faults = [fault for fault in FAULTS if not given.names or fault.name in given.names]
-    found = 0
-    for fault in faults:
-        begun = time.process_time()
-        first, _, last = (given.seeds or str(fault.seed)).partition("-")
-        seed, what = hunted(fault, range(int(first), int(last or first) + 1), given.seconds)
-        found += seed >= 0
-        told = f"seed {seed}: {what[:160]}" if seed >= 0 else f"NOT FOUND in {what}"
-        print(f"{fault.name}: {told} ({time.process_time() - begun:.1f} CPU seconds)", flush=True)
-    print(f"{found} of {len(faults)} are found")
-    return len(faults) - found
+    if unknown := set(given.names) - {fault.name for fault in FAULTS}:
+        parser.error(f"no fault is called {', '.join(sorted(unknown))}")
+    missed = 0
+    for fault in [fault for fault in FAULTS if fault.name in given.names or not given.names]:
+        first, _, last = (given.seeds or "0").partition("-")
+        seeds = range(int(first), int(last or first) + 1) if given.seeds else seeds_of(fault.kind, given.worlds)
+        hunt = hunted(fault, seeds, given.seconds, enough=len(seeds))
+        what = next(iter(hunt.found.values()), fault.hidden)
+        missed += len(hunt.found) * 2 < len(hunt.lived)
+        share = f"{len(hunt.found)}/{len(hunt.lived)}"
+        each = hunt.seconds / max(len(hunt.found), 1)
+        print(f"{fault.name:48} {fault.kind:12} {share:6} {each:5.1f} s a finding: {what[:140]}", flush=True)
+    print(f"{missed} are found by fewer than half of the worlds")
+    return missed
 
 
 if __name__ == "__main__":

@@ -102,7 +102,9 @@ class SeededLoop(asyncio.SelectorEventLoop):
         """A future that sets keep in one order."""
         return _Future(loop=self)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """Run ``func`` now or later, whole; the answer comes after a time that is drawn."""
         del executor
         future, context = self.create_future(), contextvars.copy_context()
@@ -124,7 +126,9 @@ class SeededLoop(asyncio.SelectorEventLoop):
         self.call_later(before, work)
         return future
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
         """There are no threads."""
         return self.call_soon(callback, *args, context=context)
 

@@ -1,7 +1,6 @@
 """What must never be, by code that knows objects as JSON and nothing of the engine.
 
-``Truth`` hears of every committed change, in the order of revisions, and says at once what is wrong with it. The rules
-of a world at rest are below it: they look at all objects when nothing has broken for minutes.
+``Truth`` hears of every committed change, in the order of revisions, and says at once what is wrong with it.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 import msgspec
-from benchmarks.check.facts import Amounts, Facts, Pod, Turn, add, amounts, quantity, read_pod, seconds
-from benchmarks.check.rules.conserving import fitting
-from benchmarks.matrix.judge import beyond
+from benchmarks.check.facts import Amounts, Facts, Pod, add, amounts, quantity, read_pod
+from benchmarks.check.rules.nodes import host_ports
+from benchmarks.check.rules.selectors import selects
+from benchmarks.check.rules.topology import domains
 
 PODS, NODES, GROUPS, LEASES = "pods", "nodes", "podgroups", "leases"
+_CARD, _CARD_MEMORY, _CARD_NUMBER = "volcano.sh/gpu-index", "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
 # How stale the watch events may be that a decision is based on (seconds).
 _STALE = 75.0
 # How long a gang may stand in part where nothing breaks: what the scheduler's patience is, and a retry.
@@ -28,10 +29,10 @@ _MAY = {
         "bind": {"pods"},
         "evict": {"pods"},
         "delete": {"pods"},
-        "patch": {"pods", "podgroups", "queues"},
+        "patch": {"pods", "podgroups", "queues", "resourceclaims"},
     },
     "nodes": {
-        "create": {"nodes"},
+        "create": {"nodes", "deviceclasses", "resourceslices"},
         "patch": {"nodes", "pods"},
         "delete": {"pods"},
     },
@@ -47,6 +48,7 @@ _KINDS = {
     "resourcequotas": "ResourceQuota",
     "priorityclasses": "PriorityClass",
     "jobs": "Job",
+    "hypernodes": "HyperNode",
 }
 
 
@@ -87,12 +89,14 @@ class Truth:
     revision: int = 0
     writes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     hands: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    refused: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _uids: dict[str, str] = field(default_factory=dict)
     _node_of: dict[str, str] = field(default_factory=dict)
     _pods: dict[str, Pod] = field(default_factory=dict)
     _loosened: dict[str, float] = field(default_factory=dict)
     _gangs: dict[str, _Gang] = field(default_factory=lambda: defaultdict(_Gang))
+    _made: dict[str, float] = field(default_factory=dict)
     _holders: list[tuple[float, str]] = field(default_factory=list)
     _wrote: dict[str, float] = field(default_factory=dict)
 
@@ -100,6 +104,17 @@ class Truth:
         """Remember a finding once."""
         if what not in self.found:
             self.found.append(what)
+
+    def refuse(self, label: str) -> None:
+        """A change that would have set a label was refused: nobody may ever see it."""
+        self.refused.add(label)
+        for resource, found in self.objects.items():
+            for key, body in found.items():
+                self._unrefused(f"{plural(resource)} {key}", body)
+
+    def _unrefused(self, what: str, body: Mapping[str, Any]) -> None:
+        if self.refused and (seen := self.refused & (body["metadata"].get("labels") or {}).keys()):
+            self.say(f"{what} shows a change that was refused: {min(seen)}")
 
     # ---- every change
 
@@ -116,9 +131,12 @@ class Truth:
         uid = body["metadata"].get("uid", "")
         if uid in self._gone:
             self.say(f"{kind} {key} comes back after it was gone")
+        self._made.setdefault(uid, self.now())
         if before is None and event.type == "MODIFIED":
             self.say(f"{kind} {key} changed and was not there")
         if event.type == "DELETED":
+            if left := body["metadata"].get("finalizers"):
+                self.say(f"{kind} {key} is gone before its finalizers: {left}")
             self._gone.add(uid)
             self.objects[entry.resource].pop(key, None)
             self.versions.pop((entry.resource, entry.namespace, entry.name), None)
@@ -126,6 +144,7 @@ class Truth:
             self.objects[entry.resource][key] = body
             self.versions[entry.resource, entry.namespace, entry.name] = entry.revision
             self.writes[f"{entry.resource} {key}"] += 1
+        self._unrefused(f"{kind} {key}", body)
         if before is not None and before["metadata"].get("uid") == uid:
             self._same(kind, key, before, body)
         if kind == PODS:
@@ -136,8 +155,14 @@ class Truth:
             told = [(one["spec"], one["metadata"].get("annotations")) for one in (before, body) if one is not None]
             if len(told) == 2 and told[0] != told[1]:
                 self._loosened[f"queue {key}"] = self.now()
+        elif kind == "resourceclaims":
+            self._claims()
         elif kind == LEASES:
             self._lease(key, body)
+        elif kind == GROUPS and event.type != "DELETED" and "capacity" in self.enforced:
+            phases = [(one.get("status") or {}).get("phase") for one in (before or {}, body)]
+            if phases[1] == "Inqueue" and phases[0] in (None, "", "Pending"):
+                self._admitted(key, body["spec"].get("queue") or "default")
 
     def _same(self, kind: str, key: str, before: dict[str, Any], body: dict[str, Any]) -> None:
         old, new = before["metadata"], body["metadata"]
@@ -167,16 +192,22 @@ class Truth:
                 self.say(f"pod {key} had ended and is {pod.phase}")
             if node and not known:
                 self._node_of[uid] = node
-                self._bound(pod)
+                if before is not None:
+                    self._bound(pod)
+                else:  # whoever made it has chosen, and nobody could know
+                    self._loosened[f"node {node}"] = self.now()
         for group in {one.group for one in (before, self._pods.get(key)) if one is not None and one.group}:
             self._gang(group)
 
     def _bound(self, pod: Pod) -> None:
-        """The rules of one bind: rooms of nodes, queues and users."""
+        """The rules of one bind: rooms of nodes, cards, racks, queues and users."""
         self._room(pod.node, pod)
+        self._card(pod)
         raw = self._group(pod.group)
         if raw is None:
             return
+        if "network-topology-aware" in self.enforced and "networkTopology" in raw["spec"]:
+            self._rack(pod.group, raw["spec"]["networkTopology"])
         queue, now = raw["spec"].get("queue") or "default", self.now()
         found = self._all("queues").get(queue)
         if found is None or now - self._loosened.get(f"queue {queue}", -_STALE) < _STALE:
@@ -223,6 +254,41 @@ class Truth:
                 self.say(f"node {name} has {most} of {resource}, and {pod.key} makes it {float(used[resource])}")
         if node["spec"].get("unschedulable"):
             self.say(f"pod {pod.key} is bound to {name}, which is cordoned for long")
+        for other in self._pods.values() if host_ports(pod) else ():
+            if other.node == name and not other.ended and other.key != pod.key and host_ports(other) & host_ports(pod):
+                self.say(f"pods {pod.key} and {other.key} want the same port of node {name}")
+
+    def _card(self, pod: Pod) -> None:
+        """No card is given away twice."""
+        if _CARD_MEMORY not in pod.requests or "deviceshare" not in self.enforced:
+            return
+        if (card := pod.annotations.get(_CARD)) is None:
+            self.say(f"pod {pod.key} shares a card and is not told which")
+        node = self._all("nodes").get(pod.node) or {"status": {}}
+        offered = amounts(node["status"].get("allocatable"))
+        sharing = [other for other in self._pods.values() if other.node == pod.node and not other.ended]
+        used = sum(other.requests.get(_CARD_MEMORY, 0) for other in sharing if other.annotations.get(_CARD) == card)
+        if offered and used > offered[_CARD_MEMORY] / offered[_CARD_NUMBER]:
+            self.say(f"card {card} of {pod.node} is shared beyond its memory: {pod.key} makes it {float(used)}")
+
+    def _rack(self, group: str, wish: Mapping[str, Any]) -> None:
+        """A group with a hard bound stays within one domain of the tier that it may have."""
+        most, facts = wish.get("highestTierAllowed"), self.facts()
+        if (wish.get("mode") or "hard") != "hard" or most is None or not facts.all("HyperNode"):
+            return
+        where = {pod.node for pod in facts.members(group) if pod.counts and pod.occupies}
+        if not any(tier <= most and where <= members for tier, members in domains(facts)):
+            self.say(f"PodGroup {group} may not leave tier {most} and runs on {', '.join(sorted(where))}")
+
+    def _claims(self) -> None:
+        """No device is given to two claims."""
+        owners: dict[tuple[str, ...], str] = {}
+        for key, claim in sorted(self._all("resourceclaims").items()):
+            given = (claim.get("status") or {}).get("allocation") or {}
+            for one in (given.get("devices") or {}).get("results") or ():
+                device = one["driver"], one["pool"], one["device"]
+                if (other := owners.setdefault(device, key)) != key:
+                    self.say(f"device {'/'.join(device)} is given to claims {other} and {key}")
 
     def _node(self, name: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         def facts(node: dict[str, Any]) -> Any:
@@ -235,6 +301,30 @@ class Truth:
                 self._loosened[f"seen {name}"] = 1.0
                 self._loosened[f"node {name}"] = -_STALE
 
+    def _admitted(self, key: str, queue: str) -> None:
+        """A PodGroup may begin: what is promised in its queue fits beside what is held there."""
+        found = self._all("queues").get(queue)
+        if found is None or self.now() - self._loosened.get(f"queue {queue}", -_STALE) < _STALE:
+            return
+        promised: Amounts = {}
+        for other, group in self._all(GROUPS).items():
+            phase = (group.get("status") or {}).get("phase")
+            if (group["spec"].get("queue") or "default") != queue or phase not in ("Inqueue", "Running"):
+                continue
+            asked, held = amounts(group["spec"].get("minResources")), Amounts()
+            for pod in self._pods.values() if phase == "Running" else ():
+                if pod.group == other and pod.occupies and not pod.leaving:
+                    add(held, pod.requests)
+            add(
+                promised, {name: min(most, held.get(name, most * (phase == "Inqueue"))) for name, most in asked.items()}
+            )
+        mine = amounts(self._all(GROUPS)[key]["spec"].get("minResources"))
+        for name, most in amounts(found["spec"].get("capability")).items():
+            if mine.get(name) and promised.get(name, 0) > most:
+                self.say(
+                    f"PodGroup {key} is admitted to {queue}: {float(promised[name])} of {name} with {most} allowed"
+                )
+
     # ---- gangs
 
     def _gang(self, key: str) -> None:
@@ -245,7 +335,7 @@ class Truth:
         gang, least = self._gangs[key], raw["spec"].get("minMember") or 0
         members = [pod for pod in self._pods.values() if pod.group == key]
         have = sum(1 for pod in members if pod.counts)
-        if have == 0:
+        if have == 0 or not any(pod.occupies for pod in members):
             gang.since, gang.whole = None, False
         elif have >= least:
             gang.since, gang.whole = None, True
@@ -269,8 +359,11 @@ class Truth:
         if name == "world-scheduler" and holder and (not self._holders or self._holders[-1][1] != holder):
             self._holders.append((self.now(), holder))
 
-    def sent(self, process: str, verb: str, kind: str) -> None:
-        """A request has arrived."""
+    def sent(self, process: str, verb: str, what: str) -> None:
+        """A request has arrived; ``what`` begins with the plural of its kind."""
+        kind, _, key = what.partition(" ")
+        if verb == "delete" and kind == PODS and process.startswith("scheduler"):
+            self._budget(key)
         rights = _MAY.get(process.partition("-")[0])
         writes = verb not in ("get", "list") and kind not in ("leases", "events")
         if rights is not None and writes and kind not in rights.get(verb, ()):
@@ -284,16 +377,29 @@ class Truth:
         if holder != process and holder.startswith("scheduler") and self.now() > since:
             self.say(f"{process} writes ({verb}) though {holder} leads")
 
+    def _budget(self, key: str) -> None:
+        """The scheduler deletes a pod and does not ask its budgets."""
+        pod = self._pods.get(key)
+        if pod is None or pod.leaving or pod.phase != "Running":
+            return
+        for name, budget in self._all("poddisruptionbudgets").items():
+            old = self.now() - self._made.get(budget["metadata"]["uid"], self.now()) > _STALE / 3
+            if old and name.partition("/")[0] == pod.namespace and selects(budget["spec"].get("selector"), pod.labels):
+                self.say(f"pod {key} is deleted, and nobody has asked budget {name}")
+
     # ---- after a crash
 
-    def compare(self, store: Any, in_flight: Iterable[Any], acknowledged: int) -> list[Any]:
+    def compare(self, store: Any, in_flight: Iterable[Iterable[Any]], acknowledged: int) -> list[Any]:
         """Compare what a store found on its disk; answers the changes in flight that turn out to be there."""
         if store.revision < max(self.revision, acknowledged):
             self.say(f"the store has revision {store.revision} and had acknowledged {max(self.revision, acknowledged)}")
-        late = [event for event in in_flight if event.entry.revision > self.revision]
-        there = [event for event in late if event.entry.revision <= store.revision]
-        if there and len(there) != len(late):
-            self.say("a transaction is there in part")
+        there: list[Any] = []
+        for transaction in in_flight:
+            late = [event for event in transaction if event.entry.revision > self.revision]
+            kept = [event for event in late if event.entry.revision <= store.revision]
+            if kept and len(kept) != len(late):
+                self.say("a transaction is there in part")
+            there += kept
         expected = dict(self.versions)
         for event in there:
             if event.type == "DELETED":
@@ -338,157 +444,3 @@ class Truth:
             if kind is not None:
                 found += [{**body, "kind": kind, "status": body.get("status") or {}} for body in objects.values()]
         return Facts.of(found)
-
-
-# ---- at rest
-
-
-def unrest(truth: Truth, earlier: Mapping[str, int], most: int) -> list[str]:
-    """Objects that were written more often than ``most`` times since ``earlier`` although nothing happened.
-
-    Those that count pods may be written with each change of a pod.
-    """
-    since = {key: count - earlier.get(key, 0) for key, count in sorted(truth.writes.items())}
-    pods = sum(count for key, count in since.items() if key.startswith("pods "))
-    allowed = {"resourcequotas": most + pods, "queues": most + pods, "leases": 10**9, "events": 10**9}
-    return [
-        f"{key} was written {count} times at rest"
-        for key, count in since.items()
-        if count > allowed.get(plural(key.partition(" ")[0]), most)
-    ]
-
-
-def stuck(truth: Truth, now: float) -> list[str]:
-    """What should have gone on by itself for a long time; ``now`` as the processes see it."""
-    found = []
-    facts = truth.facts()
-    nodes = facts.all("Node")
-    for key, pod in facts.pods.items():
-        meta = pod.raw["metadata"]
-        started = seconds((pod.raw.get("status") or {}).get("startTime"))
-        lasts = (meta.get("annotations") or {}).get("unisono.io/run-seconds")
-        if pod.node and pod.node not in nodes and not pod.ended:
-            found.append(f"pod {key} is on node {pod.node}, which does not exist")
-        elif pod.occupies and not started:
-            found.append(f"pod {key} is bound and was never started")
-        elif pod.occupies and lasts is not None and started + float(lasts) + 90 < now:
-            found.append(f"pod {key} should have ended long ago")
-    for resource, objects in truth.objects.items():
-        for key, body in objects.items():
-            deleted = body["metadata"].get("deletionTimestamp")
-            if deleted and seconds(deleted) + 150 < now:
-                found.append(
-                    f"{plural(resource)} {key} is being deleted for long: {body['metadata'].get('finalizers')}"
-                )
-    return found + _unfinished(truth, facts, now)
-
-
-def _unfinished(truth: Truth, facts: Facts, now: float) -> list[str]:
-    found = []
-    owned: dict[str, list[Pod]] = defaultdict(list)
-    for pod in facts.pods.values():
-        for owner in pod.raw["metadata"].get("ownerReferences") or ():
-            owned[owner["uid"]].append(pod)
-    for key, body in [item for one, all_ in truth.objects.items() if plural(one) == "jobs" for item in all_.items()]:
-        pods, status = owned[body["metadata"]["uid"]], body.get("status") or {}
-        if "tasks" not in body["spec"]:
-            conditions = {one["type"] for one in status.get("conditions") or () if one["status"] == "True"}
-            succeeded = sum(1 for pod in pods if pod.phase == "Succeeded")
-            if succeeded >= (body["spec"].get("completions") or 1) and not conditions & {"Complete", "Failed"}:
-                found.append(f"job {key} has all its pods done and is not complete")
-            continue
-        phase = (status.get("state") or {}).get("phase") or ""
-        wanted = sum(task["replicas"] for task in body["spec"]["tasks"])
-        # A quota may be full of pods that run for ever.
-        if phase in ("Running", "Inqueue") and len(pods) < wanted and not facts.all("ResourceQuota"):
-            found.append(f"job {key} is {phase} with {len(pods)} of {wanted} pods")
-        if phase == "Running" and sum(not pod.ended for pod in pods) > wanted:
-            found.append(f"job {key} has more pods than the {wanted} that it wants")
-        if phase in ("Running", "Pending", "Inqueue") and pods and all(pod.ended for pod in pods):
-            found.append(f"job {key} is {phase} though all its pods have ended")
-        if phase in ("Restarting", "Aborting", "Terminating", "Completing"):
-            found.append(f"job {key} is {phase} for ever")
-        ttl, since = body["spec"].get("ttlSecondsAfterFinished"), (status.get("state") or {}).get("lastTransitionTime")
-        ended = phase in ("Completed", "Failed", "Terminated") and since
-        if ended and ttl is not None and seconds(since) + ttl + 150 < now:
-            found.append(f"job {key} has finished and is not deleted after {ttl} s")
-    uids = {body["metadata"].get("uid") for objects in truth.objects.values() for body in objects.values()}
-    for resource, objects in truth.objects.items():
-        for key, body in objects.items():
-            for owner in body["metadata"].get("ownerReferences") or ():
-                if owner["uid"] not in uids:
-                    found.append(f"{plural(resource)} {key} outlives its owner {owner['kind']} {owner['name']}")
-    return found
-
-
-def held_back(truth: Truth) -> set[str]:
-    """Pods that are promised a place of which nobody is about to leave."""
-    facts = truth.facts()
-    leaving = {pod.node for pod in facts.pods.values() if pod.leaving and not pod.ended}
-    return {
-        f"pod {key} is promised a place on {node} for long"
-        for key, pod in facts.pods.items()
-        if pod.waits and (node := pod.raw["status"].get("nominatedNodeName")) and node not in leaving
-    }
-
-
-def unanswered(truth: Truth) -> set[str]:
-    """PodGroups that wait and do not say why."""
-    facts, found = truth.facts(), set()
-    for key, group in facts.all("PodGroup").items():
-        members = [pod for pod in facts.members(key) if pod.ours]
-        have = sum(1 for pod in members if pod.counts)
-        told = any(one.get("message") for one in group["status"].get("conditions") or ())
-        if not told and any(pod.waits for pod in members) and have < (group["spec"].get("minMember") or 0):
-            found.add(f"PodGroup {key} waits, and nothing says why")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """That a pod should make room for a PodGroup was decided ``at`` virtual seconds."""
-
-    at: float
-    uid: str
-    pod: str
-    action: str
-    beneficiary: str
-
-
-def unkept(truth: Truth, evictions: Iterable[Eviction]) -> set[str]:
-    """Evictions within a queue that were decided and did not happen, while those who need the room wait."""
-    facts, latest = truth.facts(), dict[str, Eviction]()
-    for one in evictions:
-        latest[one.beneficiary] = one
-    found = set()
-    for key, one in latest.items():
-        group, victim = facts.all("PodGroup").get(key), facts.pods.get(one.pod)
-        members = facts.members(key)
-        if group is None or victim is None or victim.raw["metadata"]["uid"] != one.uid or one.action != "preempt":
-            continue
-        have = sum(1 for pod in members if pod.counts)
-        waits = have < (group["spec"].get("minMember") or 0) and any(pod.waits for pod in members)
-        if waits and victim.occupies and not victim.leaving:
-            found.add(f"pod {one.pod} should have made room for {key} and is still there")
-    return found
-
-
-def waiting(truth: Truth, config: Mapping[str, Any]) -> set[str]:
-    """PodGroups that wait though they fit."""
-    return set(fitting(Turn(truth.facts(), config, 0.0, [], [], {}, {})))
-
-
-def limits(truth: Truth) -> list[str]:
-    """Limits that are not kept."""
-    return beyond(truth.facts())
-
-
-def helpless(truth: Truth, beneficiaries: Iterable[str]) -> list[str]:
-    """Jobs for which others were evicted lately, and which do not run."""
-    facts, found = truth.facts(), []
-    for key in sorted(beneficiaries):
-        group = facts.all("PodGroup").get(key)
-        have = sum(1 for pod in facts.members(key) if pod.counts or pod.ended)
-        if group is not None and have < (group["spec"].get("minMember") or 0):
-            found.append(f"pods were evicted for {key}, which has {have} of {group['spec']['minMember']} pods")
-    return found

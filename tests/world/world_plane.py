@@ -13,7 +13,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry
 from world_deeds import Deeds, Process
 from world_loop import PROCESS, RunsInCircles, SeededLoop, WorldClock
 from world_network import Weather, Wire
-from world_nevers import Eviction, held_back, helpless, limits, stuck, unanswered, unkept, unrest, waiting
+from world_rest import Eviction, held_back, helpless, limits, miscounted, stuck, unanswered, unkept, unrest, waiting
 from world_server import NOW
 from world_story import Deed, Story
 
@@ -154,8 +154,8 @@ class World(Deeds):
             for one in decisions.evictions:
                 now, pod = self._loop.time(), f"{one.namespace}/{one.pod}"
                 self._evictions.append(Eviction(now, one.uid, pod, one.reason, one.beneficiary))
-            for one in decisions.violations:
-                self.truth.say(f"the engine breaks an invariant: {one.subject}: {one.message}")
+            for broken in decisions.violations:
+                self.truth.say(f"the engine breaks an invariant: {broken.subject}: {broken.message}")
             return decisions
 
         scheduler = Scheduler(
@@ -188,7 +188,7 @@ class World(Deeds):
         """A client of no component: what informers hold, and whether watches tell all."""
         async with asyncio.TaskGroup() as group:
             for kind in (PODS, POD_GROUPS, JOBS):
-                informer = Informer(_Checked(wire, self), kind, clock=clock)
+                informer: Informer[Any] = Informer(_Checked(wire, self), kind, clock=clock)
                 self._observers[kind.resource] = informer
                 group.create_task(informer.run())
 
@@ -252,8 +252,10 @@ class World(Deeds):
             texts |= {
                 *stuck(truth, self._clock.time()),
                 *held_back(truth),
+                *miscounted(truth),
                 *unkept(truth, self._evictions),
                 *unanswered(truth),
+                *self._unwritten(),
             }
             looks.append(texts)
             tasks.append(len(asyncio.all_tasks()))
@@ -268,6 +270,11 @@ class World(Deeds):
         for text in helpless(truth, {one.beneficiary for one in self._evictions if one.at > old and one.beneficiary}):
             truth.say(text)
         self._compare_observers()
+
+    def _unwritten(self) -> set[str]:
+        backend = self._backend
+        pending = 0 if backend is None else backend.store.statistics()["pending"]
+        return {"writes are pending in the store for long"} if pending else set()
 
     def _compare_observers(self) -> None:
         for resource, informer in self._observers.items():
@@ -314,6 +321,8 @@ class _Checked:
         truth, at = self._world.truth, int(options["resource_version"])
         if at > self._known[kind.resource]:
             truth.say(f"a reflector knows {kind.plural} up to {self._known[kind.resource]} and asks what is after {at}")
+        if at < self._known[kind.resource]:
+            truth.say(f"a reflector asks for {kind.plural} after {at}, and has heard of all up to more")
         async for event in self._wire.watch(kind, namespace, **options):
             version = int(event.object.metadata.resource_version or 0)
             if event.type != "BOOKMARK" and version <= at:
@@ -343,7 +352,7 @@ class _Log:
     def __init__(self) -> None:
         self.say: Callable[[str], None] = lambda _: None
 
-    def __call__(self, _: Any, method: str, event: dict[str, Any]) -> Any:
+    def __call__(self, _: Any, method: str, event: MutableMapping[str, Any]) -> Any:
         """Take one record."""
         if event.get("exc_info") or method == "exception":
             error = sys.exc_info()[1]

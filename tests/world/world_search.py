@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from world_plane import Outcome, lived
-from world_story import Deed, Story, story
+from world_profiles import story
+from world_story import Deed, Story
 
 _SEARCHED = Path(__file__).with_name("searched.tsv")
 _WIDTH = 240

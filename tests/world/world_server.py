@@ -36,7 +36,7 @@ class Server:
         self.draw = Random(story.seed * 7 + 1)
         self.weather = Weather()
         self.history: list[str] = []
-        self._pump = type("SeededPump", (Pump,), {"draw": self.draw})
+        self._pump: Any = type("SeededPump", (Pump,), {"draw": self.draw})
         self._clock = WorldClock(loop, NOW)
         self._uids, self._generations = itertools.count(1), itertools.count(1)
         plugins = frozenset(one["name"] for tier in story.config["tiers"] for one in tier["plugins"])
@@ -78,7 +78,7 @@ class Server:
         """A request reaches the server."""
         if verb not in ("get", "list"):
             self.note(f"{process} {verb} {what}")
-        self.truth.sent(process, verb, what.partition(" ")[0])
+        self.truth.sent(process, verb, what)
 
     def acknowledged(self, process: str, verb: str, answer: Any) -> None:
         """A process was told that its write is done."""

@@ -15,8 +15,7 @@ import yaml
 Object = dict[str, Any]
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 PROCESSES = ("scheduler-a", "scheduler-b", "controllers-a", "nodes", "observer")
-_USERS = ("ann", "bob")
-_THOUSAND = 1000
+USERS = ("ann", "bob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,277 +69,65 @@ class Story:
 
 
 @dataclass(slots=True)
-class _Draw:
+class Draw:
+    """A story that is being drawn.
+
+    Attributes:
+        random: where everything is drawn from.
+        short: of a third of the time.
+        length: seconds in which something happens.
+
+    """
+
+    seed: int
     random: Random
     short: bool
+    length: float = 110.0
     deeds: list[Deed] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
     node_names: list[str] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
 
-    @property
-    def length(self) -> float:
-        return 25.0 if self.short else 110.0
-
     def when(self, part: float = 1.0) -> float:
+        """A time within the first ``part``."""
         return round(self.random.random() * self.length * part, 3)
 
     def do(self, at: float, what: str, *given: Any) -> None:
+        """Something happens at ``at`` virtual seconds."""
         self.deeds.append(Deed(at, what, given))
 
+    def story(
+        self,
+        nodes: tuple[Object, ...],
+        config: Object,
+        queues: tuple[Object, ...],
+        after: float = 10.0,
+        disorder: float | None = None,
+    ) -> Story:
+        """What was drawn; nothing breaks any more ``after`` seconds after its length."""
+        deeds = tuple(sorted(self.deeds, key=lambda deed: deed.at))
+        drawn = self.random.choice((0.0, 0.3, 0.8))
+        ends, advice = self.length + after, self.seed % 100 == 7
+        disorder = drawn if disorder is None else disorder
+        return Story(self.seed, nodes, config, queues, deeds, ends, disorder, advice=advice)
 
-def story(seed: int, *, short: bool = False) -> Story:
-    """The story of a seed; ``short`` ones take a third of the time and see the same faults.
 
-    Of each three thousand seeds, those of the first are of all kinds of work and faults; those of the second of more
-    work than there is room for, while binds and evictions are slow, fail, and are heard of late; those of the third of
-    work without end that grows and shrinks below limits, in a cluster with room.
-    """
-    family = seed // _THOUSAND % 3
-    if family == 1:
-        return throng(seed - _THOUSAND, short=short)
-    if family:
-        return growth(seed - 2 * _THOUSAND, short=short)
-    draw = _Draw(Random(seed), short)
-    random = draw.random
-    nodes = _nodes(draw)
-    queues = _queues(draw)
-    config = _config(random, any("parent" in queue["spec"] for queue in queues))
+def mixed(draw: Draw) -> Story:
+    """A story of all kinds of work and faults."""
+    random, short = draw.random, draw.short
+    nodes, queues = _nodes(draw), _queues(draw)
+    configured = _config(random, any("parent" in queue["spec"] for queue in queues))
     for number in range(random.randint(4, 7) if short else random.randint(6, 12)):
         _work(draw, number)
     for _ in range(random.randint(1, 3) if short else random.randint(3, 9)):
-        _person(draw)
+        person(draw)
     if random.random() < 0.92:
         for _ in range(random.randint(3, 6) if short else random.randint(4, 10)):
             _fault(draw)
-    deeds = tuple(sorted(draw.deeds, key=lambda deed: deed.at))
-    disorder = random.choice((0.0, 0.3, 0.8))
-    return Story(seed, nodes, config, queues, deeds, draw.length + 10.0, disorder, advice=seed % 100 == 7)
+    return draw.story(nodes, configured, queues)
 
 
-def throng(seed: int, *, short: bool) -> Story:
-    """A story of contention."""
-    draw = _Draw(Random(seed), short)
-    random = draw.random
-    count, size = random.randint(2, 3), random.choice((4, 4, 6))
-    capacity: Object = {"cpu": size, "memory": "32Gi", "nvidia.com/gpu": random.choice((1, 2))}
-    nodes = ({"name": "n", "count": count, "capacity": capacity},)
-    draw.node_names += [f"n-{number}" for number in range(count)]
-    queues = _contended(draw, count * size)
-    config = _contending(random, any("parent" in queue["spec"] for queue in queues))
-    if "resourcequota" in str(config):
-        hard = {"requests.cpu": str(random.randint(size, count * size)), "pods": "30"}
-        metadata = {"name": "all", "namespace": "default"}
-        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
-        draw.do(0.0, "create", "admin", quota)
-    for number in range(random.randint(7, 11) if draw.short else random.randint(14, 24)):
-        _contender(draw, number, size)
-    for _ in range(random.randint(6, 10) if draw.short else random.randint(15, 25)):
-        _burst(draw)
-    for _ in range(random.randint(1, 3)):
-        _person(draw)
-    if random.random() < 0.7:
-        draw.do(0.0, "slow", draw.length, round(random.uniform(0.2, 0.75), 3), True)
-    if random.random() < 0.8:
-        draw.do(0.0, "lag", draw.length, round(random.uniform(1, 8), 3), random.choice(("scheduler", "scheduler", "")))
-    for _ in range(random.randint(2, 4) if draw.short else random.randint(4, 9)):
-        _hindrance(draw)
-    deeds = tuple(sorted(draw.deeds, key=lambda deed: deed.at))
-    disorder = random.choice((0.0, 0.3, 0.8))
-    return Story(seed, nodes, config, queues, deeds, draw.length + 10.0, disorder, advice=seed % 100 == 7)
-
-
-def growth(seed: int, *, short: bool) -> Story:
-    """A story of jobs that would grow beyond what their queue or user may hold, and of pods that go and come again."""
-    draw = _Draw(Random(seed), short)
-    random = draw.random
-    count, size = random.randint(2, 3), random.choice((6, 8))
-    nodes = ({"name": "n", "count": count, "capacity": {"cpu": size, "memory": "64Gi"}},)
-    draw.node_names += [f"n-{number}" for number in range(count)]
-    queues = (
-        _queue("capped", {"weight": 1, "capability": {"cpu": random.randint(2, 4)}}),
-        _queue("shared", {"weight": 1}, random.choice(("cpu=3", "pods=2", "cpu=4,pods=3"))),
-        _queue("free", {"weight": 2}),
-    )
-    draw.queues += ["capped", "shared", "free"]
-    second: list[Object] = [{"name": "predicates"}, {"name": random.choice(("capacity", "capacity", "proportion"))}]
-    second += [{"name": "user-limits"}, {"name": "nodeorder"}]
-    tiers = [{"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]}, {"plugins": second}]
-    actions = random.choice(("enqueue, allocate, backfill", "enqueue, allocate, preempt, backfill"))
-    for number in range(random.randint(4, 6) if short else random.randint(8, 12)):
-        _growing(draw, number)
-    for _ in range(random.randint(2, 4) if short else random.randint(5, 9)):
-        draw.do(draw.when(), "delete-pod", random.randrange(1000))
-        draw.do(draw.when(), "stale", random.randrange(1000))
-        draw.do(draw.when(), "bind-again", random.randrange(1000), random.choice(draw.node_names))
-    for kind in random.sample(("pause", "pause", "part", "node", "power", "nodes", "bind"), random.randint(2, 3)):
-        at, lasts = draw.when(0.8), round(random.uniform(12, 30), 3)
-        if kind == "pause":
-            for name in ("scheduler-a", "scheduler-b"):
-                draw.do(at, "pause", name, lasts)
-                at = round(at + lasts + 5, 3)
-        elif kind == "part":
-            draw.do(at, "part", "observer", lasts)
-        elif kind == "node":
-            draw.do(at, "kill", "nodes", lasts)
-            draw.do(at, "delete", "v1", "Node", random.choice(draw.node_names))
-        elif kind == "power":
-            draw.do(at, "power", random.choice(("now", "commit")), 1.0)
-        elif kind == "nodes":
-            draw.do(at, "kill", "nodes", lasts)
-        else:
-            draw.do(at, "refuse", "bind", lasts, 0.8, random.choice(("busy", "conflict", "lost")))
-    deeds = tuple(sorted(draw.deeds, key=lambda deed: deed.at))
-    disorder = random.choice((0.0, 0.3, 0.8))
-    return Story(seed, nodes, {"actions": actions, "tiers": tiers}, queues, deeds, draw.length + 40.0, disorder)
-
-
-def _queue(name: str, spec: Object, users: str = "") -> Object:
-    notes = {"unisono.io/user-limits": users} if users else {}
-    return {"apiVersion": VOLCANO, "kind": "Queue", "metadata": {"name": name, "annotations": notes}, "spec": spec}
-
-
-def _growing(draw: _Draw, number: int) -> None:
-    random, name = draw.random, f"j{number}"
-    at, replicas = draw.when(0.5), random.randint(2, 6)
-    ends = random.random() < 0.3
-    template = pod_template(random, {"cpu": "1", "memory": "1Gi"}, round(random.uniform(3, 20), 1) if ends else None)
-    spec: Object = {
-        "schedulerName": "volcano",
-        "queue": draw.queues[number % len(draw.queues)],
-        "minAvailable": random.choice((1, 1, min(replicas, 2))),
-        "tasks": [{"name": "t", "replicas": replicas, "template": template}],
-    }
-    if ends:
-        spec["ttlSecondsAfterFinished"] = random.randint(5, 40)
-    body = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-    }
-    draw.do(at, "create", random.choice(_USERS), {**body, "spec": spec})
-    draw.jobs.append(name)
-    if random.random() < 0.5:
-        tasks = [{"name": "t", "replicas": random.choice((1, 1, 2, 8)), "template": template}]
-        later = round(at + random.uniform(5, 25), 3)
-        draw.do(later, "patch", body["apiVersion"], "Job", name, {"spec": {"minAvailable": 1, "tasks": tasks}})
-
-
-def _contended(draw: _Draw, room: int) -> tuple[Object, ...]:
-    random, found = draw.random, list[Object]()
-    tree = random.random() < 0.3
-    if tree:
-        room = random.randint(room // 2, room)
-        spec: Object = {"weight": 1, "capability": {"cpu": room}}
-        found.append({"apiVersion": VOLCANO, "kind": "Queue", "metadata": {"name": "top"}, "spec": spec})
-    for name in ("a", "b", "c")[: random.randint(2, 3)]:
-        spec = {"weight": random.randint(1, 3), "reclaimable": random.random() < 0.9}
-        if random.random() < 0.5 and not tree:
-            spec["deserved"] = {"cpu": random.randint(1, room // 3)}
-        if random.random() < 0.4:
-            spec["capability"] = {"cpu": random.randint(room // 2, room)}
-        if tree and name != "c":
-            spec["parent"] = "top"
-        notes = {}
-        if random.random() < 0.3:
-            notes["unisono.io/user-limits"] = random.choice(("cpu=4", "pods=3", "cpu=6,pods=5"))
-        metadata = {"name": name, "annotations": notes}
-        found.append({"apiVersion": VOLCANO, "kind": "Queue", "metadata": metadata, "spec": spec})
-        draw.queues.append(name)
-    return tuple(found)
-
-
-def _contending(random: Random, tree: bool) -> Object:
-    actions = ["enqueue", "allocate"]
-    actions += random.choice((["preempt"], ["preempt", "reclaim"], ["gangpreempt", "gangreclaim"], ["reclaim"], []))
-    share: Object = {"name": "capacity", "enableHierarchy": True} if tree else {"name": "capacity"}
-    if not tree and random.random() < 0.2:
-        share = {"name": "proportion"}
-    second: list[Object] = [{"name": "predicates"}, share, {"name": "user-limits"}, {"name": "nodeorder"}]
-    if random.random() < 0.4:
-        second.append({"name": "overcommit"})
-    if random.random() < 0.3:
-        second.append({"name": "resourcequota"})
-    if random.random() < 0.5:
-        second.append({"name": "binpack"})
-    first = [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]
-    return {"actions": ", ".join([*actions, "backfill"]), "tiers": [{"plugins": first}, {"plugins": second}]}
-
-
-def _contender(draw: _Draw, number: int, size: int) -> None:
-    """A job of a size that is a large part of the cluster: whole, elastic, or of pods that leave room unused."""
-    random, name = draw.random, f"j{number}"
-    at, queue = draw.when(0.75), random.choice(draw.queues)
-    replicas = random.randint(1, 6)
-    least = random.choice((replicas, replicas, 1, random.randint(1, replicas)))
-    cpu = random.choice(("1", "1", "2", str(size // 2 + 1)))
-    asked: Object = {"cpu": cpu, "memory": "1Gi"}
-    if random.random() < 0.15:
-        asked["nvidia.com/gpu"] = "1"
-    lasts = None if random.random() < 0.3 else round(random.uniform(4, 40), 1)
-    template = pod_template(random, asked, lasts)
-    policies = random.choice(([], [], [{"event": "PodEvicted", "action": "RestartJob"}]))
-    body = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "schedulerName": "volcano",
-            "queue": queue,
-            "minAvailable": least,
-            "priorityClassName": random.choice(("", "high", "low")),
-            "policies": policies,
-            "tasks": [{"name": "t", "replicas": replicas, "template": template}],
-        },
-    }
-    draw.do(at, "create", random.choice(_USERS), body)
-    draw.jobs.append(name)
-    later = round(at + random.random() * 30, 3)
-    if random.random() < 0.25:
-        draw.do(later, "delete", body["apiVersion"], "Job", name)
-    elif random.random() < 0.3:
-        tasks = [{"name": "t", "replicas": random.randint(1, 8), "template": template}]
-        draw.do(later, "patch", body["apiVersion"], "Job", name, {"spec": {"minAvailable": 1, "tasks": tasks}})
-
-
-def _burst(draw: _Draw) -> None:
-    """Pods of a few seconds that come together, so that places are given, left and given again all the time."""
-    random, at = draw.random, draw.when()
-    asked: Object = {"cpu": random.choice(("1", "1", "2")), "memory": "1Gi"}
-    for _ in range(random.randint(2, 5)):
-        pod = pod_template(random, asked, round(random.uniform(1, 8), 1))
-        notes = {**pod["metadata"]["annotations"], "scheduling.volcano.sh/queue-name": random.choice(draw.queues)}
-        spec = {**pod["spec"], "priorityClassName": random.choice(("high", "low"))}
-        metadata = {"name": f"p{len(draw.deeds)}", "namespace": "default", "annotations": notes}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        draw.do(at, "create", random.choice(_USERS), body)
-
-
-def _hindrance(draw: _Draw) -> None:
-    """What goes wrong with binds, evictions, and what is heard of them."""
-    random, at = draw.random, draw.when(0.9)
-    lasts = round(random.uniform(5, 30), 3)
-    kind = random.choice(("refuse", "refuse", "refuse", "nodes", "kill", "abdicate", "cut", "part", "full", "again"))
-    if kind == "refuse":
-        verb, how = random.choice(("bind", "bind", "delete", "patch")), random.choice(("busy", "conflict", "lost"))
-        draw.do(at, "refuse", verb, lasts, round(random.uniform(0.3, 0.95), 2), how)
-    elif kind == "nodes":
-        draw.do(at, "kill", "nodes", round(random.uniform(5, 60), 3))
-    elif kind == "kill":
-        draw.do(at, "kill", random.choice(("scheduler-a", "scheduler-b", "controllers-a")), lasts / 5)
-    elif kind == "abdicate":
-        draw.do(at, "abdicate")
-    elif kind == "cut":
-        draw.do(at, "cut", random.choice(PROCESSES))
-    elif kind == "part":
-        draw.do(at, "part", random.choice(PROCESSES), lasts)
-    elif kind == "full":
-        draw.do(at, "full", round(lasts / 3, 3), round(random.uniform(0.2, 1.0), 3))
-    else:
-        draw.do(at, "bind-again", random.randrange(1000), random.choice(draw.node_names))
-
-
-def _nodes(draw: _Draw) -> tuple[Object, ...]:
+def _nodes(draw: Draw) -> tuple[Object, ...]:
     random = draw.random
     groups = []
     for name in ("n", "g")[: random.randint(1, 2)]:
@@ -355,7 +142,7 @@ def _nodes(draw: _Draw) -> tuple[Object, ...]:
     return tuple(groups)
 
 
-def _queues(draw: _Draw) -> tuple[Object, ...]:
+def _queues(draw: Draw) -> tuple[Object, ...]:
     random = draw.random
     found = []
     for name in ("a", "b", "c")[: random.randint(1, 3)]:
@@ -398,15 +185,15 @@ def _requests(random: Random) -> Object:
 
 def pod_template(random: Random, requests: Object, seconds: float | None) -> Object:
     """A pod template of a simulated pod that runs for so long, or for ever."""
-    notes = {} if seconds is None else {"unisono.io/run-seconds": str(seconds)}
+    notes: Object = {} if seconds is None else {"unisono.io/run-seconds": str(seconds)}
     if random.random() < 0.07 and seconds is not None:
         notes["unisono.io/exit-code"] = "1"
     container = {"name": "main", "image": "busybox", "resources": {"requests": requests, "limits": requests}}
-    spec = {"schedulerName": "volcano", "restartPolicy": "Never", "containers": [container]}
+    spec: Object = {"schedulerName": "volcano", "restartPolicy": "Never", "containers": [container]}
     return {"metadata": {"annotations": notes}, "spec": spec}
 
 
-def _work(draw: _Draw, number: int) -> None:
+def _work(draw: Draw, number: int) -> None:
     random, name = draw.random, f"j{number}"
     at, kind = draw.when(0.7), random.random()
     queue = random.choice([*draw.queues, "default"])
@@ -415,10 +202,10 @@ def _work(draw: _Draw, number: int) -> None:
         replicas = random.randint(20, 40)  # has no place
     seconds = None if random.random() < 0.25 else round(random.uniform(5, 60), 1)
     template = pod_template(random, _requests(random), seconds)
-    user = random.choice(_USERS)
+    user = random.choice(USERS)
     if kind < 0.75:
         least = replicas if random.random() < 0.7 else random.randint(1, replicas)
-        body = {
+        body: Object = {
             "apiVersion": "batch.volcano.sh/v1alpha1",
             "kind": "Job",
             "metadata": {"name": name, "namespace": "default"},
@@ -472,7 +259,7 @@ def _work(draw: _Draw, number: int) -> None:
         )
 
 
-def _person(draw: _Draw) -> None:
+def person(draw: Draw) -> None:
     random, at = draw.random, draw.when()
     node, queue = random.choice(draw.node_names), random.choice(draw.queues)
     kind = random.choice(("cordon", "pod", "pod", "queue", "node", "drain", "shrink", "bare", "order"))
@@ -496,13 +283,13 @@ def _person(draw: _Draw) -> None:
         draw.do(at, "order", "AbortJob", job)
         draw.do(round(at + random.random() * 20, 3), "order", random.choice(("ResumeJob", "RestartJob")), job)
     else:
-        spec = pod_template(random, _requests(random), round(random.uniform(5, 40), 1))
-        metadata = {**spec["metadata"], "name": f"p{len(draw.deeds)}", "namespace": "default"}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec["spec"]}
-        draw.do(at, "create", random.choice(_USERS), body)
+        pod = pod_template(random, _requests(random), round(random.uniform(5, 40), 1))
+        metadata = {**pod["metadata"], "name": f"p{len(draw.deeds)}", "namespace": "default"}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
+        draw.do(at, "create", random.choice(USERS), body)
 
 
-def _fault(draw: _Draw) -> None:
+def _fault(draw: Draw) -> None:
     random, at = draw.random, draw.when(0.9)
     lasts = round(random.uniform(2, 20), 3)
     weights = {"kill": 3, "storm": 3, "power": 4, "part": 2, "cut": 1, "full": 1, "clock": 1, "slow": 1, "abdicate": 1}
