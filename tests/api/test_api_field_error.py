@@ -3,7 +3,7 @@
 import pytest
 
 from unisono.api import field_error as errors
-from unisono.api.field_error import FieldError, json_type, summarize
+from unisono.api.field_error import FieldError, json_type
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,6 @@ def test_causes_leave_the_field_out_of_the_message() -> None:
         "field": "a",
     }
     assert errors.type_invalid("a", [], "object").cause()["reason"] == "FieldValueTypeInvalid"
-
-
-def test_summaries() -> None:
-    one, two = errors.required("a"), errors.forbidden("b", "no")
-    assert summarize([one]) == "a: Required value"
-    assert summarize([one, two, one]) == "[a: Required value, b: Forbidden: no]"
 
 
 def test_types() -> None:

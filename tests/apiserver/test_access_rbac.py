@@ -22,7 +22,7 @@ from unisono.apiserver.authorization.authorizer import (
     single_rights,
     uncovered,
 )
-from unisono.apiserver.authorization.defaults import AUTO_UPDATE
+from unisono.apiserver.authorization.roles import AUTO_UPDATE
 from unisono.apiserver.backend import Backend
 from unisono.errors import ApiError, Invalid, NotFound
 

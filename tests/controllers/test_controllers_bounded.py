@@ -50,7 +50,7 @@ from unisono.controllers.training.kubeflow.view import TrainingView
 from unisono.controllers.training.ray import cluster as ray_cluster
 from unisono.controllers.workloads import job as batch_job
 from unisono.controllers.workloads import stateful_set
-from unisono.controllers.workloads.daemon_decide import daemon_spec
+from unisono.controllers.workloads.daemon_set import daemon_spec
 from unisono.controllers.workloads.job_decide import Slot
 from unisono.controllers.workloads.templates import pod_from
 from unisono.errors import ApiError

@@ -11,7 +11,7 @@ from workload_world import WorkloadWorld, build, template, workload
 from unisono.api.core import Node, PodSpec, Taint, Toleration
 from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
-from unisono.controllers.workloads.daemon_decide import node_of
+from unisono.controllers.workloads.daemon_set import node_of
 from unisono.controllers.workloads.node_fit import covers, fits
 
 

@@ -14,7 +14,7 @@ SUMS = {"inqueue", "standing", "elastic"}
 
 ADMITTED = {
     "plugins/proportion/division.py": "what queues ask for, of which weights make shares",
-    "plugins/user_limits.py": "the number of jobs of a user, which no promise changes",
+    "plugins/admission_limits.py": "the number of jobs of a user, which no promise changes",
 }
 """Modules beside the book that look for admitted jobs, and for what."""
 
@@ -28,7 +28,7 @@ TALLIES = {
     "plugins/nodegroup.py": "amounts by queue and node group",
     "plugins/rescheduling/single_pods.py": "pods of a trial",
     "plugins/resourcequota.py": "entries of quotas without a resource row, as the book counts them",
-    "plugins/user_limits.py": "a limit of the session, which the transaction moves",
+    "plugins/admission_limits.py": "a limit of the session, which the transaction moves",
     "session/job_state.py": "what one job holds",
     "session/limit.py": "what is held under one limit; a test holds it equal to the queues' own",
     "session/node_view.py": "what leaves one node",

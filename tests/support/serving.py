@@ -17,7 +17,7 @@ import yaml
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.authorization.defaults import default_bindings, default_roles
+from unisono.apiserver.authorization.roles import default_bindings, default_roles
 from unisono.apiserver.flow_control import Shares
 from unisono.apiserver.server import ApiServer
 from unisono.apiserver.types import Deleted, DeleteOptions, Page, StoreEvent, WriteOptions, Written

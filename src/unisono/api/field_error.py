@@ -135,12 +135,6 @@ def json_type(value: Any) -> str:
             return "array"
 
 
-def summarize(errors: Iterable[FieldError]) -> str:
-    """One error's message alone, several as ``[a, b]``."""
-    messages = list(dict.fromkeys(error.message() for error in errors))
-    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
-
-
 # Errors of reading untrusted JSON.
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

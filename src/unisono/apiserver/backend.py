@@ -23,7 +23,7 @@ from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_
 from unisono.apiserver import encoding
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.admission.pods import SYSTEM
-from unisono.apiserver.authorization.defaults import missing_or_outdated
+from unisono.apiserver.authorization.roles import missing_or_outdated
 from unisono.apiserver.housekeeping.gc import DefaultAccounts, GarbageCollector, NamespaceController, RootCertificates
 from unisono.apiserver.housekeeping.objects import DefinitionController, EventExpiry, RoleAggregation
 from unisono.apiserver.local import LocalClient

@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-# Times for people: ``45 s``, ``2 h 5 min``, and as they write them: ``now``, ``-7d``, ``2026-11-01`` (pure).
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+"""What is accepted where the server shall render a table."""
 
-# Times for people: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d``; and ages of objects (pure).
+# Times for people: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d`` (pure).
 
 
 def duration_text(seconds: float) -> str:
@@ -42,12 +43,6 @@ def moment(text: object) -> float | None:
     except ValueError:
         return None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def age_text(since: object, now: float) -> str:
-    """How long ago a time of an object is; empty where it has none."""
-    then = moment(since)
-    return "" if then is None else duration_text(now - then)
 
 
 # Times as people write them: ``now``, ``-7d``, ``2026-11-01``, ``2026-11-01T08:30`` (pure).

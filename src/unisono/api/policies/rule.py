@@ -95,7 +95,7 @@ def number(path: str) -> str:
 
 # Rules about who may have a controller act, in CEL with the cluster's own authorizer.
 #
-# The embedded API server checks the same in ``apiserver.authorization.escalation`` and ``apiserver.admission``.
+# The embedded API server checks the same in ``apiserver.authorization.roles`` and ``apiserver.admission``.
 
 _TARGET = "object.target"
 ACT_FOR = "act-for"

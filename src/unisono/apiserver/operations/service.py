@@ -15,7 +15,7 @@ from unisono.apiserver import encoding, failures
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission import Admission, cluster, quotas
 from unisono.apiserver.authorization.authorizer import Action, Authorizer, Committed, version_of
-from unisono.apiserver.authorization.escalation import Deputies, Escalation, rules_of
+from unisono.apiserver.authorization.roles import Deputies, Escalation, rules_of
 from unisono.apiserver.custom import definitions
 from unisono.apiserver.encoding import selector_for
 from unisono.apiserver.flow_control import Shares

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.printing import TABLE
 
 if TYPE_CHECKING:
     from unisono.cli.targets import Target
     from unisono.kube.discovery import Resource
     from unisono.kube.http import HttpClient
-
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 @click.command("get")

@@ -35,7 +35,7 @@ def list_(where: Where, job: str, queue: str, all_namespaces: bool, output: str)
 async def _list(where: Where, job: str, queue: str, everywhere: bool, output: str) -> None:
     from unisono.api.kinds import JOBS, PODS
     from unisono.api.selecting import DEFAULT_QUEUE
-    from unisono.cli.commands.get import TABLE
+    from unisono.cli.printing import TABLE
     from unisono.cli.vcctl.serving import connected, items, pod_lines, say_nothing_found, show
     from unisono.errors import UnisonoError
     from unisono.kube.discovery import request_json

@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
 
-from unisono.api.core import Node, Pod
-from unisono.api.groups.apps import ControllerRevision, DaemonSet
+import msgspec
+
+from unisono.api.core import (
+    Affinity,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Toleration,
+)
+from unisono.api.groups.apps import ControllerRevision, DaemonSet, DaemonSetStatus
+from unisono.api.keys import (
+    NODE_DISK_PRESSURE,
+    NODE_MEMORY_PRESSURE,
+    NODE_NETWORK_UNAVAILABLE,
+    NODE_NOT_READY,
+    NODE_PID_PRESSURE,
+    NODE_UNREACHABLE,
+    NODE_UNSCHEDULABLE,
+)
 from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
+from unisono.api.pod_states import has_ended
 from unisono.controllers.objects import PATIENCE_SECONDS, LastWritten, write_status
+from unisono.controllers.pod_facts import (
+    created,
+    finished_at,
+    is_active,
+    is_available,
+    is_deleting,
+    is_ready,
+    next_available,
+    staying,
+)
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.workloads.daemon_decide import DaemonPlan, daemon_spec, decide, hash_of
 from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.node_fit import blocking, fits
 from unisono.controllers.workloads.templates import (
     HASH_LABEL,
     REVISION_LABEL,
+    amount,
     bring_to_server,
     generated_name,
     pod_from,
@@ -23,6 +59,212 @@ from unisono.controllers.workloads.templates import (
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner
+
+# The next step of a DaemonSet: a pure function from nodes and pods to a plan.
+
+# A pod that ended is replaced no sooner.
+_PAUSE_SECONDS = 10.0
+_BURST = 250
+_NODE_PROBLEMS = (
+    (NODE_NOT_READY, "NoExecute"),
+    (NODE_UNREACHABLE, "NoExecute"),
+    (NODE_DISK_PRESSURE, "NoSchedule"),
+    (NODE_MEMORY_PRESSURE, "NoSchedule"),
+    (NODE_PID_PRESSURE, "NoSchedule"),
+    (NODE_UNSCHEDULABLE, "NoSchedule"),
+)
+
+
+@dataclass(slots=True)
+class DaemonPlan:
+    """What to do about a DaemonSet's pods.
+
+    Attributes:
+        create: names of nodes that get a pod.
+        delete: pods to delete.
+        status: counts of nodes.
+        requeue_after: seconds until something is due by waiting.
+
+    """
+
+    create: list[str] = field(default_factory=list)
+    delete: list[Pod] = field(default_factory=list)
+    status: DaemonSetStatus = field(default_factory=DaemonSetStatus)
+    requeue_after: float | None = None
+
+
+def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
+    """The pod's spec with the tolerations that daemons have, bound to ``node`` by affinity where one is named."""
+    made = copy(spec)
+    tolerations = list(made.tolerations or ())
+    problems = list(_NODE_PROBLEMS)
+    if spec.host_network:
+        problems.append((NODE_NETWORK_UNAVAILABLE, "NoSchedule"))
+    for key, effect in problems:
+        toleration = Toleration(key=key, operator="Exists", effect=effect)
+        if toleration not in tolerations:
+            tolerations.append(toleration)
+    made.tolerations = tolerations
+    if node:
+        only = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node])
+        made.affinity = copy(made.affinity) or Affinity()
+        nodes = made.affinity.node_affinity = copy(made.affinity.node_affinity) or NodeAffinity()
+        nodes.required_during_scheduling_ignored_during_execution = NodeSelector(
+            node_selector_terms=[NodeSelectorTerm(match_fields=[only])]
+        )
+    return made
+
+
+def node_of(pod: Pod) -> str:
+    """The node that the pod is on, or that it was made for."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    for term in (required.node_selector_terms if required is not None else None) or ():
+        for each in term.match_fields or ():
+            if each.key == "metadata.name" and each.values:
+                return each.values[0]
+    return ""
+
+
+def decide(daemon_set: DaemonSet, nodes: Sequence[Node], pods: Sequence[Pod], update: str, now: float) -> DaemonPlan:
+    """The next step, and the status.
+
+    Args:
+        daemon_set: one that is being deleted gets no steps.
+        nodes: all nodes.
+        pods: the set's pods.
+        update: hash of the present template's revision.
+        now: seconds since 1970.
+
+    """
+    spec, waiting = daemon_set.spec, daemon_set.spec.min_ready_seconds or 0
+    plan = DaemonPlan(requeue_after=next_available(pods, waiting, now))
+    by_node: dict[str, list[Pod]] = {}
+    for pod in sorted(pods, key=lambda each: (created(each), each.metadata.name)):
+        by_node.setdefault(node_of(pod), []).append(pod)
+    probe = daemon_spec(spec.template.spec)
+    wanted, tolerated = set[str](), set[str]()
+    for node in nodes:
+        if fits(probe, node) and not blocking(probe, node, ("NoExecute",)):
+            tolerated.add(node.metadata.name)
+            if not blocking(probe, node, ("NoSchedule",)):
+                wanted.add(node.metadata.name)
+    plan.status = _status(daemon_set, by_node, wanted, update, now)
+    if daemon_set.metadata.deletion_timestamp:
+        return plan
+    for node_name in sorted({*by_node, *wanted}):
+        present = staying(by_node.get(node_name, []))
+        if node_name not in wanted:
+            # A pod that runs stays on a node that only takes no new ones.
+            plan.delete += [pod for pod in present if node_name not in tolerated or has_ended(pod)]
+            continue
+        _keep_one(plan, daemon_set, node_name, by_node.get(node_name, []), present, update, now)
+    if spec.update_strategy.type != "OnDelete":
+        _roll(plan, daemon_set, by_node, wanted, update, now)
+    plan.create = plan.create[:_BURST]
+    return plan
+
+
+def hash_of(pod: Pod) -> str:
+    """Hash of the pod's revision."""
+    return (pod.metadata.labels or {}).get(REVISION_LABEL, "")
+
+
+def _keep_one(
+    plan: DaemonPlan,
+    daemon_set: DaemonSet,
+    node: str,
+    every: Sequence[Pod],
+    present: Sequence[Pod],
+    update: str,
+    now: float,
+) -> None:
+    """One pod on the node; ended ones are replaced after a pause, of several the oldest of each template stays."""
+    ended = [pod for pod in present if has_ended(pod)]
+    for pod in ended:
+        left = finished_at(pod) + _PAUSE_SECONDS - now
+        if left > 0:
+            plan.requeue_after = sooner(plan.requeue_after, left)
+        else:
+            plan.delete.append(pod)
+    alive = [pod for pod in present if not has_ended(pod)]
+    surging = _surge(daemon_set, 1) > 0 and daemon_set.spec.update_strategy.type != "OnDelete"
+    kept: set[bool] = set()
+    for pod in alive:
+        # While an update surges a new pod may stand beside an old one.
+        which = hash_of(pod) == update if surging else True
+        if which in kept:
+            plan.delete.append(pod)
+        kept.add(which)
+    if not alive and not ended and not [pod for pod in every if is_deleting(pod)]:
+        plan.create.append(node)
+
+
+def _roll(
+    plan: DaemonPlan,
+    daemon_set: DaemonSet,
+    by_node: dict[str, list[Pod]],
+    wanted: set[str],
+    update: str,
+    now: float,
+) -> None:
+    waiting = daemon_set.spec.min_ready_seconds or 0
+    rolling = daemon_set.spec.update_strategy.rolling_update
+    surge = _surge(daemon_set, len(wanted))
+    allowed = amount(rolling.max_unavailable if rolling is not None else 1, len(wanted), up=True)
+    if not allowed and not surge:
+        allowed = 1
+    missing, surged = 0, 0
+    old: list[tuple[Pod, bool, bool]] = []
+    for node in sorted(wanted):
+        alive = [p for p in by_node.get(node, []) if is_active(p)]
+        before = [pod for pod in alive if hash_of(pod) != update]
+        after = [pod for pod in alive if hash_of(pod) == update]
+        works = any(is_available(pod, waiting, now) for pod in alive)
+        missing += not works
+        surged += bool(before and after)
+        replaced = any(is_available(pod, waiting, now) for pod in after)
+        old += [(pod, is_available(pod, waiting, now), replaced) for pod in before[:1]]
+    for pod, works, replaced in old:
+        has_new = any(hash_of(each) == update for each in by_node.get(node_of(pod), []))
+        if replaced or (not works and not surge):
+            plan.delete.append(pod)
+        elif surge:
+            if not has_new and (surged < surge or not works):
+                plan.create.append(node_of(pod))
+                surged += 1
+        elif missing < allowed:
+            plan.delete.append(pod)
+            missing += 1
+    seen: dict[str | None, Pod] = {pod.metadata.uid: pod for pod in plan.delete}
+    plan.delete = list(seen.values())
+
+
+def _surge(daemon_set: DaemonSet, nodes: int) -> int:
+    rolling = daemon_set.spec.update_strategy.rolling_update
+    return amount(rolling.max_surge, nodes, up=True) if rolling is not None else 0
+
+
+def _status(
+    daemon_set: DaemonSet, by_node: dict[str, list[Pod]], wanted: set[str], update: str, now: float
+) -> DaemonSetStatus:
+    waiting = daemon_set.spec.min_ready_seconds or 0
+    alive = {node: [pod for pod in pods if is_active(pod)] for node, pods in by_node.items()}
+    there = [node for node in wanted if alive.get(node)]
+    available = sum(any(is_available(pod, waiting, now) for pod in alive[node]) for node in there)
+    return msgspec.structs.replace(
+        daemon_set.status,
+        desired_number_scheduled=len(wanted),
+        current_number_scheduled=len(there),
+        number_misscheduled=sum(bool(pods) for node, pods in alive.items() if node and node not in wanted),
+        number_ready=sum(any(is_ready(pod) for pod in alive[node]) for node in there),
+        updated_number_scheduled=sum(any(hash_of(pod) == update for pod in alive[node]) for node in there) or None,
+        number_available=available or None,
+        number_unavailable=len(wanted) - available or None,
+        observed_generation=daemon_set.metadata.generation,
+    )
 
 
 class DaemonSetController(Controller):

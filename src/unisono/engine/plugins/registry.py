@@ -15,10 +15,9 @@ from importlib.metadata import EntryPoint, entry_points
 from unisono.engine.config.arguments import Argument
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Lookup, Plugin
-from unisono.engine.plugins.binpack import BinpackPlugin
+from unisono.engine.plugins.admission_limits import OvercommitPlugin, UserLimitsPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
-from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin
-from unisono.engine.plugins.cost import CostPlugin
+from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin, CostPlugin
 from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
@@ -31,22 +30,19 @@ from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopology
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
 from unisono.engine.plugins.numa_aware import NumaAwarePlugin
-from unisono.engine.plugins.overcommit import OvercommitPlugin
+from unisono.engine.plugins.packing import BinpackPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates.plugin import PredicatesPlugin
-from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion.plugin import ProportionPlugin
 from unisono.engine.plugins.rescheduling.plugin import ReschedulingPlugin
 from unisono.engine.plugins.reservation.plugin import ReservationPlugin
-from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.service_order import ServiceOrderPlugin
-from unisono.engine.plugins.sla import SlaPlugin
 from unisono.engine.plugins.task_topology import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
 from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin
+from unisono.engine.plugins.urgency import PriorityPlugin, SlaPlugin
 from unisono.engine.plugins.usage import UsagePlugin
-from unisono.engine.plugins.user_limits import UserLimitsPlugin
 from unisono.errors import ConfigError
 
 GROUP = "unisono.plugins"

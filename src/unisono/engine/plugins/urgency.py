@@ -1,7 +1,4 @@
-"""sla: a job that has waited too long is admitted, and keeps the places that it could get so far.
-
-List it in an earlier tier than the plug-ins that would refuse: a refusal within a tier wins, a permit ends the walk.
-"""
+"""priority and sla: jobs of higher priority come first, and those that have waited for too long."""
 
 from __future__ import annotations
 
@@ -9,11 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from unisono.api.keys import SLA_WAITING_TIME
 from unisono.api.times import duration_or_none
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Key, Vote
+from unisono.engine.answers import BoolArray, Key, Purpose, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
@@ -21,6 +20,70 @@ from unisono.engine.contract.plugin import Plugin
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
+    from unisono.engine.session.sub_groups import SubGroup
+    from unisono.engine.session.victims import VictimJobs
+
+
+# priority: higher priority first, and only lower priority is preempted. No arguments.
+
+
+class PriorityPlugin(Plugin):
+    """Orders tasks by pod priority and jobs by the priority of their PodGroup."""
+
+    name = "priority"
+    by_shape = True
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Keep the session: victims are looked up by job."""
+        self.session = session
+
+    def job_key(self, job: JobState) -> Key:
+        """Higher PriorityClass value first."""
+        return -job.priority
+
+    def task_key(self, task: Task) -> Key:
+        """Higher pod priority first."""
+        return -task.priority
+
+    def group_key(self, group: SubGroup) -> Key:
+        """Sub-groups with the most important task first."""
+        return -group.priority
+
+    def starving(self, job: JobState) -> bool:
+        """Some of its pods hold no place yet."""
+        return job.ready_count + job.waiting_count < job.size
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Tasks of jobs with strictly lower priority; within the actor's own job, tasks with a lower one."""
+        if purpose is Purpose.GANG_RECLAIM:
+            return np.ones(len(candidates), dtype=np.bool_)
+        if purpose not in (Purpose.PREEMPT, Purpose.GANG_PREEMPT):
+            return None
+        return np.array([self._lower(actor, task, other) for other in candidates], dtype=np.bool_)
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs of lower priority, and the actor's own."""
+        if purpose not in (Purpose.PREEMPT, Purpose.GANG_PREEMPT):
+            return None
+        lower = np.asarray(jobs.priority < actor.priority)
+        own = jobs.number.get(actor.key)
+        if own is not None:
+            lower[own] = True
+        return lower
+
+    def _lower(self, actor: JobState, task: Task | None, other: Task) -> bool:
+        if other.job == actor.key:
+            return task is not None and other.priority < task.priority
+        job = self.session.job(other.job)
+        return job is not None and job.priority < actor.priority
+
+
+# sla: a job that has waited too long is admitted, and keeps the places that it could get so far.
+#
+# List it in an earlier tier than the plug-ins that would refuse: a refusal within a tier wins, a permit ends the walk.
 
 _WAITING = Argument("sla-waiting-time", "duration", None, "how long any job may wait")
 _KEYS = (SLA_WAITING_TIME, "sla-waiting-time")
