@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from unisono.errors import Invalid, Unavailable
 from unisono.fleet.hub import Hub
 from unisono.fleet.hyper_jobs.work import GangRecord, record_of
 from unisono.fleet.jobs.copies import placement_of
+from unisono.install.rights import HUB, HUB_PLACES, own_rights
 from unisono.kube.controller import Manager
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.scheduler.scheduler import Scheduler
@@ -76,6 +78,7 @@ class World:
         self.cut: set[str] = set()
         self.stop_playing: set[str] = set()
         self.hub: Hub | None = None
+        self.asked: set[tuple[str, str, str]] = set()
         for name, client in self.members.items():
             client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
             client.interceptor = self._guard(name)
@@ -284,6 +287,25 @@ class World:
         return None
 
 
+class _Asking:
+    """The hub's client; writes down what it asks for, as rights: verb, group, resource."""
+
+    def __init__(self, client: MemoryClient, asked: set[tuple[str, str, str]]) -> None:
+        self._client, self._asked = client, asked
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self._client, name)
+        if name not in ("get", "list", "watch", "create", "patch", "delete"):
+            return inner
+
+        def ask(kind: Kind[Any], *given: Any, **more: Any) -> Any:
+            sub = more.get("subresource")
+            self._asked.add((name, kind.group, f"{kind.plural}/{sub}" if sub else kind.plural))
+            return inner(kind, *given, **more)
+
+        return ask
+
+
 class _Lasting:
     """A client that outlives a connection: the hub closes its own."""
 
@@ -321,7 +343,7 @@ async def fleet(*names: str, config: str = "") -> AsyncIterator[World]:
     def start() -> None:
         source = FixedConfig(load_config(config)) if config else None
         world.hub = Hub(
-            world.hub_client,
+            _Asking(world.hub_client, world.asked),
             source,
             world.clock,
             connect=world.connect,
@@ -349,3 +371,11 @@ async def fleet(*names: str, config: str = "") -> AsyncIterator[World]:
         yield world
     finally:
         await stop()
+        # What an installed hub may not do is done by none.
+        missing = {each for each in world.asked if not _granted(*each)}
+        assert not missing, f"rights that a hub lacks: {sorted(missing)}"
+
+
+def _granted(verb: str, group: str, resource: str) -> bool:
+    rights = (*HUB, *chain.from_iterable(HUB_PLACES.values()), *own_rights("scheduler"))
+    return any((each.group, each.resource) == (group, resource) and verb in each.verbs for each in rights)

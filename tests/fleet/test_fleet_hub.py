@@ -290,10 +290,9 @@ async def test_the_components_of_a_cluster_are_a_hub_with_the_option_fleet():
     """``unisono scheduler --fleet`` dispatches; ``unisono controllers --fleet`` makes no pods."""
     async with fleet("a") as world:
         world.join("a", [node("n", 8)])
-        options = {"connect": world.connect, "targets": lambda member, _: world.targets[member.name], "runner": inline}
-        make = scheduler_part(
-            FixedConfig(), ("volcano",), "default", fleet=True, gang_patience=60.0, clock=world.clock, **options
-        )
+        seams = {"connect": world.connect, "targets": lambda member, _: world.targets[member.name], "runner": inline}
+        given = {"bind_concurrency": 64, "gang_patience": 60.0, "heartbeat_lease": "unisono-system/cycles"}
+        make = scheduler_part(FixedConfig(), ("volcano",), "default", fleet=True, clock=world.clock, **given, **seams)
         world.tasks.append(asyncio.create_task(make(world.hub_client, CollectorRegistry()).run()))
         await world.run(5)
         await world.job("train", 4)

@@ -24,7 +24,7 @@ from unisono.cli.commands.install import command
 from unisono.cli.main import cli
 from unisono.install.manifests import manifests
 from unisono.install.monitoring import ALERTS, DASHBOARDS, dashboard
-from unisono.install.rights import NODE_LEASES
+from unisono.install.rights import FLEET_NAMESPACE, NODE_LEASES
 from unisono.install.workloads import NAMESPACE, InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
@@ -91,8 +91,10 @@ def test_pods_have_no_privileges_and_are_looked_after() -> None:
         assert set(container["resources"]["requests"]) == {"cpu", "memory"}
 
 
-def test_every_command_line_is_one_that_the_program_accepts() -> None:
+@pytest.mark.parametrize("hub", [False, True])
+def test_every_command_line_is_one_that_the_program_accepts(hub: bool) -> None:
     named = {
+        "hub": hub,
         "dashboard": True,
         "dashboard_names": ("d.example.com",),
         "dashboard_token_header": "Authorization",
@@ -109,6 +111,26 @@ def test_every_command_line_is_one_that_the_program_accepts() -> None:
         given += ["--node-name=n"] if kind == "DaemonSet" else []  # $NODE_NAME in the pod
         context = found.make_context(name, given)
         assert context.params["listen"].startswith(":")
+        assert bool(context.params.get("fleet")) == (hub and name in ("scheduler", "controllers"))
+
+
+def test_a_hub_has_rights_of_its_own_and_reads_secrets_where_its_members_are() -> None:
+    found = manifests(InstallOptions(hub=True))
+    roles = {
+        (one["metadata"].get("namespace", ""), rule["resources"][0]): rule["verbs"]
+        for one in found
+        if one["kind"] in ("ClusterRole", "Role") and one["metadata"]["name"] == "unisono-scheduler"
+        for rule in one["rules"]
+        if "secrets" in rule["resources"] or "pods" in rule["resources"] or "nodes" in rule["resources"]
+    }
+    assert roles == {("kube-system", "secrets"): ["get"], (FLEET_NAMESPACE, "secrets"): ["get"]}
+    names = [(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in found]
+    role = names.index(("Role", "unisono-scheduler", FLEET_NAMESPACE))
+    assert names.index(("Namespace", FLEET_NAMESPACE, None)) < role
+    gone = CliRunner().invoke(command, ["--uninstall", "--dry-run=client"])
+    left = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(gone.output)]
+    assert left.count(("Role", "unisono-scheduler")) == 3
+    assert ("Namespace", FLEET_NAMESPACE) not in left
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from unisono.install.admission import policies, webhooks
 from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors
 from unisono.install.numa_exporter import node_namespace, numa_exporter
-from unisono.install.rights import access
+from unisono.install.rights import FLEET_NAMESPACE, access
 from unisono.install.workloads import InstallOptions, components, config_map, labels, workload
 
 
@@ -25,6 +25,7 @@ def manifests(options: InstallOptions) -> list[dict[str, Any]]:
     return [
         *(crd_manifests() if options.crds else ()),
         namespace(options),
+        *([fleet_namespace()] if options.hub else ()),
         *([node_namespace(options)] if options.numa_exporter else ()),
         *(manifest for each in chosen for manifest in access(each.name, options)),
         config_map(options),
@@ -59,6 +60,12 @@ def namespace(options: InstallOptions) -> dict[str, Any]:
         "kind": "Namespace",
         "metadata": {"name": options.namespace, "labels": {APP_PART_OF: "unisono", **level}},
     }
+
+
+def fleet_namespace() -> dict[str, Any]:
+    """Where the hub of a fleet has its members; it is kept when the installation goes, as users' objects are in it."""
+    meta = {"name": FLEET_NAMESPACE, "annotations": {HELM_RESOURCE_POLICY: "keep"}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
 
 def queues() -> list[dict[str, Any]]:

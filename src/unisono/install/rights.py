@@ -15,30 +15,45 @@ from unisono.api.held_room import NAME as HELD_ROOM_NAME
 from unisono.api.keys import CONFIG_MAP_NAMES
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
+    APPLICATIONS,
+    ATTACHED_CLUSTERS,
     BATCH_CRON_JOBS,
     BATCH_JOBS,
+    CLUSTER_PROPAGATION_POLICIES,
     CLUSTER_TRAINING_RUNTIMES,
     COMPOSITE_POD_GROUPS,
     CRON_JOBS,
     DAEMON_SETS,
+    DATA_SOURCE_CLAIMS,
+    DATA_SOURCES,
     DEPLOYMENTS,
+    FLEETS,
     HORIZONTAL_POD_AUTOSCALERS,
     HYPER_JOBS,
+    JAX_JOBS,
     JOB_FLOWS,
     JOB_SETS,
     JOB_TEMPLATES,
+    MPI_JOBS,
+    PADDLE_JOBS,
+    PROPAGATION_POLICIES,
+    PYTORCH_JOBS,
     RAY_CLUSTERS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     RUN_KINDS,
     STATEFUL_SETS,
+    TF_JOBS,
     TRAINING_KINDS,
     WORKLOAD_POD_GROUPS,
+    XGBOOST_JOBS,
 )
 from unisono.api.policies.rule import ACT_FOR
 from unisono.install.workloads import InstallOptions, labels
 from unisono.jobkinds.registry import foreign
 
+FLEET_NAMESPACE = "kurator-fleet-system"
+"""Where a hub reads the Secrets with its members' kubeconfigs."""
 _API = "rbac.authorization.k8s.io"
 _HOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
@@ -161,6 +176,41 @@ CONTROLLERS: tuple[Right, ...] = (
     *_EVENTS,
 )
 
+_DISPATCHED = (
+    k.JOBS,
+    *(PYTORCH_JOBS, TF_JOBS, MPI_JOBS, XGBOOST_JOBS, PADDLE_JOBS, JAX_JOBS),
+    *(JOB_SETS, RAY_CLUSTERS),
+)
+_DIVIDED = (DEPLOYMENTS, STATEFUL_SETS, BATCH_JOBS)
+
+HUB: tuple[Right, ...] = (
+    *_on("list watch", k.NAMESPACES, k.PRIORITY_CLASSES, k.QUEUES, ATTACHED_CLUSTERS, FLEETS),
+    *_on("list watch", PROPAGATION_POLICIES, CLUSTER_PROPAGATION_POLICIES, DATA_SOURCES, DATA_SOURCE_CLAIMS),
+    *_on("list watch", k.CONFIG_MAPS, names=CONFIG_MAP_NAMES),
+    # Its UID tells hubs apart.
+    *_on("get", k.NAMESPACES, names=("kube-system",)),
+    *_on("get list watch create patch delete", k.POD_GROUPS, HYPER_JOBS),
+    *_on("get list watch patch delete", *_DISPATCHED, *_DIVIDED),
+    *_on("get list watch delete", k.COMMANDS),
+    *_on("list watch patch", APPLICATIONS),
+    *_on("patch", *_DISPATCHED, *_DIVIDED, k.QUEUES, APPLICATIONS, ATTACHED_CLUSTERS, FLEETS, sub="status"),
+    *_on("patch", DATA_SOURCES, DATA_SOURCE_CLAIMS, sub="status"),
+    *_on("patch", k.QUEUES),
+    # What stands for a user's job carries the user's name, and blocks its deletion.
+    Right(k.QUEUES.group, k.QUEUES.plural, (ACT_FOR,)),
+    *_on("update", *_DISPATCHED, HYPER_JOBS, sub="finalizers"),
+    *_EVENTS,
+)
+"""Of the scheduler of a hub, in the place of its own: pods and nodes are its members'."""
+
+HUB_PLACES: Mapping[str, tuple[Right, ...]] = {
+    # The key with which it seals dispatches.
+    "kube-system": (*_on("create", k.SECRETS), *_on("get", k.SECRETS, names=("unisono-hub-seal",))),
+    # How it reaches its members.
+    FLEET_NAMESPACE: tuple(_on("get", k.SECRETS)),
+}
+"""Further rights of it, by namespace."""
+
 WEBHOOK: tuple[Right, ...] = (
     *_on("list watch", k.QUEUES, k.NAMESPACES),
     # Whether the author of a job may use its queue.
@@ -231,11 +281,14 @@ def access(component: str, options: InstallOptions) -> list[dict[str, Any]]:
         return {"apiGroup": _API, "kind": kind, "name": name}
 
     places = {namespace: own_rights(component)}
+    hub = options.hub and component == "scheduler"
+    if hub:
+        places |= HUB_PLACES
     if component == "agent":
         places[NODE_LEASES] = NODE_LEASE_RIGHTS
     return [
         made("v1", "ServiceAccount", namespace),
-        made(f"{_API}/v1", "ClusterRole", rules=rules(COMPONENTS[component])),
+        made(f"{_API}/v1", "ClusterRole", rules=rules(HUB if hub else COMPONENTS[component])),
         made(f"{_API}/v1", "ClusterRoleBinding", roleRef=ref("ClusterRole"), subjects=subjects),
         *(
             manifest

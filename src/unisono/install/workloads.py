@@ -29,6 +29,7 @@ class InstallOptions:
         crds: include the CustomResourceDefinitions.
         policies: include the ValidatingAdmissionPolicies.
         webhook: include the webhook server.
+        hub: the cluster is the hub of a fleet, whose members run the jobs.
         simulate: that many simulated nodes, to try the rest out; none with 0.
         monitoring: include ServiceMonitors and alert rules, which need the Prometheus operator's kinds.
         dashboard: include the dashboard, which has no rights.
@@ -52,6 +53,7 @@ class InstallOptions:
     crds: bool = True
     policies: bool = True
     webhook: bool = True
+    hub: bool = False
     simulate: int = 0
     monitoring: bool = False
     dashboard: bool = False
@@ -142,7 +144,7 @@ def components(options: InstallOptions) -> tuple[Component, ...]:
 
 def arguments(component: Component, options: InstallOptions) -> list[str]:
     """The component's command line."""
-    named = [f"--scheduler-name={name}" for name in options.scheduler_names]
+    named = [*(["--fleet"] if options.hub else ()), *(f"--scheduler-name={name}" for name in options.scheduler_names)]
     common = [component.name, f"--listen=:{component.port}"]
     match component.name:
         case "scheduler":

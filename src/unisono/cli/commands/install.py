@@ -38,6 +38,7 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option(
     "--webhook/--no-webhook", default=True, show_default=True, help="Run the webhook for defaults and what CEL lacks."
 )
+@click.option("--hub", is_flag=True, help="Be the hub of a fleet: its members run the jobs, and this cluster none.")
 @click.option(
     "--monitoring/--no-monitoring", default=False, show_default=True, help="Include ServiceMonitors and alert rules."
 )
@@ -150,6 +151,7 @@ def command(
     from unisono.engine.config_file.reader import load_config
     from unisono.errors import ConfigError
     from unisono.install.manifests import manifests
+    from unisono.install.rights import FLEET_NAMESPACE
     from unisono.install.workloads import NAMESPACE, InstallOptions
 
     if chosen["history_prometheus"] and (chosen["history_secret"] or chosen["history_reader_secret"]):
@@ -160,6 +162,7 @@ def command(
         # Whatever was chosen then: what is not there is no error.
         chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring", "dashboard", "numa_exporter"), True) | {
             "simulate": 1,
+            "hub": True,
             # So that what goes with a history goes along; the name is in none of what is deleted.
             "history_secret": chosen["history_secret"] or "any",
         }
@@ -182,6 +185,8 @@ def command(
         options = replace(options, image=image)
     made = manifests(options)
     if uninstall:
+        # Members' objects are users' own.
+        made = [one for one in made if one["metadata"]["name"] != FLEET_NAMESPACE]
         from unisono.cli.installing import USERS
 
         if dry_run == "client":

@@ -29,6 +29,7 @@ from unisono.api.documents import merge_diff
 from unisono.api.groups.batch import AUTO, HyperJob, HyperJobSpec, Job, ReplicatedJob, SplitPolicy
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import JOBS
+from unisono.api.times import parse_time
 from unisono.controllers.hyperjob.decide import COMPLETED, FAILED, MOST_PARTS, divisible
 from unisono.controllers.job import view as phases
 from unisono.controllers.job.view import JobView
@@ -62,9 +63,11 @@ _HANDED_ON: Final = (
     BIND_TIMEOUT,
     WORKER_LOST_TIMEOUT,
 )
-# Seconds until a job that fits nowhere is looked at again, one that fits into a member, and one beside a silent member.
+# Seconds until a job that fits nowhere is looked at again, and one that fits into a member; for which the scheduler has
+# a new job to itself; and for which a member that does not answer is waited for.
 _LOOK_SECONDS: Final = 30.0
-_FITS_SECONDS: Final = 300.0
+_FITS_SECONDS: Final = 600.0
+_NEW_SECONDS: Final = 2.0
 _SILENT_SECONDS: Final = 60.0
 _DELETION_SECONDS: Final = 1.0
 _COUNTERS: Final = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
@@ -184,8 +187,8 @@ def find(state: HubState, job: Job, outside: Collection[str]) -> Finding:
     members, table = state.members(), state.feed.state.nodes
     names = [task.name for task in JobView(job).tasks]
     roles = roles_of(table, job.spec, names)
-    floor = Floor(table, roles, members)
-    if not roles or floor.share(floor.whole, 1):
+    floors = (Floor(table, roles, [name]) for name in members)
+    if not roles or any(floor.share(floor.whole, 1) for floor in floors):
         return Finding(alone=True)
     takers = [name for name in members if name not in outside]
     why = obstacle(job)
@@ -262,6 +265,9 @@ class DividedJobsController(Controller):
         if not waits or controller_of_kind(HYPER_JOBS, job) is not None:
             self._why.pop(uid, None)
             return None
+        made = job.metadata.creation_timestamp
+        if made and (left := parse_time(made) + _NEW_SECONDS - self._clock.time()) > 0:
+            return left  # most jobs have a member by then
         if any(not view.reachable and view.lost_seconds < _SILENT_SECONDS for view in self._state.views.values()):
             return _LOOK_SECONDS  # a member that comes soon may take it whole
         found = find(self._state, job, self._state.outside.get(uid, ()))

@@ -5,7 +5,7 @@ All roles are counted together, node by node: what the pods of one role take is 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice
@@ -21,10 +21,12 @@ from unisono.cluster.podclass import PodClass
 from unisono.controllers.hyperjob.decide import Share
 from unisono.controllers.job.pods import PodBuilder, smallest_gang
 from unisono.controllers.job.view import JobView
-from unisono.fleet.jobs.translation import cluster_of
+from unisono.fleet.jobs.translation import within
 from unisono.fleet.jobs.work import bare
 from unisono.fleet.reasons import Wanted, is_allowed, together
 
+# Names of nodes are below it.
+_AFTER_ALL: Final = "\x7f"
 MOST_SETS: Final = 256
 """Sets of clusters of one size that are looked at."""
 
@@ -78,17 +80,25 @@ class Floor:
     def __init__(self, table: NodeTable, roles: Sequence[Role], clusters: Collection[str]) -> None:
         """``clusters`` are those that may have pods of the gang."""
         self._roles, self._wanted = roles, [Wanted(role.pod_class, role.least) for role in roles]
-        columns: dict[str, list[int]] = defaultdict(list)
-        for column, name in enumerate(table.names):
-            if table.ready[column] and not table.unschedulable[column] and cluster_of(name) in clusters:
-                columns[cluster_of(name)].append(column)
-        self._columns = columns
+        self._table = table
+        usable = table.ready & ~table.unschedulable
+        # Names are in order, so the nodes of a cluster follow each other.
+        self._columns: dict[str, list[int]] = {}
+        for cluster in clusters:
+            start = bisect_left(table.names, within(cluster, ""))
+            end = bisect_left(table.names, within(cluster, _AFTER_ALL))
+            if columns := [column for column in range(start, end) if usable[column]]:
+                self._columns[cluster] = columns
         self._fits = [
-            {column for own in columns.values() for column in own if is_allowed(table, column, role.pod_class)}
+            {column for own in self._columns.values() for column in own if is_allowed(table, column, role.pod_class)}
             for role in roles
         ]
         self.whole: NDArray[np.int64] = table.allocatable
-        self.free: NDArray[np.int64] = (table.allocatable - table.used).clip(min=0)
+
+    @property
+    def free(self) -> NDArray[np.int64]:
+        """``[R, N]`` what the nodes have left."""
+        return (self._table.allocatable - self._table.used).clip(min=0)
 
     def holds(self, amounts: NDArray[np.int64], shares: Sequence[Share]) -> bool:
         """Whether the smallest gang of each share finds room in its cluster; ``amounts``: ``[R, N]``."""
