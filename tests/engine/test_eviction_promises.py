@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from test_filter_causes import near
 
-from support.build import flatten, group, node, pod, priority_class, queue
+from support.build import cluster, flatten, group, node, pod, priority_class, queue, schedule
 from support.examples import examples
 from unisono.api.groups.scheduling import SubGroupPolicySpec
 from unisono.engine.config.model import SchedulerConfig
@@ -82,6 +82,19 @@ def test_places_made_for_pods_without_requests_are_theirs(order: str) -> None:
             plane.put(thing)
         plane.cycle()
     assert plane.running() == {"g": 2}
+
+
+@pytest.mark.parametrize(("free", "withdrawn"), [(False, True), (True, False)])
+def test_a_nomination_that_can_no_longer_be_kept_is_withdrawn(free: bool, withdrawn: bool) -> None:
+    """Node autoscalers take a nominated pod for placed and bring no node for it."""
+    things: list[Any] = [*RANKS, queue("qa", 1), node("n0", cpu=2)]
+    if not free:
+        things += [group("v", 1, queue="qa", phase="Running", priority_class="high"), pod("v-0", "v", node="n0", cpu=2)]
+    things += [group("g", 2, queue="qa", priority_class="mid")]
+    things += [pod("g-0", "g", cpu=1, nominated="n0"), pod("g-1", "g", cpu=4)]
+    decisions = schedule(cluster(*things), acting("allocate, preempt, backfill", spared=False))
+    told = [one.withdrawn for one in decisions.pod_conditions if one.pod == "g-0"]
+    assert told == [withdrawn]
 
 
 @pytest.mark.parametrize("order", ["allocate, preempt, backfill", "allocate, gangpreempt, backfill"])

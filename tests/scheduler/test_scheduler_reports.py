@@ -261,7 +261,8 @@ async def test_pod_conditions_are_written_when_they_change() -> None:
 
     def say(snapshot: Snapshot, decisions: Decisions) -> None:
         task = snapshot.tasks["team/a-0"]
-        decisions.pod_conditions.append(PodCondition("team", "a-0", task.uid, **wish))
+        told = {**wish, "withdrawn": bool(wish.get("withdrawn"))}
+        decisions.pod_conditions.append(PodCondition("team", "a-0", task.uid, **told))
 
     found = client.find(PODS, "team/a-0")
     assert found is not None
@@ -287,6 +288,10 @@ async def test_pod_conditions_are_written_when_they_change() -> None:
         assert client.raw(PODS, "team/a-0")["status"]["nominatedNodeName"] == "n1"
         assert len(it.writes("patch", "pods")) == 2
         assert {(e.reason, e.count) for e in client.objects(EVENTS)} == {("FailedScheduling", 2)}
+        wish.update(withdrawn="yes")
+        it.nudge()
+        await it.run(20)
+        assert not client.raw(PODS, "team/a-0")["status"].get("nominatedNodeName")
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["new", "told before"])

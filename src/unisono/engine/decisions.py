@@ -121,7 +121,14 @@ class PodGroupUpdate(msgspec.Struct, frozen=True):
 
 
 class PodCondition(msgspec.Struct, frozen=True):
-    """Condition PodScheduled of a pod that was not bound (``status`` is always False); also the event's message."""
+    """Condition PodScheduled of a pod that was not bound (``status`` is always False); also the event's message.
+
+    Attributes:
+        nominated_node: where the pod is promised a place; empty: what it was promised before is left as it is.
+        withdrawn: what it was promised before can no longer be kept. Who scales the cluster takes a pod with a
+            nomination for placed.
+
+    """
 
     namespace: str
     pod: str
@@ -129,6 +136,7 @@ class PodCondition(msgspec.Struct, frozen=True):
     reason: str
     message: str
     nominated_node: str = ""
+    withdrawn: bool = False
 
 
 class QueueUpdate(msgspec.Struct, frozen=True):

@@ -195,11 +195,12 @@ class Reports:
         condition = pod.scheduled_condition
         # The next cycle goes by it: without it a victim's new pod could take the place that its eviction made.
         urgent = bool(wish.nominated_node) and wish.nominated_node != pod.nominated_node
+        withdrawn = wish.withdrawn and bool(pod.nominated_node)
         if condition is None or condition.status != "False":
             pass
         elif (condition.reason, condition.message) != (wish.reason, wish.message):
             urgent = urgent or condition.reason != wish.reason
-        elif not urgent:
+        elif not urgent and not withdrawn:
             self._pods.discard(key)
             return
         task = self._feed.state.tasks.get(key)
@@ -283,6 +284,8 @@ class Reports:
         status: dict[str, Any] = {"conditions": [*others, condition]}
         if wish.nominated_node:
             status["nominatedNodeName"] = wish.nominated_node
+        elif wish.withdrawn:
+            status["nominatedNodeName"] = None
         patch = {"metadata": {"resourceVersion": pod.version}, "status": status}
         written = await self._client.patch(PODS, wish.pod, patch, namespace=wish.namespace, subresource="status")
         self._metrics.unschedulable.inc()

@@ -16,6 +16,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.sleeping_jobs import woken_jobs
 from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.placement.first_gangs import has_room
 from unisono.engine.queue_metrics import UNLIMITED, QueueMetrics
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.session import Session
@@ -330,8 +331,9 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, verdict: 
         place = last.get(key)
         if place is None:
             own, text = (fit, of_stuck) if fit and task.pod_class is stuck else (whole, general)
-            if task.told[0] != "Unschedulable" or not _is_told(task, own, text):
-                _condition(cycle, task, "Unschedulable", text, "")
+            withdrawn = bool(task.nominated_node) and not has_room(cycle, task)
+            if withdrawn or task.told[0] != "Unschedulable" or not _is_told(task, own, text):
+                _condition(cycle, task, "Unschedulable", text, "", withdrawn=withdrawn)
             continue
         status, column = place
         if status is TaskStatus.PIPELINED:
@@ -350,10 +352,13 @@ def _is_told(task: Task, own: str, text: str) -> bool:
     return own.rstrip(".") in said and without_numbers(said) == without_numbers(text)
 
 
-def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str) -> None:
-    if task.told[0] == reason and task.told[1] == message and (not nominated or task.nominated_node == nominated):
+def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str, *, withdrawn: bool = False) -> None:
+    same = task.told == (reason, message) and not withdrawn
+    if same and (not nominated or task.nominated_node == nominated):
         return
-    cycle.decisions.pod_conditions.append(PodCondition(task.namespace, task.name, task.uid, reason, message, nominated))
+    cycle.decisions.pod_conditions.append(
+        PodCondition(task.namespace, task.name, task.uid, reason, message, nominated, withdrawn)
+    )
 
 
 # ---- queues

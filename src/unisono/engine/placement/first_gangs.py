@@ -135,10 +135,11 @@ def promised(cycle: Cycle) -> list[JobState]:
 def _has_place(cycle: Cycle, job: JobState) -> bool:
     if job.shape:  # whose tasks are all alike, and none nominated
         return False
-    return any(task.nominated_node and _room(cycle, task) for task in job.record.pending.values())
+    return any(task.nominated_node and has_room(cycle, task) for task in job.record.pending.values())
 
 
-def _room(cycle: Cycle, task: Task) -> bool:
+def has_room(cycle: Cycle, task: Task) -> bool:
+    """Whether the node that a task was promised has room for it, once what terminates there has gone."""
     nodes, rows = cycle.session.nodes, task.pod_class.rows
     column = nodes.table.index.get(task.nominated_node)
     if column is None:

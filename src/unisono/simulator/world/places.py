@@ -314,7 +314,7 @@ class Places:
     def nominate(self, condition: PodCondition) -> None:
         """A pod waits for the places of others that are evicted for it."""
         found = self._pods.get(f"{condition.namespace}/{condition.pod}")
-        if found is not None and condition.nominated_node:
+        if found is not None and (condition.nominated_node or condition.withdrawn):
             live, at = found
             live.pods[at] = self.maker.nominated(live.pods[at], condition.nominated_node)
             self.state.apply("MODIFIED", PODS, live.pods[at])
