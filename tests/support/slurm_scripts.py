@@ -7,10 +7,12 @@ command; all of them must meet at the same address.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 # What stands for torchrun, python and the others: it says where it would meet.
 STUB = """#!/bin/bash
+if [ "$1" = -c ]; then exec PYTHON "$@"; fi
 at=$MASTER_ADDR
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -40,7 +42,7 @@ def make_programs(folder: Path) -> str:
     """Write the programs; answers their folder."""
     folder.mkdir()
     for name in PROGRAMS:
-        (folder / name).write_text(STUB)
+        (folder / name).write_text(STUB.replace("PYTHON", sys.executable))
         (folder / name).chmod(0o755)
     return str(folder)
 

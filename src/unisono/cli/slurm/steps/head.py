@@ -212,8 +212,10 @@ class Head:
         }
         if "cpus-per-task" in asked["options"]:
             shared["SLURM_CPUS_PER_TASK"] = asked["options"]["cpus-per-task"]
-        each = asked["options"].get("gpus-per-task", "")
-        cards = int(each.rpartition(":")[2] or 0) if each else self.place.spec["gpus_per_task"]
+        cards = self.place.spec["gpus_per_task"]
+        if each := asked["options"].get("gpus-per-task", ""):
+            count = each.rpartition(":")[2]
+            cards = int(count) if count.isdecimal() else 1
         routes = [self._routes.get(stream, "send") for stream in asked["streams"]]
         for place, node in enumerate(step.shape.nodes):
             ranks = step.shape.ranks[place]

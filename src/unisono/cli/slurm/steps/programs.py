@@ -188,6 +188,7 @@ def _programs(path: str) -> dict[str, list[str]]:
 
 
 def _scontrol(words: Sequence[str]) -> int:
+    between = " " if {"-o", "--oneliner"} & set(words) else "\n   "
     words = [word for word in words if word not in ("-o", "--oneliner", "-d", "--details", "-a", "--all")]
     what = words[1] if len(words) > 1 else ""
     rest = words[2:]
@@ -200,13 +201,32 @@ def _scontrol(words: Sequence[str]) -> int:
         return 0
     if words[:1] == ["show"] and what in ("job", "jobs", "node", "nodes"):
         for fields in _jobs() if what.startswith("job") else _nodes(rest):
-            print(" ".join(f"{name}={value}" for name, value in fields))
+            # The first line has two fields, as in Slurm; scripts look for the lines of others.
+            first, second, *others = [f"{name}={value}" for name, value in fields]
+            print(between.join([f"{first} {second}", *others]))
         return 0
     own = (os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NAME"))
     if words[:1] == ["requeue"] and (not what or what in own):
         return asyncio.run(_told(do="end", code=REQUEUE))
     print(f"scontrol {' '.join(words[:2])}: not inside of a job; 'unisono scontrol' does it outside", file=sys.stderr)
     return 1
+
+
+def _getent(words: Sequence[str]) -> int:
+    """Where a node of the job is, also where its name is an address; the rest is for the real one."""
+    host = words[1] if len(words) == 2 else ""
+    if words[:1] in (["hosts"], ["ahosts"], ["ahostsv4"]) and host in hosts_of(
+        os.environ.get("SLURM_JOB_NODELIST", "")
+    ):
+        print(f"{_address(host):<15} {host}")
+        return 0
+    program = _real("getent")
+    return os.execv(program, ["getent", *words]) if program else 2  # noqa: S606
+
+
+def _module(name: str, words: Sequence[str]) -> int:
+    print(f"{name} {' '.join(words)}: there are no environment modules here, and nothing changes", file=sys.stderr)
+    return 1 if words[:1] in (["is-loaded"], ["is-avail"]) else 0
 
 
 def _jobs() -> list[list[tuple[str, str]]]:
@@ -236,7 +256,10 @@ def _nodes(named: Sequence[str]) -> list[list[tuple[str, str]]]:
     hosts = hosts_of(named[0] if named else os.environ.get("SLURM_JOB_NODELIST", ""))
     gpus = os.environ.get("SLURM_GPUS_ON_NODE", "0")
     amounts = (("CPUTot", cpus), ("Gres", f"gpu:{gpus}"), ("State", "ALLOCATED"))
-    return [[("NodeName", host), ("NodeAddr", _address(host)), ("NodeHostName", host), *amounts] for host in hosts]
+    kind = ("Arch", os.uname().machine)
+    return [
+        [("NodeName", host), kind, ("NodeAddr", _address(host)), ("NodeHostName", host), *amounts] for host in hosts
+    ]
 
 
 def _address(host: str) -> str:
@@ -397,6 +420,9 @@ def main(words: Sequence[str]) -> int:
         "ssh": _ssh,
         "apptainer": functools.partial(_container, "apptainer"),
         "singularity": functools.partial(_container, "singularity"),
+        "module": functools.partial(_module, "module"),
+        "getent": _getent,
+        "ml": functools.partial(_module, "ml"),
     }
     try:
         if name == "pod":

@@ -83,6 +83,8 @@ ALONE = frozenset(
 ) | frozenset(FLAGS.values())
 """Long options that stand alone: what follows them is another option or the command."""
 
+_OTHERWISE = {"share": "oversubscribe", "tasks-per-node": "ntasks-per-node", "workdir": "chdir"}
+
 
 class BadOption(ValueError):
     """A word that is no option of Slurm, or one that lacks its value."""
@@ -110,6 +112,7 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
             break
         if word.startswith("--"):
             name, assigned, value = word[2:].partition("=")
+            name = _whole(name)
             if not assigned and name in valued:
                 if not rest:
                     raise BadOption(f"{word} lacks its value")
@@ -134,6 +137,15 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
                 break
             found.append((FLAGS[letter], ""))
     return found, rest
+
+
+def _whole(name: str) -> str:
+    """An option's own name, of an older one (``cpu_bind``) or the beginning of no other; what is unknown stays."""
+    plain = name.replace("_", "-")
+    plain = _OTHERWISE.get(plain, plain)
+    known = VALUED | ALONE
+    found = [plain] if plain in known else [each for each in known if plain and each.startswith(plain)]
+    return found[0] if len(found) == 1 else name
 
 
 MOST_HOSTS = 65_536
