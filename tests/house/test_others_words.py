@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,24 @@ def test_what_has_no_effect_is_read_nowhere(word: Word) -> None:
     assert not [str(path) for path, text in SOURCES.items() if f'"{word.key.rstrip("*")}"' in text]
 
 
-@pytest.mark.parametrize("word", [word for word in WORDS if word.at != "key"], ids=lambda word: word.key)
+@pytest.mark.parametrize("path", ["spec.managedBy", "spec.runPolicy.managedBy"])
+@pytest.mark.parametrize("word", [word for word in WORDS if word.at == "manager"], ids=lambda word: word.key)
+def test_managers_of_others_are_told(word: Word, path: str) -> None:
+    obj: Any = word.key
+    for name in reversed(path.split(".")):
+        obj = {name: obj}
+    (told,) = without_effect(obj)
+    assert told.startswith(f"{path}: {word.key} is {word.project}'s")
+
+
+def test_a_weight_among_the_resources_of_a_quota_is_told_and_resources_are_not() -> None:
+    (told,) = without_effect({"spec": {"hard": {"volcano.sh/namespace.weight": "2", "volcano.sh/vgpu-number": "1"}}})
+    assert told.startswith("spec.hard[volcano.sh/namespace.weight] is Volcano's")
+
+
+@pytest.mark.parametrize(
+    "word", [word for word in WORDS if word.at in ("scheduler", "resource")], ids=lambda word: word.key
+)
 def test_names_of_schedulers_and_resources_of_others_are_told(word: Word) -> None:
     obj = job("plain", template=True, **{word.at: word.key})
     (told,) = without_effect(obj, (TEMPLATE,))
@@ -115,7 +133,13 @@ def test_every_key_of_our_own_is_known() -> None:
 
 def test_every_project_has_the_version_that_was_read() -> None:
     read = {word.project for word in WORDS if word.at == "key"}
-    others = {"Kubernetes", "NVIDIA", "Armada", "descheduler"}  # no scheduler's words, or known from their pages alone
+    others = {
+        "Kubernetes",
+        "NVIDIA",
+        "Armada",
+        "Multus",
+        "descheduler",
+    }  # no scheduler's words, or known from their pages alone
     assert read - others <= VERSIONS.keys()
 
 

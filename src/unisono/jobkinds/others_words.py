@@ -15,7 +15,7 @@ from unisono.api import keys
 from unisono.api.names import did_you_mean
 from unisono.jobkinds.paths import walk
 
-Place = Literal["key", "scheduler", "resource"]
+Place = Literal["key", "scheduler", "resource", "manager"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Word:
             project's controller acts on it, beside Unisono; ``mark``: components write it for themselves, and it asks
             for nothing; ``warned``: it has no effect, and its author is told.
         instead: what to write here, or why it is needless; empty where it is honoured.
-        at: ``key``: of a label or an annotation; ``scheduler``: a ``schedulerName``; ``resource``: of containers.
+        at: ``key``: of a label or an annotation; ``scheduler``: a ``schedulerName``; ``resource``: of containers;
+            ``manager``: a ``managedBy`` of jobs.
         scheduler: the word stands for other things, too, and is meant only beside this ``schedulerName``.
 
     """
@@ -73,6 +74,10 @@ _ROOM = "give the namespace a ResourceQuota, or its Queue a capability"
 _MINIMUM = "write minMember and minResources of the PodGroup"
 _AGENT = "see docs/colocation.md"
 _KINDS = "write a node selector, or node affinity, for the label of the nodes' GPU product"
+_SECCOMP = "write seccompProfile of a securityContext"
+_APPARMOR = "write appArmorProfile of a securityContext"
+_CNI = "network plug-ins of the nodes act on it, and nodes of Unisono's own agent have none"
+_CARDS = "ask for whole cards (docs/devices.md)"
 
 
 def _honoured(project: str, meanings: Mapping[str, str]) -> Iterator[Word]:
@@ -157,6 +162,19 @@ WORDS: Final[tuple[Word, ...]] = (
         },
     ),
     *_honoured("NVIDIA", {keys.GPU_PRODUCT: "model of a node's GPUs"}),
+    *_warned(
+        "Kubernetes",
+        {
+            "scheduler.alpha.kubernetes.io/critical-pod": ("priority, until Kubernetes 1.15", _PRIORITY),
+            "scheduler.alpha.kubernetes.io/*": ("placement, until Kubernetes 1.5", "write fields of the pods' spec"),
+            "seccomp.security.alpha.kubernetes.io/*": ("seccomp, until Kubernetes 1.26", _SECCOMP),
+            "container.seccomp.security.alpha.kubernetes.io/*": ("seccomp, until Kubernetes 1.26", _SECCOMP),
+            "kubernetes.io/ingress-bandwidth": ("bandwidth of a pod", _CNI),
+            "kubernetes.io/egress-bandwidth": ("bandwidth of a pod", _CNI),
+            "container.apparmor.security.beta.kubernetes.io/*": ("AppArmor, until Kubernetes 1.30", _APPARMOR),
+        },
+    ),
+    *_warned("Multus", {"k8s.v1.cni.cncf.io/*": ("further networks of a pod", _CNI)}),
     *_warned(
         "Volcano",
         {
@@ -424,6 +442,21 @@ WORDS: Final[tuple[Word, ...]] = (
             "nvidia.com/gpumem": ("memory of a GPU", _GPUS),
             "nvidia.com/gpumem-percentage": ("memory of a GPU", _GPUS),
             "nvidia.com/gpucores": ("share of a GPU", _GPUS),
+            **dict.fromkeys(
+                (
+                    "cambricon.com/mlu.smlu.vmemory",
+                    "cambricon.com/mlu.smlu.vcore",
+                    "enflame.com/vgcu-percentage",
+                    "hygon.com/dcumem",
+                    "hygon.com/dcucores",
+                    "huawei.com/Ascend310P-memory",
+                    "huawei.com/Ascend910A-memory",
+                    "huawei.com/Ascend910B2-memory",
+                    "huawei.com/Ascend910B3-memory",
+                    "huawei.com/Ascend910B4-memory",
+                ),
+                ("part of a card", _CARDS),
+            ),
         },
         at="resource",
     ),
@@ -431,7 +464,7 @@ WORDS: Final[tuple[Word, ...]] = (
         "Koordinator",
         {
             f"koordinator.sh/{what}": ("share of a GPU", _GPUS)
-            for what in ("gpu-core", "gpu-memory", "gpu-memory-ratio")
+            for what in ("gpu-core", "gpu-memory", "gpu-memory-ratio", "gpu.shared")
         },
         at="resource",
     ),
@@ -444,7 +477,14 @@ WORDS: Final[tuple[Word, ...]] = (
             "slurm-bridge-scheduler": "Slinky",
             "scheduler-plugins-scheduler": "scheduler-plugins",
             "kube-batch": "kube-batch",
+            "runai-scheduler": "KAI",
+            "godel-scheduler": "Godel",
         }
+    ),
+    *_warned(
+        "Kueue",
+        {keys.MULTIKUEUE: ("a job runs in another cluster", "leave managedBy out, or see docs/fleet.md")},
+        at="manager",
     ),
     *_warned(
         "Slinky",
@@ -473,6 +513,8 @@ _DOMAINS: Final = {word.key.removesuffix("/*"): word for word in WORDS if word.k
 _SCHEDULERS: Final = {word.key: word for word in WORDS if word.at == "scheduler"}
 _RESOURCES: Final = {word.key: word for word in WORDS if word.at == "resource"}
 _HONOURED: Final = tuple(word.key for word in WORDS if word.becomes == "honoured")
+_MANAGERS: Final = {word.key: word for word in WORDS if word.at == "manager"}
+_MANAGED_BY: Final = ("spec.managedBy", "spec.runPolicy.managedBy")
 _METADATA: Final = ("metadata.labels", "metadata.annotations")
 _CONTAINERS: Final = ("containers", "initContainers")
 
@@ -526,6 +568,9 @@ def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
     for at, name in schedulers:
         if name in _SCHEDULERS:
             tell(_SCHEDULERS[name], f"{at}: {name}", name)
+    for at, name in (found for each in _MANAGED_BY for found in walk(obj, each)):
+        if name in _MANAGERS:
+            tell(_MANAGERS[name], f"{at}: {name}", name)
     theirs = {name for _, name in schedulers}
     for at, found in (found for each in above for place in _METADATA for found in walk(obj, f"{each}{place}")):
         for key in found if isinstance(found, Mapping) else ():
@@ -538,4 +583,9 @@ def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
                 for name in found if isinstance(found, Mapping) else ():
                     if name in _RESOURCES:
                         tell(_RESOURCES[name], f"{at}[{name}]", name)
+    # Of quotas: a weight stood there among the resources.
+    for at, found in walk(obj, "spec.hard"):
+        for name in found if isinstance(found, Mapping) else ():
+            if name in _KEYS:
+                tell(_KEYS[name], f"{at}[{name}]", name)
     return list(told.values())

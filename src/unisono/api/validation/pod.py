@@ -25,7 +25,7 @@ from unisono.api.core.pod import (
 from unisono.api.core.storage import PersistentVolumeClaim
 from unisono.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from unisono.api.decode import Known
-from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
 from unisono.api.validation.container import validate_container, validate_host_ports
 from unisono.api.validation.meta import (
     at_least,
@@ -337,6 +337,7 @@ def _gates(spec: PodSpec, path: str) -> Iterator[FieldError]:
 def _containers(spec: PodSpec, path: str) -> Iterator[FieldError]:
     volumes = frozenset(volume.name for volume in spec.volumes or ())
     host_network = bool(spec.host_network)
+    claims = {claim.name for claim in spec.resource_claims or ()}
     seen: set[str] = set()
     regular = list(_placed(spec.containers, f"{path}.containers"))
     if not regular:
@@ -344,6 +345,9 @@ def _containers(spec: PodSpec, path: str) -> Iterator[FieldError]:
     for init, placed in ((True, _placed(spec.init_containers, f"{path}.initContainers")), (False, iter(regular))):
         for at, container in placed:
             yield from validate_container(container, at, volumes, host_network=host_network, init=init)
+            for index, claim in enumerate(container.resources.claims or ()):
+                if claim.name not in claims:
+                    yield not_found(f"{at}.resources.claims[{index}]", claim.name)
             if container.name and container.name in seen:
                 yield duplicate(f"{at}.name", container.name)
             seen.add(container.name)

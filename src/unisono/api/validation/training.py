@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from unisono.api import names
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE, CLEAN_RUNNING, TRAINING, TrainingDefaults, run_policy
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.groups.batch import Job
 from unisono.api.groups.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
 from unisono.api.groups.kubeflow import (
     QUEUE_IMMUTABLE,
@@ -26,7 +28,16 @@ from unisono.api.groups.kubeflow import (
 from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayJobSpec, RayService
 from unisono.api.groups.scheduling import Queue
 from unisono.api.groups.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from unisono.api.keys import MPI_OPERATOR, MULTIKUEUE, RAY_OPERATOR, TRAINING_OPERATOR, TRAINJOB_CONTROLLER
+from unisono.api.keys import (
+    MPI_OPERATOR,
+    MULTIKUEUE,
+    RAY_OPERATOR,
+    TASK_TOPOLOGY_AFFINITY,
+    TASK_TOPOLOGY_ANTI_AFFINITY,
+    TASK_TOPOLOGY_ORDER,
+    TRAINING_OPERATOR,
+    TRAINJOB_CONTROLLER,
+)
 from unisono.api.kind import Kind
 from unisono.api.kind_families import KUBEFLOW_KINDS
 from unisono.api.validation.meta import by
@@ -458,6 +469,22 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
     """One sentence for each field that a server stores, and that will not work."""
     if kind in KUBEFLOW_KINDS:
         return [f"{error.message()}: its pods are refused until it is corrected" for error in pods_lack(obj)]
+    if isinstance(obj, Job):
+        return _unknown_tasks(obj)
     if isinstance(obj, Queue) and "pods" in (obj.spec.capability or {}):
         return ["spec.capability: pods is not enforced, as in Volcano; limit pods by a ResourceQuota of the namespace"]
     return []
+
+
+_OF_TASKS = (TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER)
+
+
+def _unknown_tasks(job: Job) -> list[str]:
+    notes, tasks = job.metadata.annotations or {}, {task.name for task in job.spec.tasks or ()}
+    named = {key: dict.fromkeys(re.findall(r"[^\s,;]+", notes.get(key, ""))) for key in _OF_TASKS}
+    return [
+        f"metadata.annotations[{key}]: the job has no task {name}, and none of its affinities of tasks is used"
+        for key, names_of in named.items()
+        for name in names_of
+        if name not in tasks
+    ]
