@@ -148,6 +148,7 @@ def test_training_begins_in_all_ranks_at_one_address(tmp_path: Path) -> None:
 LINES: dict[str, dict[str, object]] = {
     "--nodes=4 --tasks-per-node=8 --gres=gpu:a100:8": {"nodes": 4, "tasks": 32, "gpus": 8},
     "--ntasks=8 --ntasks-per-node=4 --gpus-per-task=1 --cpus-per-task=12": {"nodes": 2, "gpus": 4, "cpus": 12},
+    "--gpus-per-task=1 --ntasks=4 --gres=none": {"gpus": 0, "gpus_per_task": 0},
     "--array=0-9%2 --output=%A_%a.out": {"array": tuple(range(10)), "at_once": 2},
     "--depend=afterok:prepare,afterany:other": {"after": (("afterok", "prepare"), ("afterany", "other"))},
     "--dependency=singleton --part=gpu --job=big": {"after": (("singleton", ""),), "queue": "gpu"},
