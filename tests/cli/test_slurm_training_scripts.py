@@ -113,6 +113,10 @@ SCRIPTS: dict[str, tuple[list[str], str]] = {
         'LAUNCHER="torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d --rdzv_endpoint $(hostname):29400"\n'
         'CMD="srun --nodes=$SLURM_NNODES --ntasks=$SLURM_NNODES $LAUNCHER train.py --name \\"a b\\""\neval $CMD',
     ),
+    "functions that are exported": (
+        TASKS,
+        'train() { python train.py "$@"; }\nexport -f train\nsrun bash -c "train --lr 1"',
+    ),
     "the folder it was submitted from": (
         TASKS,
         'cd "$SLURM_SUBMIT_DIR"\nsrun --chdir="$SLURM_SUBMIT_DIR" --wait=60 -K1 python train.py 2>&1 | tee -a log.txt',
