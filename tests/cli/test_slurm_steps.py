@@ -116,6 +116,15 @@ STEPS: dict[str, tuple[str, list[str]]] = {
         "until [ -e up ]; do sleep 0.05; done\nkill -TERM $!\nwait $! || echo $?\ncat f",
         ["9", "got"],
     ),
+    "a card of some kind for each task": (
+        "export CUDA_VISIBLE_DEVICES=4,5\n"
+        "srun --gpus-per-task=a100 sh -c 'echo $CUDA_VISIBLE_DEVICES ${ROCR_VISIBLE_DEVICES-none} $SLURM_STEP_GPUS'",
+        ["4 none 4", "4 none 4", "5 none 5", "5 none 5"],
+    ),
+    "a card for each task where there are none": (
+        "srun --gpus-per-task=1 sh -c 'echo $LOCAL_RANK ${CUDA_VISIBLE_DEVICES-none}'",
+        ["0 none", "0 none", "1 none", "1 none"],
+    ),
     "a function named as before": ("f() { srun -n1 echo in; }\nf", ["in"]),
     "programs of several kinds": (
         "printf '0 echo first\\n1-3 echo task %%t\\n' > p\nsrun --multi-prog p",

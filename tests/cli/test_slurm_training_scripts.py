@@ -113,6 +113,10 @@ SCRIPTS: dict[str, tuple[list[str], str]] = {
         'LAUNCHER="torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d --rdzv_endpoint $(hostname):29400"\n'
         'CMD="srun --nodes=$SLURM_NNODES --ntasks=$SLURM_NNODES $LAUNCHER train.py --name \\"a b\\""\neval $CMD',
     ),
+    "functions that are exported": (
+        TASKS,
+        'train() { python train.py "$@"; }\nexport -f train\nsrun bash -c "train --lr 1"',
+    ),
     "the folder it was submitted from": (
         TASKS,
         'cd "$SLURM_SUBMIT_DIR"\nsrun --chdir="$SLURM_SUBMIT_DIR" --wait=60 -K1 python train.py 2>&1 | tee -a log.txt',
@@ -148,6 +152,7 @@ def test_training_begins_in_all_ranks_at_one_address(tmp_path: Path) -> None:
 LINES: dict[str, dict[str, object]] = {
     "--nodes=4 --tasks-per-node=8 --gres=gpu:a100:8": {"nodes": 4, "tasks": 32, "gpus": 8},
     "--ntasks=8 --ntasks-per-node=4 --gpus-per-task=1 --cpus-per-task=12": {"nodes": 2, "gpus": 4, "cpus": 12},
+    "--gpus-per-task=1 --ntasks=4 --gres=none": {"gpus": 0, "gpus_per_task": 0},
     "--array=0-9%2 --output=%A_%a.out": {"array": tuple(range(10)), "at_once": 2},
     "--depend=afterok:prepare,afterany:other": {"after": (("afterok", "prepare"), ("afterany", "other"))},
     "--dependency=singleton --part=gpu --job=big": {"after": (("singleton", ""),), "queue": "gpu"},

@@ -218,6 +218,8 @@ def _sized(batch: Batch, values: Mapping[str, str], where: str) -> Batch:
     for name in ("gpus-per-node", "gres"):
         if name in values:
             batch = replace(batch, gpus=_devices(values[name]))
+    if values.get("gres") == "none":
+        batch = replace(batch, gpus_per_task=0)
     if batch.gpus_per_task:
         batch = replace(batch, gpus=batch.gpus_per_task * most)
     if "cpus-per-gpu" in values and batch.gpus:

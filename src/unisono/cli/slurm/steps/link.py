@@ -15,7 +15,6 @@ import hmac
 import json
 import os
 import py_compile
-import shlex
 import signal
 import stat
 import sys
@@ -160,12 +159,22 @@ class Place:
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
             raise PermissionError(f"{self.folder} belongs to somebody else")
         source = self.write("program.py", program)
-        # Compiled once, and without site: scripts call some of them in loops.
+        # Compiled once, and without site: scripts call some of them in loops. No shell stands between, as sh may drop
+        # variables whose names it does not know, such as functions that bash exports.
         py_compile.compile(source, cfile=f"{self.folder}/program.pyc", doraise=True)
-        python = f"{shlex.quote(sys.executable)} -E -s -S"
+        python = f"{self.folder}/.python"
+        with contextlib.suppress(FileExistsError):
+            os.symlink(os.path.realpath(sys.executable), python)
         for name in COMMANDS:
-            called = f'exec {python} {self.folder}/program.pyc {name} "$@"'
-            self.write(name, f"#!/bin/sh\n{called}\n", 0o700)
+            lines = (
+                f"#!{python} -EsS",
+                "import marshal, sys",
+                f"sys.argv.insert(1, {name!r})",
+                f"with open({self.folder!r} + '/program.pyc', 'rb') as file:",
+                "    code = marshal.loads(file.read()[16:])",
+                "exec(code)",
+            )
+            self.write(name, "\n".join(lines) + "\n", 0o700)
         # Hydra takes name:number, Open MPI takes slots.
         self.write("hosts", "".join(f"{host} slots={self.counts[n] or 1}\n" for n, host in enumerate(self.hosts)))
 

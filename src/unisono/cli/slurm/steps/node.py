@@ -117,7 +117,7 @@ class Node:
     def _share_cards(environment: dict[str, str], each: int, local: int) -> None:
         """With so many cards for each task it sees its own alone."""
         for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
-            cards = environment.get(name, "").split(",")
+            cards = [card for card in environment.get(name, "").split(",") if card]
             if each and len(cards) >= each * (local + 1):
                 environment[name] = ",".join(cards[local * each : (local + 1) * each])
                 environment["SLURM_STEP_GPUS"] = environment[name]
