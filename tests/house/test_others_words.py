@@ -84,6 +84,14 @@ def test_managers_of_others_are_told(word: Word, path: str) -> None:
     assert told.startswith(f"{path}: {word.key} is {word.project}'s")
 
 
+@pytest.mark.parametrize("labels", [{}, {"kueue.x-k8s.io/queue-name": "team"}])
+@pytest.mark.parametrize("suspend", [True, False])
+def test_a_job_that_kueue_would_start_is_told_that_nobody_does(labels: dict[str, str], suspend: bool) -> None:
+    for spec in ({"suspend": suspend}, {"runPolicy": {"suspend": suspend}}):
+        told = without_effect({"metadata": {"labels": labels}, "spec": spec})
+        assert ("stays true" in "".join(told)) is (suspend and bool(labels))
+
+
 def test_a_weight_among_the_resources_of_a_quota_is_told_and_resources_are_not() -> None:
     (told,) = without_effect({"spec": {"hard": {"volcano.sh/namespace.weight": "2", "volcano.sh/vgpu-number": "1"}}})
     assert told.startswith("spec.hard[volcano.sh/namespace.weight] is Volcano's")

@@ -515,6 +515,8 @@ _RESOURCES: Final = {word.key: word for word in WORDS if word.at == "resource"}
 _HONOURED: Final = tuple(word.key for word in WORDS if word.becomes == "honoured")
 _MANAGERS: Final = {word.key: word for word in WORDS if word.at == "manager"}
 _MANAGED_BY: Final = ("spec.managedBy", "spec.runPolicy.managedBy")
+_LIFTED_BY_KUEUE: Final = "kueue.x-k8s.io/queue-name"
+_SUSPEND: Final = ("spec.suspend", "spec.runPolicy.suspend")
 _METADATA: Final = ("metadata.labels", "metadata.annotations")
 _CONTAINERS: Final = ("containers", "initContainers")
 
@@ -583,6 +585,10 @@ def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
                 for name in found if isinstance(found, Mapping) else ():
                     if name in _RESOURCES:
                         tell(_RESOURCES[name], f"{at}[{name}]", name)
+    if _LIFTED_BY_KUEUE in told:
+        for at, suspended in (found for each in _SUSPEND for found in walk(obj, each)):
+            if suspended is True:
+                told[at] = f"{at} stays true on Unisono, where Kueue would lift it: leave it out"
     # Of quotas: a weight stood there among the resources.
     for at, found in walk(obj, "spec.hard"):
         for name in found if isinstance(found, Mapping) else ():

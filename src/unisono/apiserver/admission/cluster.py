@@ -34,6 +34,7 @@ from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.tables import described
+from unisono.jobkinds.word_values import unreadable
 
 # Tenants: who may use which queue, whose job it is, and the queue of jobs that name none.
 
@@ -131,14 +132,15 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
 
 
 def unheeded(request: Request) -> list[str]:
-    """What to tell the writer of any object that names a queue where none is looked for, or in words of others."""
+    """What to tell the writer of an object: queues named in vain, words of others, values that cannot be read."""
     # What agents write on their nodes is not for people.
     if request.kind is NODES or controller_of(request.object) is not None:
         return []
     kind, shown = as_job(request.kind), as_json(request.object)
     if kind is None:
-        return without_effect(shown)
-    return [*kind.unheeded(shown), *without_effect(shown, (*kind.inner, *kind.templates))]
+        return [*without_effect(shown), *unreadable(shown)]
+    inside = (*kind.inner, *kind.templates)
+    return [*kind.unheeded(shown), *without_effect(shown, inside), *unreadable(shown, inside)]
 
 
 def check_namespace(request: Request, view: View) -> None:
