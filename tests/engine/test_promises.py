@@ -7,9 +7,24 @@ from typing import Any
 import pytest
 from eviction_world import Plane, settings
 
-from support.build import START, cluster, config, gang, group, node, pod, queue, quota, schedule
+from support.build import (
+    START,
+    cluster,
+    config,
+    flatten,
+    gang,
+    group,
+    node,
+    pod,
+    priority_class,
+    queue,
+    quota,
+    schedule,
+)
 from unisono.api.annotations import DISPATCH, GANG_PARTS, ORIGIN_UID, USER, USER_LIMITS
+from unisono.api.core import PodCondition
 from unisono.cluster.promises import owner_of
+from unisono.engine.verdict import Cause
 
 SHARING = ["proportion", "capacity"]
 
@@ -51,6 +66,54 @@ def test_a_driver_is_let_in_by_what_it_makes_later_where_no_share_claims_that(qu
         it.now += 1.0
         it.cycle()
     assert it.running() == {"driver": 1}
+
+
+@pytest.mark.parametrize("quota", SHARING)
+def test_after_a_restart_a_gang_that_has_had_its_chance_holds_nobody_up(quota: str) -> None:
+    """Nothing is remembered of it, but its pods were told that they find no place."""
+    it = plane(quota, hog(), [pod(f"hog-{at}", "hog", cpu=1, selector={"zone": "later"}) for at in range(7)])
+    for told in it.cycle().pod_conditions:
+        said = PodCondition(type="PodScheduled", status="False", reason=told.reason, message=told.message)
+        it.objects["Pod", f"{told.namespace}/{told.pod}"].status.conditions = [said]  # type: ignore[attr-defined]
+    assert it.running() == {}
+    again = Plane(it.config, *it.objects.values())
+    again.now = it.now + 1.0
+    again.cycle()
+    assert again.running() == {"next": 4}
+
+
+def test_a_queue_that_holds_all_that_it_may_is_the_reason_and_not_what_is_promised_in_others() -> None:
+    stuck = [group("stuck", 1, queue="q2", resources={"cpu": 9}), pod("stuck-0", "stuck", cpu=1, selector={"no": "x"})]
+    full = [
+        queue("q", capability={"cpu": 1}),
+        queue("q2"),
+        gang("old", 1, cpu=1, queue="q", node="n1", phase="Running"),
+    ]
+    wants = gang("next", 1, phase="Pending", cpu=1, min_resources=True, queue="q", created=50)
+    it = Plane(settings("enqueue, allocate, backfill"), node("n1", cpu=8), full, stuck, wants)
+    for _ in range(2):
+        it.now += 1.0
+        decisions = it.cycle()
+    assert decisions.verdicts["ns/next"].cause is Cause.OVER_CAPABILITY
+
+
+def test_a_job_of_higher_priority_is_let_in_before_one_like_it_that_waits() -> None:
+    """When room comes, it is the first to have it."""
+    ranks = [priority_class("high", 9)]
+    held = [gang("old", 1, cpu=8, node="n1", phase="Running")]
+    low = gang("low", 1, cpu=8, min_resources=True, created=1)
+    it = Plane(settings("enqueue, allocate, backfill"), node("n1", cpu=8), ranks, held, low)
+    it.cycle()
+    high = gang("high", 1, phase="Pending", cpu=8, min_resources=True, priority_class="high", created=50)
+    for thing in flatten([high]):
+        it.put(thing)
+    it.now += 1.0
+    it.cycle()
+    it.drop("ns/old-w-0")
+    for _ in range(3):
+        it.now += 1.0
+        it.cycle()
+    assert it.running() == {"high": 1}
 
 
 @pytest.mark.parametrize("quota", SHARING)

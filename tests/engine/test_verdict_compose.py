@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_verdict_changes import CONFIGS, SHARES, build, deserved, some, starts_after
 from verdict_world import Objects
 
-from support.build import START, config, flatten, gang, node, pod, priority_class, queue
+from support.build import START, config, flatten, gang, group, node, pod, priority_class, queue
 from support.examples import examples
 from unisono import engine
 from unisono.api.base import Object
@@ -78,7 +78,19 @@ TOGETHER: dict[str, tuple[list[Any], SchedulerConfig, str]] = {
     "without another priority nodes for all before it": (
         [*FULL, line(9), gang("j", 1, created=20)],
         SHARES,
-        "add 4 nodes like a",
+        "add 3 nodes like a",
+    ),
+    "a queue's capability for all before it": (
+        [
+            node("a", cpu=32),
+            queue("q", capability={"cpu": 1}),
+            pod("x-0", "x", node="a", cpu=1),
+            group("x", 1, queue="q", phase="Running"),
+            line(9, queue="q", **PENDING),
+            gang("j", 1, queue="q", created=20, **PENDING),
+        ],
+        CAPPED,
+        "raise the capability of queue q: cpu by 10",
     ),
     "a queue's capability and a full cluster": (
         [

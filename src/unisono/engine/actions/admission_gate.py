@@ -150,10 +150,11 @@ class Admission:
         self.settle()
         refusal = self.hooks.vote("enqueueable", job)
         if refusal is not None and refusal.cause in _FOR_WANT_OF_ROOM:
-            self._trying = self._fits_now(job)
+            now = self._refusal_now(job)
             if self._trying or self._opens_by_evictions(job):
                 self._first = job
                 return self._admit(job)
+            refusal = now or refusal  # what is held counts for more than what was promised and is not used
         if refusal is not None:
             by_shape = bool(job.shape) and self.hooks.by_shape("enqueueable")
             if by_shape and refusal.cause is not Cause.PLUGIN_FAILED:
@@ -171,17 +172,16 @@ class Admission:
         """
         return self._refused.get(job.shape) if job.shape and not job.ready_count else None
 
-    def _fits_now(self, job: JobState) -> bool:
-        """Whether the job, and how many more of its shape, may try their luck with what is free now."""
+    def _refusal_now(self, job: JobState) -> Refusal | None:
+        """Why the job may not try its luck with what is free now; with none, find how many of its shape may."""
         number = self.session.book.tries(job)
-        if number < 1:
-            return False
         self.session.book.view = View.NOW
         try:
-            if self.hooks.vote("enqueueable", job) is not None:
-                return False
-            self._left = min(number, self.hooks.admissible(job)) if job.shape else 0
-            return True
+            refusal = self.hooks.vote("enqueueable", job)
+            self._trying = refusal is None and number > 0
+            if self._trying:
+                self._left = min(number, self.hooks.admissible(job)) if job.shape else 0
+            return refusal
         finally:
             self.session.book.view = View.ALL
 

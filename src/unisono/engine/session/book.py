@@ -10,7 +10,8 @@ pods that cannot run, and must not keep others from room that their owners canno
 A promise is live as long as its owner may still use what is free now. It lapses by what was seen, not by a list of
 causes: the owner had all pods of its minimum in an earlier cycle and found no place, or it has got no further pod for
 `PATIENCE_SECONDS`. A job whose promise has lapsed stays admitted and is placed as soon as it fits, before others that
-come after it. Until then no other job like it is let in to try: it would fail as well.
+come after it. Until then no other job like it is let in to try, unless it has a higher priority: it
+would fail as well.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class Book:
         self._promised: dict[str, Vector] = {}
         self._live: dict[str, Vector] | None = None
         self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
-        self._stuck: set[Kind] | None = None
+        self._stuck: dict[Kind, int] | None = None
         self._trying: Counter[tuple[Kind, Kind]] = Counter()
         self._room: dict[tuple[str, tuple[int, ...] | None], Amounts] = {}
 
@@ -344,7 +345,8 @@ class Book:
         entry = promises.unfilled.get(job.key)
         if entry is not None and entry[1] == len(job.tasks) < job.min_member:
             return self._now - entry[0] < PATIENCE_SECONDS
-        return promises.tried.get(job.shape or job.key, self._moment) == self._moment
+        tried = promises.tried.get(job.shape or job.key)
+        return not _was_tried(job) if tried is None else tried == self._moment
 
     def _live_promises(self) -> dict[str, Vector]:
         found = {name: self.promised(name).copy() for name in self._queues}
@@ -461,11 +463,16 @@ class Book:
         return max(min(parts, default=UNLIMITED) - self._trying[_kinds(job.record)], 0)
 
     def waits_in_vain(self, job: JobState) -> bool:
-        """Whether an admitted job of the same kind had its chance and found no place."""
+        """Whether an admitted job of the same kind had its chance and found no place, and comes before this one."""
         if self._stuck is None:
-            self._stuck = {kind for each, _ in self._admitted() if not self.counts(each) for kind in _kinds(each)}
+            self._stuck = {}
+            for each, _ in self._admitted():
+                priority = self._snapshot.priority_of(each)
+                for kind in () if self.counts(each) else _kinds(each):
+                    self._stuck[kind] = max(priority, self._stuck.get(kind, priority))
         told, pods = _kinds(job.record)
-        return (pods if job.record.pending else told) in self._stuck
+        highest = self._stuck.get(pods if job.record.pending else told)
+        return highest is not None and job.priority <= highest
 
 
 def _add(found: dict[Hashable, Vector], account: Hashable | None, amounts: Vector) -> None:
@@ -494,6 +501,11 @@ def _count(found: dict[str, Counter[str]], account: str | None, amounts: Mapping
         held = found.setdefault(account, Counter())
         for name, amount in amounts.items():
             held[name] += amount * number
+
+
+def _was_tried(job: Job) -> bool:
+    """Whether an admitted gang of which nothing is remembered has had its chance, as its pods say: after a restart."""
+    return _has_pods(job) and any(task.told[0] for task in job.pending.values())
 
 
 def _is_admitted(job: Job) -> bool:

@@ -33,6 +33,8 @@ from unisono.engine.verdicts.trial import Trials
 Parts = tuple[Change, ...]
 
 _MOST_PARTS = 5
+_PORTIONS = 16
+"""Of a raised amount, in which it is made smaller."""
 _MOST_ROUNDS = 6
 """How often it is asked among all that wait what still keeps a job."""
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
@@ -76,6 +78,27 @@ def _more(one: Change, change: Change) -> Change | None:
     if isinstance(one, _RAISED) and isinstance(change, _RAISED):
         return structs.replace(one, amounts=_sum(one.amounts, change.amounts))
     return change if isinstance(change, RaiseWeight | LowerMinAvailable | UsePriority) else None
+
+
+def _divisions(change: Change) -> int:
+    """In how many equal portions a change can be made."""
+    if isinstance(change, AddNodes):
+        return change.count
+    return _PORTIONS if isinstance(change, _RAISED) else 1
+
+
+def _portion(change: Change, number: int) -> Change:
+    """So many portions of a change, amounts rounded up as they are written."""
+    if isinstance(change, AddNodes):
+        return structs.replace(change, count=number)
+    assert isinstance(change, _RAISED)
+    amounts = {name: _rounded_up(amount * number, amount) for name, amount in change.amounts.items()}
+    return structs.replace(change, amounts=amounts)
+
+
+def _rounded_up(portions: int, whole: int) -> int:
+    unit = next((unit for unit in (1 << 30, 1 << 20, 1000) if whole % unit == 0), 1)
+    return -(-portions // (_PORTIONS * unit)) * unit
 
 
 def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
@@ -174,7 +197,30 @@ class Composition:
                 vain.add(_target(step))
             else:
                 parts, vain, answer = taken, set(), after
-        return self._unhurried(parts, first) if answer is None else None
+        if answer is not None:
+            return None
+        whole = self._unhurried(parts, first)
+        return self._tightened(whole)
+
+    def _tightened(self, parts: Parts) -> Parts:
+        """As little of each part as is enough with all that wait, nodes first; steps grow fast and go too far."""
+        for one in sorted(parts, key=lambda part: not isinstance(part, AddNodes)):
+            at, low, high = parts.index(one), 0, _divisions(one)
+            without = (*parts[:at], *parts[at + 1 :])
+            if without and isinstance(one, AddNodes) and self._is_enough(without):
+                parts, high = without, 0
+            while high - low > 1:
+                middle = (low + high) // 2
+                less = (*parts[:at], _portion(one, middle), *parts[at + 1 :])
+                if not self._is_enough(less):
+                    low = middle
+                else:
+                    parts, high = less, middle
+        return parts
+
+    def _is_enough(self, parts: Parts) -> bool:
+        """Whether the job starts with all that wait; not asked when the time is over."""
+        return self.trials.possible(self.key) and self.trials.ask(self.key, together(parts), alone=False) is None
 
     def _asked(self, parts: Parts, first: Sequence[UsePriority]) -> Draft | Literal[True] | None:
         answer = self.trials.ask(self.key, together((*parts, *first)), alone=False)

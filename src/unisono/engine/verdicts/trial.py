@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import Literal
 
 from unisono.api.core import ResourceClaim
-from unisono.cluster.records import Job, Task
+from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.resources import fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
@@ -210,6 +212,8 @@ class Trials:
             before = [] if self._alone else self._turns[: self._turn[key]]
             turns = snapshot.active if self._whole and not self._alone else [*before, key, *edit.woken]
             snapshot = replace(snapshot, active=[other for other in turns if other not in failed], waiting=None)
+        if self._alone:
+            snapshot = replace(snapshot, queues={**snapshot.queues, **self._unpromised(snapshot.queues)})
         trial = Cycle(
             snapshot,
             cycle.config,
@@ -261,6 +265,16 @@ class Trials:
         """Whether the gang has its minimum already, and only the rest of its pods waits."""
         record = self._next[0].jobs.get(key)
         return record is not None and count(record.counts, READY_STATES) >= max(record.min_member, 1)
+
+    def _unpromised(self, queues: Mapping[str, Queue]) -> dict[str, Queue]:
+        """Queues without promises that have lapsed: of jobs that are not there it cannot be seen."""
+        book, found = self.cycle.session.book, dict[str, Queue]()
+        for name in queues.keys() & self.cycle.session.queues.keys():
+            if bool((book.promised(name) != book.live(name)).any()):
+                queue = found[name] = copy(queues[name])
+                queue.sums = queue.sums.copy()
+                queue.inqueue[:] = fitted(book.live(name), len(queue.inqueue))
+        return found
 
     @cached_property
     def _held(self) -> dict[str, Counter[str]]:
