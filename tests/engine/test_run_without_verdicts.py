@@ -8,7 +8,9 @@ import pytest
 from benchmarks.check import settings
 from benchmarks.check import world as worlds
 
+from support.build import GANG, START, cluster, gang, node
 from unisono import engine
+from unisono.api.groups.scheduling import PodGroupCondition
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.verdict import Asked
@@ -58,3 +60,16 @@ def test_a_cycle_that_is_asked_for_one_job_decides_the_same_and_explains_that_on
         assert set(told) - {key} == {update.key for update in brief.pod_groups} - {key}
         if one.verdicts[key] == whole.verdicts[key]:  # for one job more can be tried
             assert told.get(key) == conditions.get(key)
+
+
+def test_a_gang_that_runs_is_said_to_be_scheduled_by_a_cycle_without_verdicts_too() -> None:
+    """It is not looked at again, so what it waited for would stand there for ever."""
+    head, *pods = gang("g", 2, cpu=1, node="n0")
+    for each in pods:
+        each.status.phase = "Running"
+    head.status.conditions = [PodGroupCondition(type="Unschedulable", status="True", reason="NotEnoughResources")]
+    decisions = engine.run(cluster(node("n0"), head, *pods).snapshot(), GANG, START + 100.0, verdicts=False)
+    (update,) = decisions.pod_groups
+    assert update.phase == "Running"
+    assert [(one.type, one.status) for one in update.conditions] == [("Scheduled", "True")]
+    assert ("Normal", "Scheduled", "pod group is ready") in update.events

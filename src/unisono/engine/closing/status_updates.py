@@ -172,18 +172,25 @@ def close_briefly(cycle: Cycle, but: Callable[[str], bool] = lambda _: False) ->
 
 
 def _brief_update(cycle: Cycle, job: JobState) -> PodGroupUpdate | None:
-    """New phase and totals; None when the PodGroup says so already."""
+    """New phase and totals, and that it is scheduled; None when the PodGroup says so already.
+
+    A gang that runs is not looked at again, so what it waited for before must not go on standing there.
+    """
     record = job.record
     untouched = cycle.hooks.has("ready") and job.phase == record.phase and job.counts == record.counts
     if untouched and record.derived.get(_SAID):
         return None
-    (phase, _), totals = next_phase(cycle, job), totals_of(job.counts)
-    if (phase, totals) == (record.reported_phase, record.totals):
+    (phase, unschedulable), totals = next_phase(cycle, job), totals_of(job.counts)
+    conditions, events = record.conditions, tuple[tuple[str, str, str], ...]()
+    if not unschedulable and phase not in _WAITING_PHASES:
+        conditions = _conditions(job, None, None, judged=cycle.hooks.has("ready"), unschedulable=False)
+        events = _events(job, phase, None, None) if conditions != record.conditions else ()
+    if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
         if untouched:
             record.derived[_SAID] = True
         return None
-    stated = tuple(Condition(kind, *rest) for kind, rest in record.conditions.items())
-    return PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated)
+    stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
+    return PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated, events)
 
 
 def _misstated(cycle: Cycle) -> list[JobState]:
