@@ -139,7 +139,7 @@ EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 
 MOST_NOTICE_SECONDS: Final = 1800.0
-"""A longer notice is cut to this: somebody waits for the place."""
+"""The longest notice; longer ones are shortened, because another job waits for the resources."""
 
 NOTICE_GIVEN: Final = "unisono.io/EvictionNotice"
 """Type of a pod's condition: it will be evicted. The condition is the scheduler's; what users may write has no part in

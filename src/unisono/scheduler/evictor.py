@@ -161,7 +161,7 @@ class Evictor:
         task.add_done_callback(self._tasks.discard)
 
     def follow_notices(self) -> float | None:
-        """Evict the pods whose notice is over, and take back the notices of those whose place nobody waits for.
+        """Evict the pods whose notice is over, and take back the notices of those whose place no job waits for.
 
         A scheduler that has just begun does not know for whom notices were given, and carries all of them out.
 
@@ -254,9 +254,8 @@ class Evictor:
             return False
         now = self._clock.time()
         until = rfc3339(now + seconds)
-        await self._condition(pod, NOTICE_GIVEN, "True", action, why)
-        patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {CHECKPOINT_BEFORE: until}}}
-        await self._client.patch(PODS, pod.metadata.name, patch, namespace=pod.metadata.namespace)
+        # The condition comes last: with it the notice counts, and before it all of this is done again.
+        await self._condition(await self._annotated(pod, until), NOTICE_GIVEN, "True", action, why)
         self._sent.pop(pod.metadata.uid or "", None)
         text = f"Pod will be evicted in {format_duration(seconds)}, because of {why}: save work before {until}"
         self._events.event(pod, "Warning", "EvictionNotice", text)
@@ -268,9 +267,8 @@ class Evictor:
                 pod = await self._client.get(PODS, task.name, task.namespace)
                 if pod.metadata.uid != task.uid or _notice_given(pod) is None:
                     return
-                await self._condition(pod, NOTICE_GIVEN, "False", "NotNeeded", "nobody waits for the place any longer")
-                patch = {"metadata": {"uid": task.uid, "annotations": {CHECKPOINT_BEFORE: None}}}
-                await self._client.patch(PODS, task.name, patch, namespace=task.namespace)
+                pod = await self._annotated(pod, None)
+                await self._condition(pod, NOTICE_GIVEN, "False", "NotNeeded", "no job waits for the place")
             except (UnisonoError, OSError, TimeoutError) as error:
                 self._sent.pop(task.uid, None)
                 _log.warning("evict.notice_stands", pod=task.key, error=str(error))
@@ -278,7 +276,7 @@ class Evictor:
         self._sent.pop(task.uid, None)
         if self._feed is not None:
             self._feed.do(partial(self._feed.state.evictions.strike, task.uid))
-        self._events.event(pod, "Normal", "EvictionTakenBack", "Pod stays: nobody waits for its place any longer")
+        self._events.event(pod, "Normal", "EvictionTakenBack", "Pod stays: no job waits for its place")
 
     def _has_budget(self, key: str) -> bool:
         if self._feed is None:
@@ -306,6 +304,12 @@ class Evictor:
             await self._condition(pod, "DisruptionTarget", "True", "PreemptionByScheduler", why)
         except ApiError as error:
             _log.debug("evict.unmarked", pod=pod.key, error=str(error))
+
+    async def _annotated(self, pod: Pod, until: str | None) -> Pod:
+        """The pod as it is once it says until when its work must be saved, or says so no longer."""
+        meta = pod.metadata
+        patch = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT_BEFORE: until}}}
+        return await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
 
     async def _condition(self, pod: Pod, kind: str, status: str, reason: str, message: str) -> None:
         others = [c for c in pod.status.conditions or () if c.type != kind]

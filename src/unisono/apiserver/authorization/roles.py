@@ -1,4 +1,4 @@
-"""Roles: those that every cluster has, and the rule that nobody grants what they do not hold."""
+"""Roles: those that every cluster has, and the rule against privilege escalation."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def _extend_binding(present: ClusterRoleBinding, wanted: ClusterRoleBinding) -> 
     return bool(missing)
 
 
-# Nobody grants or has a controller do more than he may do himself.
+# Privilege escalation: users can only grant, or have a controller use, rights that they hold themselves.
 
 # Users grant no more than they have: roles and bindings are checked against the rights of their author.
 

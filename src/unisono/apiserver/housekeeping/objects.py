@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
@@ -99,7 +100,7 @@ class Housekeeper:
             self._queue.forget(key)
 
 
-class StoreController:
+class StoreController(ABC):
     """Watches the store from ``start`` to ``stop``: events queue keys, ``_handle`` does what each of them asks for.
 
     Args:
@@ -129,14 +130,16 @@ class StoreController:
         """Stop; the next start finds what is left."""
         await self._keeper.stop()
 
-    def _look_at_all(self) -> None:
+    def _look_at_all(self) -> None:  # noqa: B027 - not all look at anything at the start
         """Queue what may need something at the start."""
 
+    @abstractmethod
     def _on_event(self, event: Event) -> None:
-        raise NotImplementedError
+        """Queue what a change may need."""
 
+    @abstractmethod
     async def _handle(self, key: Key) -> None:
-        raise NotImplementedError
+        """Do what one object needs."""
 
 
 # Aggregated ClusterRoles: their rules follow the roles that they select.
