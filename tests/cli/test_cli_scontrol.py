@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +13,14 @@ from click.testing import CliRunner
 
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.batch import Job, JobState, JobStatus
-from unisono.cli.commands.sbatch import _state
+from unisono.api.kinds import JOBS
+from unisono.cli.commands.sbatch import _room_for_one, _state
 from unisono.cli.main import cli
+from unisono.cli.options import Where
 from unisono.cli.slurm.batches import BASE_NAME, JOB_ID
 from unisono.cli.slurm.selecting import jobs_called
 from unisono.errors import NotFound
+from unisono.sdk.follow.events import Target
 
 PHASES = {"a": "Completed", "b": "Failed", "c": "Running", "s-1": "Completed", "s-2": "Pending"}
 
@@ -71,6 +76,33 @@ def test_dependencies(how: str, name: str, met: bool | None) -> None:
 
 def test_a_singleton_waits_for_jobs_of_its_own_name_alone() -> None:
     assert asyncio.run(_state(Server(), "default", "singleton", "", "a"))[0] is True  # type: ignore[arg-type]
+
+
+def test_of_an_array_with_a_limit_no_more_elements_are_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, waited = Server(), []
+
+    @contextlib.asynccontextmanager
+    async def connected(where: Where) -> AsyncIterator[Server]:
+        yield server
+
+    async def pass_on(seconds: float) -> None:
+        waited.append(seconds)
+        server.jobs[len(waited)].status = JobStatus(state=JobState(phase="Completed"))
+
+    monkeypatch.setattr("unisono.cli.connection.connect", connected)
+    monkeypatch.setattr("asyncio.sleep", pass_on)
+
+    def wait(names: str, at_once: int) -> int:
+        waited.clear()
+        created = [Target(JOBS, "default", name) for name in names.split()]
+        asyncio.run(_room_for_one(Where(), created, at_once))
+        return len(waited)
+
+    assert wait("c", 2) == 0
+    assert wait("a b c", 2) == 0  # two have ended
+    assert wait("c gone", 2) == 0  # deleted
+    # c ends at the second look.
+    assert wait("c s-2", 2) == 2
 
 
 @pytest.mark.parametrize(

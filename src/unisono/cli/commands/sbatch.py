@@ -43,14 +43,54 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     base = elements[0].base
     asyncio.run(_dependencies(where, batch, base))
     created: list[Target] = []
-    tell = created.append if batch.parsable else None
-    for element in elements:
-        code = run(Request(where, program=element.program, detach=True, called=element.called, tell=tell))
-        if code:
+    for place, element in enumerate(elements):
+        if batch.at_once:
+            try:
+                asyncio.run(_room_for_one(where, created, batch.at_once))
+            except KeyboardInterrupt:
+                click.echo(f"{len(elements) - place} of {len(elements)} elements are not submitted.", err=True)
+                raise
+        request = Request(
+            where,
+            program=element.program,
+            detach=True,
+            called=element.called,
+            tell=created.append,
+            silent=batch.parsable,
+        )
+        if code := run(request):
             raise SystemExit(code)
     if batch.parsable:
         # As --dependency takes them: afterok:NAME:NAME.
         click.echo(":".join(target.name for target in created))
+
+
+async def _room_for_one(where: Where, created: list[Target], at_once: int) -> None:
+    """Wait until fewer of the array's elements are there than may run at once; what is gone has ended."""
+    from unisono.api.conditions import ENDED
+    from unisono.api.kinds import JOBS
+    from unisono.cli.connection import connect
+    from unisono.errors import NotFound
+
+    if len(created) < at_once:
+        return
+    async with connect(where) as client:
+
+        async def goes_on(target: Target) -> bool:
+            try:
+                state = (await client.get(JOBS, target.name, target.namespace)).status.state
+            except NotFound:
+                return False
+            return state is None or state.phase not in ENDED
+
+        told = False
+        while sum([await goes_on(target) for target in created]) >= at_once:
+            if not told:
+                click.echo(
+                    f"Waiting: {at_once} elements are there, and %{at_once} allows no more at once ...", err=True
+                )
+                told = True
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def _print(where: Where, programs: list[Program]) -> None:

@@ -81,7 +81,8 @@ class Request:
         replace: delete an earlier run of the same name.
         detach: return when the jobs are created.
         called: the program under another name, for jobs whose own name may be taken; None where it must be free.
-        tell: gets each job that is created and not followed; None to print how it is followed.
+        tell: gets each job that is created and not followed.
+        silent: nothing is printed of such jobs.
         fleet: the Fleet of a hub to whose members the jobs go; empty for no such bound.
 
     """
@@ -97,6 +98,7 @@ class Request:
     detach: bool = False
     called: Callable[[str], Program] | None = None
     tell: Callable[[Target], None] | None = None
+    silent: bool = False
     fleet: str = ""
 
 
@@ -170,7 +172,7 @@ async def _session(request: Request, manifests: Sequence[Manifest], state: _Stat
     from unisono.cli.running.place import control_plane
     from unisono.cli.running.report import reporter
 
-    report = reporter(json_output=request.output == "json" or request.tell is not None)
+    report = reporter(json_output=request.output == "json" or request.silent)
     started = time.monotonic()
     try:
         async with control_plane(request.where, report, request.nodes_file) as place:
@@ -284,7 +286,7 @@ def _tell(request: Request, state: _State, seconds: float) -> int:
         for target in state.targets:
             if request.tell is not None:
                 request.tell(target)
-            else:
+            if not request.silent:
                 _tell_detached(request, target)
         return 0
     succeeded = not state.timed_out and all(view.phase == SUCCEEDED for view in state.views.values())

@@ -33,12 +33,16 @@ def split_words(words: Sequence[str], command: str = "sbatch") -> tuple[list[tup
         BadScript: a word is no option, or lacks its value.
 
     """
+    from unisono.cli.slurm.script import refuse_parts
     from unisono.cli.slurm.steps.words import BadOption, split_options
 
     try:
-        return split_options(words, command)
+        options, rest = split_options(words, command)
     except BadOption as error:
         raise BadScript(f"the command line: {error}.") from None
+    # As under Slurm, a colon among the words of srun ends a part; behind a script it is an argument.
+    refuse_parts([word for word in (rest if command == "srun" else rest[:1]) if word == ":"], "the command line")
+    return options, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +144,6 @@ def _elements(
     indices: Sequence[int | None] = batch.array or (None,)
     elements = [element(index) for index in indices]
     notes = [*batch.notes, *doubts(text, elements[0].program.env)]
-    if batch.at_once:
-        notes.append(f"--array with %{batch.at_once} is not supported: elements run as the queue lets them")
     if local:
         here = ((batch.exclusive, "exclusive"), (batch.nodelist, "nodelist"), (batch.exclude, "exclude"))
         notes += [f"--{name} is for clusters: this machine stands for all nodes" for given, name in here if given]

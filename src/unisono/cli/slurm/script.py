@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from unisono.cli.slurm.steps.words import BadOption, hosts_of, number_of, per_node, split_options
+from unisono.cli.slurm.steps.words import OF_STEPS, BadOption, hosts_of, number_of, per_node, split_options
 from unisono.errors import UnisonoError
 
 # Linux takes no longer word on a command line.
@@ -156,12 +156,25 @@ def read_options(words: Sequence[str], where: str = "the command line") -> list[
         except BadOption as error:
             raise BadScript(f"{where}: {error}.") from None
         found += some
-        if rest and found and found[-1][0] not in OPTIONS and not found[-1][1]:
-            # No command follows here: the word belongs to an option that nobody knows.
-            found[-1] = (found[-1][0], rest.pop(0))
-        elif rest:
+        if rest:
+            refuse_parts(rest[:1], where)
             raise BadScript(f"{where}: {rest[0]} is no option of sbatch.")
     return found
+
+
+def refuse_parts(words: Sequence[str], where: str) -> None:
+    """Refuse jobs of several parts: a part alone would run as if it were the job.
+
+    Raises:
+        BadScript: a word stands between two parts.
+
+    """
+    for word in words:
+        if word in ("hetjob", "packjob", ":"):
+            raise BadScript(
+                f"{where}: {word} divides a job into parts of different nodes, and all nodes are alike here: "
+                "submit a job for each part, or write a Job with a task for each (docs/jobs.md)."
+            )
 
 
 def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch:
@@ -174,9 +187,8 @@ def batch_of(options: Sequence[tuple[str, str]], where: str = "script") -> Batch
     values = {name: value for name, value in options if name in _READ}
     notes = []
     for name in dict(options):
-        known = OPTIONS.get(name)
-        if known is None or known.handled == "told":
-            notes.append(f"--{name} is not supported: {known.how if known else 'it is left out'}")
+        if OPTIONS[name].handled == "told":
+            notes.append(f"--{name} is not supported: {OPTIONS[name].how}")
     batch = Batch()
     for name, value in values.items():
         try:
@@ -440,7 +452,11 @@ OPTIONS: Mapping[str, Option] = {
     **_all("done", "`activeDeadlineSeconds`", "time"),
     **_all("done", "name of the job", "job-name"),
     **_all("mapped", "queue; of several the first", "partition"),
-    **_all("mapped", "a job for each element, `NAME-INDEX`; `%4` is told and left out", "array"),
+    **_all(
+        "mapped",
+        "a job for each element, `NAME-INDEX`; with `%4` `sbatch` submits the next when one has ended",
+        "array",
+    ),
     **_all("mapped", "`sbatch` waits as it says, and then submits", "dependency"),
     **_all("done", "files of the script's output, with their patterns, beside the log", "output error open-mode"),
     **_all("done", "folder in which the script starts", "chdir container-workdir"),
@@ -460,15 +476,22 @@ OPTIONS: Mapping[str, Option] = {
         "as it is here in any case",
         "no-kill wait-all-nodes kill-on-invalid-dep oversubscribe overcommit quiet verbose unbuffered label "
         "container-mount-home no-container-mount-home container-writable container-remap-root no-container-remap-root "
-        "no-container-entrypoint container-readonly propagate use-min-nodes comment overlap exact get-user-env",
+        "no-container-entrypoint container-readonly propagate use-min-nodes comment overlap exact get-user-env "
+        "extra ignore-pbs resv-ports stepmgr external-launcher no-bell",
     ),
+    **_all("told", "variables are named: --export=NAME,NAME=VALUE", "export-file"),
+    **_all("told", "it is for the command line: 'unisono sbatch --help'", "help usage version"),
+    **_all("told", "no terminal and no display are passed on", "pty x11 bell interactive no-shell"),
+    **_all("told", "it is for srun within a script", " ".join(OF_STEPS)),
+    **_all("told", "a process without memory is ended alone, and its task fails by that", "oom-kill-step"),
     **_all("told", "no mail is sent", "mail-type mail-user"),
     **_all("told", "queues stand for accounts: use --partition", "account wckey"),
     **_all("told", "queues stand for it: use --partition", "qos"),
     **_all(
         "told",
         "the job may run on any node",
-        "constraint prefer cluster-constraint nodefile contiguous switches spread-job",
+        "constraint prefer cluster-constraint nodefile contiguous switches spread-job batch segment "
+        "consolidate-segments spread-segments",
     ),
     **_all("told", "the job may start at once; jobs by the clock are CronJobs", "begin deadline delay-boot"),
     **_all("told", "a priority is that of a PriorityClass", "priority nice"),
@@ -499,7 +522,7 @@ OPTIONS: Mapping[str, Option] = {
     **_all("told", "say the amounts one by one", "tres-per-task tres-per-job tres-bind mem-per-node"),
     **_all("told", "tasks are programs, not steps of a file", "multi-prog mpi"),
 }
-"""Every option of which something is known; of others the user hears that they are left out."""
+"""Every option of Slurm's commands; others are refused."""
 
 READ = frozenset(_READ)
 """Options that change the job."""

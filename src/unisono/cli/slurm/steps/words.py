@@ -5,6 +5,7 @@ What runs in pods is read from here as text, too: this module needs nothing but 
 
 from __future__ import annotations
 
+import difflib
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -74,14 +75,23 @@ VALUED = frozenset(
 """Long options whose value may stand in the next word; those of others follow ``=`` or are left out."""
 ALONE = frozenset(
     """
-    bcast bell compress container-entrypoint container-mount-home container-readonly container-remap-root
-    container-writable contiguous exact exclusive external-launcher get-user-env ignore-pbs interactive
-    mem-per-node multi-prog nice no-bell no-container-entrypoint no-container-mount-home no-container-remap-root
-    no-requeue no-shell overlap parsable propagate pty quit-on-interrupt reboot requeue resv-ports send-libs
-    spread-job stepmgr test-only use-min-nodes usage version whole x11
+    bcast bell compress consolidate-segments container-entrypoint container-mount-home container-readonly
+    container-remap-root container-writable contiguous exact exclusive external-launcher get-user-env
+    ignore-pbs interactive mem-per-node multi-prog nice no-bell no-container-entrypoint no-container-mount-home no-container-remap-root
+    no-requeue no-shell oom-kill-step overlap parsable propagate pty quit-on-interrupt reboot requeue resv-ports
+    send-libs spread-job spread-segments stepmgr test-only use-min-nodes usage version whole x11
     """.split()
 ) | frozenset(FLAGS.values())
 """Long options that stand alone: what follows them is another option or the command."""
+
+OF_STEPS = frozenset(
+    """
+    bcast bcast-exclude compress disable-status epilog het-group jobid kill-on-bad-exit msg-timeout no-allocate
+    pack-group preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog threads
+    treewidth whole
+    """.split()
+)
+"""Long options of ``srun`` that ``sbatch`` has not."""
 
 _OTHERWISE = {"share": "oversubscribe", "tasks-per-node": "ntasks-per-node", "workdir": "chdir"}
 
@@ -112,7 +122,7 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
             break
         if word.startswith("--"):
             name, assigned, value = word[2:].partition("=")
-            name = _whole(name)
+            name = _whole(name, command)
             if not assigned and name in valued:
                 if not rest:
                     raise BadOption(f"{word} lacks its value")
@@ -139,13 +149,25 @@ def split_options(words: Sequence[str], command: str = "sbatch") -> tuple[list[t
     return found, rest
 
 
-def _whole(name: str) -> str:
-    """An option's own name, of an older one (``cpu_bind``) or the beginning of no other; what is unknown stays."""
+def _whole(name: str, command: str) -> str:
+    """An option's own name, of an older one (``cpu_bind``) or the beginning of no other.
+
+    Raises:
+        BadOption: there is none; the message has those that may be meant.
+
+    """
     plain = name.replace("_", "-")
     plain = _OTHERWISE.get(plain, plain)
     known = VALUED | ALONE
-    found = [plain] if plain in known else [each for each in known if plain and each.startswith(plain)]
-    return found[0] if len(found) == 1 else name
+    if plain in known:
+        return plain
+    begun = known if command == "srun" else known - OF_STEPS
+    found = sorted(each for each in begun if plain and each.startswith(plain))
+    if len(found) == 1:
+        return found[0]
+    near = found[:3] or difflib.get_close_matches(plain, sorted(known), 1)
+    meant = "; did you mean {}?".format(" or ".join("--" + each for each in near)) if near else ""
+    raise BadOption(f"--{name[:40]} is no option of {command}{meant}")
 
 
 MOST_HOSTS = 65_536
