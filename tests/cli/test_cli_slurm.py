@@ -18,7 +18,15 @@ from unisono.cli.main import cli
 from unisono.cli.slurm.arguments import script_elements, split_words
 from unisono.cli.slurm.batches import doubts, program_of
 from unisono.cli.slurm.script import OPTIONS, READ, BadScript, Batch, batch_of, read_options, read_script
-from unisono.cli.slurm.selecting import Selection, names_of, pattern_of, sinfo_lines, squeue_lines, states_of
+from unisono.cli.slurm.selecting import (
+    Selection,
+    names_of,
+    pattern_of,
+    sinfo_lines,
+    squeue_lines,
+    squeue_start_lines,
+    states_of,
+)
 from unisono.cli.slurm.steps import command_text, program_text
 from unisono.cli.slurm.steps.words import ALONE, FLAGS, SHORT, VALUED, BadOption, filled, hosts_of, shape_of
 from unisono.sdk.jobs.submission import job_of as job_of_program
@@ -428,10 +436,39 @@ def test_squeue_takes_the_long_names_of_columns() -> None:
     assert "give one of them" in done.output
 
 
-def test_squeue_names_what_estimates_a_start() -> None:
-    done = CliRunner().invoke(cli, ["squeue", "--start"])
+def test_squeue_lists_estimated_starts_the_first_first() -> None:
+    jobs = [JobLine(f"job/{name}", "default", "q", 1.0, waiting="no room", gang=2) for name in ("never", "b", "a")]
+    lines = squeue_start_lines(zip(jobs, (None, 7200.0, 3600.0), strict=True), owner="me")
+    assert [line.split() for line in lines[1:]] == [
+        ["a", "q", "me", "PD", "1970-01-01T01:00:00Z", "2", "(no", "room)"],
+        ["b", "q", "me", "PD", "1970-01-01T02:00:00Z", "2", "(no", "room)"],
+        ["never", "q", "me", "PD", "N/A", "2", "(no", "room)"],
+    ]
+    done = CliRunner().invoke(cli, ["squeue", "--start", "-o", "json"])
     assert done.exit_code == 2
-    assert "unisono explain --estimate job/NAME" in done.output
+    assert "unisono whatif -o json" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("salloc -N 2", "unisono srun COMMAND"),
+        ("sattach 7.0", "unisono logs -f job/NAME"),
+        ("sprio", "unisono explain job/NAME"),
+        ("sreport cluster wckeyutilization", "there are cluster Utilization"),
+        ("sreport cluster utilization cluster=x", "cluster= is not read"),
+        ("sreport user top users=a,b", "there are cluster Utilization"),
+        ("sreport user topusage users=a,b", "name one here"),
+        ("sacctmgr add account x", "'unisono queue create -n NAME' does it"),
+        ("sacctmgr show users", "unisono report --by user"),
+        ("sacctmgr dump", "there are show and list"),
+        ("sacctmgr list account a b", "takes one name"),
+    ],
+)
+def test_what_slurm_has_and_unisono_not_names_the_way_out(words: str, said: str) -> None:
+    done = CliRunner().invoke(cli, words.split())
+    assert done.exit_code == 2
+    assert said in done.output
 
 
 def test_squeue_and_sinfo_have_slurms_columns() -> None:

@@ -90,6 +90,8 @@ COMMANDS: dict[str, str] = {
     "srun": "Run a command with Slurm's options and wait for it.",
     "scancel": "Stop jobs, as Slurm does.",
     "scontrol": "Show, hold, release, requeue and move jobs, as Slurm does.",
+    "sreport": "Report who used how much, as Slurm does.",
+    "sacctmgr": "List accounts and QOS, which are queues, as Slurm does.",
     "schedule": "Run one scheduling cycle on objects from files: what would happen.",
     "simulate": "Run the scheduler on a workload on a virtual clock, and judge it.",
     "whatif": "Say when waiting jobs start, and what a change of the cluster would do.",
@@ -125,18 +127,32 @@ MODULES: dict[str, str] = {
     "scancel": "scontrol",
     "srun": "sbatch",
     "top": "status",
+    "sacctmgr": "sreport",
 }
 """Modules of the commands that stand beside another of their subject, there as ``<name>_command``."""
 GROUPS: dict[str, str] = {
     "Run and follow jobs": "run apply get describe logs delete stop status top dashboard explain",
     "This machine": "up down backup restore",
     "Queues, plans and reports": "queue report whatif schedule simulate defrag record",
-    "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol",
+    "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol sreport sacctmgr",
     "vcctl's words": "job jobflow jobtemplate pod",
     "Clusters": "install migrate fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",
     "Others": "support-bundle completion version",
 }
 """Commands under the headings of the help, which has all of them."""
+ELSEWHERE: dict[str, str] = {
+    "salloc": "no command holds nodes without a job: 'unisono srun COMMAND' runs one, 'unisono sbatch' a script",
+    "sattach": "'unisono logs -f job/NAME' follows what a job writes; nothing is sent to it",
+    "sstat": "'unisono top' shows what is in use, and 'unisono dashboard' the measured use of a job",
+    "sprio": "'unisono explain job/NAME' says which place a job has in its queue, and why",
+    "sshare": "'unisono queue list -o wide' shows what queues use and deserve",
+    "sdiag": "'unisono status' shows the components, and their metrics have the figures",
+    "scrontab": "jobs by the clock are CronJobs: 'unisono apply -f cronjob.yaml'",
+    "strigger": "'unisono get events --watch' tells what happens",
+    "sbcast": "it is there within a script of 'unisono sbatch'; files of all nodes are volumes",
+    "sview": "'unisono dashboard' shows jobs, queues and nodes",
+}
+"""Slurm's further commands, and what stands for each."""
 
 
 class LazyGroup(click.Group):
@@ -167,6 +183,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but the error names the nearest command."""
         name = args[0]
+        if name in ELSEWHERE:
+            ctx.fail(f"there is no {name} here: {ELSEWHERE[name]}")
         if name not in COMMANDS and not name.startswith("-"):
             from difflib import get_close_matches
 

@@ -56,8 +56,8 @@ _ALIASES = {
     "ntasks": "alloctasks",
     "account": "partition",
 }
-_NO_MEMORY = "sacct does not tell the memory of jobs"
-_NO_NODES = "sacct does not tell the nodes of jobs"
+_NO_MEMORY = "the history keeps no memory of jobs; 'kubectl top pod' measures it while they run"
+_NO_NODES = "the history keeps no nodes of jobs; 'unisono squeue' shows those of jobs that run"
 _NOT_KEPT = {
     **dict.fromkeys(("maxrss", "averss", "maxvmsize", "avevmsize", "reqmem"), _NO_MEMORY),
     **dict.fromkeys(("nodelist", "nnodes", "allocnodes"), _NO_NODES),

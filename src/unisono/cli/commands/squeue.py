@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from unisono.cli.options import Where, output_option, where_options
 from unisono.cli.slurm.selecting import pattern_of, selection_options
+
+if TYPE_CHECKING:
+    from unisono.sdk.overview.overview import JobLine
 
 
 @click.command("squeue")
@@ -18,7 +21,9 @@ from unisono.cli.slurm.selecting import pattern_of, selection_options
 @click.option("-A", "--account", default="", help="As --partition: queues stand for accounts.")
 @click.option("-o", "--output", "--format", default="text", help="text, json, or a line of Slurm's such as '%i %T %R'.")
 @click.option("-O", "--Format", "fields", metavar="FIELD,...", help="Only these columns, such as JobID,State,Reason.")
-@click.option("--start", is_flag=True, help="Refused: 'unisono explain --estimate job/NAME' says when a job may start.")
+@click.option(
+    "--start", is_flag=True, help="When jobs that wait may start: half of the simulated futures start them by then."
+)
 @where_options
 def command(
     where: Where,
@@ -35,8 +40,6 @@ def command(
     """List jobs that run (R) and wait (PD) with the reason, as Slurm's squeue does; see also 'unisono status'."""
     from unisono.cli.connection import run_async
 
-    if start:
-        raise click.UsageError("--start is not done for all jobs: 'unisono explain --estimate job/NAME' does one.")
     if account and asked["partition"]:
         raise click.UsageError("--account and --partition both name a queue here; give one of them.")
     if output not in ("text", "json") and "%" not in output:
@@ -45,8 +48,13 @@ def command(
         if output != "text":
             raise click.UsageError("--Format and --output both say what is shown; give one of them.")
         output = pattern_of(fields)
+    if start and output != "text":
+        raise click.UsageError("--start has its own columns; 'unisono whatif -o json' has all that is estimated.")
     asked["partition"] = asked["partition"] or account
     asked["name"] = ",".join(filter(None, (asked["name"], jobs)))
+    if start:
+        _starts(where, asked, title=not noheader)
+        return
     run_async(_squeue(where, asked, output, long=long, title=not noheader))
 
 
@@ -75,6 +83,39 @@ async def _squeue(where: Where, asked: dict[str, Any], output: str, *, long: boo
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not long else 0
     for line in squeue_lines(found, owner=wanted.owner, width=width, pattern=pattern, title=title):
         click.echo(line)
+
+
+def _starts(where: Where, asked: dict[str, Any], *, title: bool) -> None:
+    import time
+
+    from unisono.cli.connection import run_async
+    from unisono.cli.explaining import estimated_starts
+    from unisono.cli.slurm.selecting import squeue_start_lines
+
+    owner, waiting = run_async(_waiting(where, asked))
+    found = estimated_starts(where, waiting) if waiting else []
+    starts, now = {start.key: start.median for start in found}, time.time()
+    jobs = [(job, now + median if (median := starts.get(key)) is not None else None) for key, job in waiting.items()]
+    for line in squeue_start_lines(jobs, owner=owner, title=title):
+        click.echo(line)
+    if unknown := sum(not start.known for start in found):
+        told = f"Of {unknown} of these jobs nothing says how long they run: give --time, or unisono.io/run-seconds."
+        click.echo(told, err=True)
+
+
+async def _waiting(where: Where, asked: dict[str, Any]) -> tuple[str, dict[str, JobLine]]:
+    """Who owns what has no user, and the jobs that wait, by their PodGroups (``namespace/name``)."""
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.overview_lines import not_shown
+    from unisono.cli.slurm.selecting import selection
+    from unisono.sdk.overview.overview import read_overview
+
+    async with connect(where) as client:
+        wanted = await selection(client, where, **asked)
+        seen = await read_overview(client, namespace_of(where))
+    for line in (*not_shown(seen, ("podgroups", "pods")), *wanted.unknown(seen)):
+        click.echo(line, err=True)
+    return wanted.owner, {f"{job.namespace}/{job.group}": job for state, job in wanted.of(seen) if state == "PD"}
 
 
 # ``unisono sinfo``.

@@ -285,6 +285,28 @@ def squeue_lines(
     return [line if not width or len(line) <= width else line[: width - 3] + "..." for line in shown]
 
 
+def squeue_start_lines(
+    jobs: Iterable[tuple[JobLine, float | None]], *, owner: str = "", title: bool = True
+) -> list[str]:
+    """Jobs that wait with when each may start, in seconds since 1970; None for none that can be told."""
+    from unisono.api.times import rfc3339
+
+    rows = [
+        [
+            job.name,
+            job.queue,
+            job.user or owner,
+            "PD",
+            "N/A" if at is None else rfc3339(at),
+            job.gang,
+            f"({job.waiting})",
+        ]
+        for job, at in sorted(jobs, key=lambda each: float("inf") if each[1] is None else each[1])
+    ]
+    lines = columns(["jobid", "partition", "user", "st", "start_time", "tasks", "nodelist(reason)"], rows, empty="")
+    return lines if title else lines[1:]
+
+
 def sinfo_lines(nodes: Iterable[NodeLine], *, title: bool = True) -> list[str]:
     """Nodes with their state, and what of them is allocated, idle and there in all."""
     rows: list[Sequence[object]] = [[node.name, node.state, node.cpus, node.memory, node.devices] for node in nodes]

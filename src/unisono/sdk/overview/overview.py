@@ -67,6 +67,7 @@ class JobLine:
         nodes: where its pods run.
         trouble: what is wrong with its pods although it runs: ``1 of 2 pods run``, ``3 restarts``; empty for nothing.
         cause: of its waiting, a `unisono.api.verdict.Cause`; empty where no verdict says it.
+        group: name of its PodGroup.
 
     """
 
@@ -81,6 +82,7 @@ class JobLine:
     nodes: tuple[str, ...] = ()
     trouble: str = ""
     cause: str = ""
+    group: str = ""
 
     @property
     def name(self) -> str:
@@ -249,6 +251,7 @@ def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
         tuple(sorted({pod.spec.node_name for pod in running if pod.spec.node_name})),
         "" if _waits(group) else _trouble(group.spec.min_member or 1, pods),
         "" if verdict is None else str(verdict.cause),
+        meta.name,
     )
 
 

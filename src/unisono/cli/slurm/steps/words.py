@@ -76,10 +76,10 @@ VALUED = frozenset(
 ALONE = frozenset(
     """
     bcast bell compress consolidate-segments container-entrypoint container-mount-home container-readonly
-    container-remap-root container-writable contiguous exact exclusive external-launcher get-user-env
-    ignore-pbs interactive mem-per-node multi-prog nice no-bell no-container-entrypoint no-container-mount-home no-container-remap-root
-    no-requeue no-shell oom-kill-step overlap parsable propagate pty quit-on-interrupt reboot requeue resv-ports
-    send-libs spread-job spread-segments stepmgr test-only use-min-nodes usage version whole x11
+    container-remap-root container-writable contiguous exact exclusive external-launcher get-user-env ignore-pbs
+    interactive mem-per-node multi-prog nice no-bell no-container-entrypoint no-container-mount-home
+    no-container-remap-root no-requeue no-shell oom-kill-step overlap parsable propagate pty quit-on-interrupt reboot
+    requeue resv-ports send-libs spread-job spread-segments stepmgr test-only usage use-min-nodes version whole x11
     """.split()
 ) | frozenset(FLAGS.values())
 """Long options that stand alone: what follows them is another option or the command."""
