@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import pytest
 
 from unisono.api.base import ObjectMeta
@@ -16,10 +18,14 @@ from unisono.api.core import (
     PodSpec,
     PodStatus,
 )
-from unisono.api.groups.batch import Job, JobSpec, JobState, JobStatus, TaskSpec
+from unisono.api.groups.batch import Job, JobCondition, JobSpec, JobState, JobStatus, TaskSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupStatus
+from unisono.api.kind_families import PYTORCH_JOBS
 from unisono.api.pod_states import pod_end
+from unisono.api.verdict import Verdict
 from unisono.cli.running.report import changes
+from unisono.sdk.overview.queues import QueueView
+from unisono.sdk.state.observing import workload_view
 from unisono.sdk.state.views import JobView, end_text, job_view, pod_view, says_steps_alone
 
 
@@ -131,12 +137,46 @@ def test_many_nodes_are_not_all_named() -> None:
 def test_a_job_that_ran_was_admitted_also_when_its_group_has_gone() -> None:
     assert job_view(job("Completed"), None, []).admitted
     assert not job_view(job(), None, []).admitted
+    for phase in ("Failed", "Terminated", "Aborted"):
+        ended = job(phase)
+        assert not job_view(ended, None, []).admitted
+        ended.status.conditions = [JobCondition(status="Running"), JobCondition(status=phase)]
+        assert job_view(ended, None, []).admitted
+
+
+def test_a_job_of_another_kind_that_ran_was_admitted_too() -> None:
+    status: dict[str, Any] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    manifest = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {},
+        "status": status,
+    }
+
+    def admitted() -> bool:
+        return workload_view(msgspec.convert(manifest, PYTORCH_JOBS.struct), (), (), ()).admitted
+
+    assert not admitted()
+    status["conditions"].insert(0, {"type": "Running", "status": "False"})
+    assert admitted()
 
 
 def test_a_notebook_shows_a_table_of_the_job() -> None:
     shown = job_view(job(), group("Pending"), [], "queue <research> is full")._repr_html_()
     assert shown.startswith("<table>")
     assert "queue &lt;research&gt; is full" in shown
+
+
+def test_a_notebook_shows_verdicts_and_queues() -> None:
+    verdict = Verdict(job="ns/a", message="too <large>", position=2, queue="q", ahead=("b",), suggestion="less")
+    shown = verdict._repr_html_()
+    assert "ns/a waits: too &lt;large&gt;" in shown
+    assert "<th>place</th><td>2 in queue q</td>" in shown
+    assert "held by" not in shown
+    queue = QueueView("<q>", state="Open", groups={"Running": 3, "Pending": 0}, allocated={"cpu": "4"})
+    assert "&lt;q&gt;, Open: 3 Running" in queue._repr_html_()
+    assert "<td>cpu</td><td>4</td><td></td>" in queue._repr_html_()
 
 
 @pytest.mark.parametrize(

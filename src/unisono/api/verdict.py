@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from html import escape
 from typing import Any
 
 import msgspec
@@ -138,6 +139,15 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def __str__(self) -> str:
         """The message, and what to try."""
         return f"{self.message} (try: {self.suggestion})" if self.suggestion else self.message
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: why the job waits, what to try, who stands before it and who holds what it needs."""
+        place = f"{self.position} in queue {self.queue}" if self.position else ""
+        ahead = ", ".join(self.ahead)
+        holders = ", ".join(f"{each.kind} {each.name}" for each in self.holders)
+        facts = {"try": self.suggestion, "place": place, "behind": ahead, "held by": holders}
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in facts.items() if text)
+        return f"<table><caption>{escape(self.job)} waits: {escape(self.message)}</caption>{rows}</table>"
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:

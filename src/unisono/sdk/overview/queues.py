@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING
 
 from unisono.api.conditions import is_true
@@ -46,6 +47,21 @@ class QueueView:
     deserved: dict[str, str] = field(default_factory=dict)
     guarantee: dict[str, str] = field(default_factory=dict)
     allocated: dict[str, str] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: PodGroups by phase, and a row for each resource."""
+        amounts = (self.allocated, self.deserved, self.guarantee, self.capability)
+        names = dict.fromkeys(name for each in amounts for name in each)
+        groups = ", ".join(f"{number} {phase}" for phase, number in self.groups.items() if number)
+        head = f"{self.name}, {self.state}" + (f": {groups}" if groups else "")
+        rows = ""
+        for name in names:
+            cells = "".join(f"<td>{escape(each.get(name, ''))}</td>" for each in amounts)
+            rows += f"<tr><td>{escape(name)}</td>{cells}</tr>"
+        titles = "".join(
+            f"<th>{title}</th>" for title in ("resource", "allocated", "deserved", "guarantee", "capability")
+        )
+        return f"<table><caption>{escape(head)}</caption><tr>{titles}</tr>{rows}</table>"
 
 
 async def all_groups(client: Client) -> list[PodGroup] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from unisono.api.conditions import find_condition
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_NAME, TASK_SPEC
@@ -68,13 +69,19 @@ def workload_view(
     ends = {end.name: end for end in known.ends} if known else {}
     ends.update({pod.metadata.name: pod_end(pod) for pod in pods if has_ended(pod)})
     group = groups[0] if groups else None
+    began = find_condition(getattr(job.status, "conditions", None), "Running") is not None
     return JobView(
         job.metadata.name,
         job.metadata.namespace or "default",
         job.kind or "Job",
         phase,
         (group.spec.queue if group else None) or "default",
-        admitted=was_admitted(phase, group.status.phase if group else None, placed),
+        admitted=was_admitted(
+            phase,
+            group.status.phase if group else None,
+            placed,
+            ran=began or bool(getattr(job.status, "failed", None)) or (known is not None and known.admitted),
+        ),
         gang=sum(each.spec.min_member or 0 for each in groups) or 1,
         placed=len(placed),
         tasks=tasks,

@@ -157,9 +157,19 @@ class JobView:
         return self.phase == SUCCEEDED
 
 
-def was_admitted(phase: str, group_phase: str | None, placed: Sequence[Pod]) -> bool:
-    """Whether the queue has let a job in, also where its PodGroup has gone since it ran."""
-    return phase in ("Running", SUCCEEDED) or bool(placed) or group_phase not in (None, "", "Pending")
+def was_admitted(phase: str, group_phase: str | None, placed: Sequence[Pod], *, ran: bool) -> bool:
+    """Whether the queue has let a job in, also where its PodGroup and its pods have gone since it ran.
+
+    Args:
+        phase: of the job.
+        group_phase: of its PodGroup; None where there is none.
+        placed: its pods that have a node.
+        ran: the job says that it was running once.
+
+    """
+    if phase in ("Running", SUCCEEDED) or (ran and phase in ENDED):
+        return True
+    return bool(placed) or group_phase not in (None, "", "Pending")
 
 
 def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str = "") -> JobView:
@@ -181,7 +191,9 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         "Job",
         phase,
         job.spec.queue or DEFAULT_QUEUE,
-        admitted=was_admitted(phase, group_phase, placed),
+        admitted=was_admitted(
+            phase, group_phase, placed, ran=any(each.status == "Running" for each in job.status.conditions or ())
+        ),
         gang=job.spec.min_available or sum(task.wanted for task in tasks),
         placed=len(placed),
         tasks=tasks,
