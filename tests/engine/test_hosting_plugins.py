@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,10 +22,12 @@ from unisono.engine.contract.switches import HOOK_FLAGS
 from unisono.engine.plugins.registry import find
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError
+from unisono.plugin import Refusal
+from unisono.plugin.testing import World, WrongPlugin, check
 from unisono.scheduler.metrics import Metrics
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLE, ITS_TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (SETTINGS,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -55,6 +58,74 @@ def test_the_worked_example_is_short_and_works(monkeypatch: pytest.MonkeyPatch) 
     assert not any(isinstance(one, UseLabel) for one in full.verdicts["ns/j"].changes), "tried, and of no use"
     selecting = gang("j", 1, selector={"reserved-for": "x"})
     assert placed(schedule(cluster(kept, selecting), settings)) == {"j-w-0": "c"}
+
+
+def test_the_test_of_the_worked_example_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, test = ModuleType("company_plugins"), ModuleType("test_company_plugins")
+    exec(EXAMPLE, module.__dict__)
+    monkeypatch.setitem(sys.modules, "company_plugins", module)
+    exec(ITS_TEST, test.__dict__)
+    ran = [function() for name, function in vars(test).items() if name.startswith("test_")]
+    assert len(ran) == 2
+
+
+@pytest.mark.more
+def test_the_worked_example_and_its_test_are_typed(tmp_path: Path) -> None:
+    (tmp_path / "company_plugins.py").write_text(EXAMPLE)
+    (tmp_path / "test_company_plugins.py").write_text(ITS_TEST)
+    words = ["--strict", "--cache-dir", str(tmp_path / "cache"), "company_plugins.py", "test_company_plugins.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+class Room(Plugin):
+    """Two pods in all."""
+
+    name = "room"
+    held = 0
+
+    def allocatable(self, queue: Any, pod_class: Any) -> Refusal | None:
+        return Refusal("two pods are enough", Cause.OVER_SHARE) if self.held >= 2 else None
+
+    def placed(self, job: Any, pod_class: Any, nodes: Any) -> None:
+        self.held += len(nodes)
+
+    def removed(self, job: Any, pod_class: Any, nodes: Any) -> None:
+        self.held -= len(nodes)
+
+
+def test_a_wrong_short_cut_is_found_and_named() -> None:
+    check(Room, worlds=5)
+    greedy = type("Greedy", (Room,), {"headroom": lambda self, queue, pod_class: 3})
+    with pytest.raises(WrongPlugin, match=r"room: headroom changes decisions, with seed \d+ in this world:\nWorld\(\)"):
+        check(greedy)
+
+
+def test_a_plugin_that_decides_by_chance_or_fails_is_found() -> None:
+    turn = iter(range(10**6))
+    fickle = type("Fickle", (Plugin,), {"name": "fickle", "job_key": lambda self, job: next(turn) * 7 % 5})
+    with pytest.raises(WrongPlugin, match="fickle decides otherwise in the same world"):
+        check(fickle)
+    failing = type("Failing", (Plugin,), {"name": "failing", "job_key": lambda self, job: 1 / 0})
+    with pytest.raises(WrongPlugin, match=r"job_key.*ZeroDivisionError"):
+        check(failing)
+
+
+def test_a_world_goes_on_from_cycle_to_cycle() -> None:
+    world = World().node("a", cpu=2).queue("q", capability={"cpu": 1}).job("r", on=["a"]).job("j", pods=2, queue="q")
+    first = world.cycle()
+    assert first.placed == {}
+    assert list(first.waiting) == ["j"]
+    assert world.node("b", cpu=1).queue("q").cycle().placed == {"j-0": "a", "j-1": "b"}
+    assert world.cycle().placed == {}
+    assert ".job('r', pods=1, cpu=1, queue='default', on=['a'])" in str(world)
 
 
 def test_the_documented_hooks_exist() -> None:
