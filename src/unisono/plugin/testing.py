@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from unisono.api.decode import decode
+from unisono.api.keys import GROUP_NAME, HOSTNAME, NVIDIA_GPU
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.times import rfc3339
@@ -117,7 +118,7 @@ class World:
                 "metadata": {
                     "name": name,
                     "uid": f"node-{name}",
-                    "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                    "labels": {HOSTNAME: name, **(labels or {})},
                 },
                 "spec": {**spec, "taints": [dict(taint) for taint in taints]},
                 "status": {
@@ -213,7 +214,7 @@ class World:
                         "name": f"{name}-{number}",
                         "uid": f"pod-{name}-{number}",
                         "labels": dict(labels or {}),
-                        "annotations": {"scheduling.k8s.io/group-name": name, **(annotations or {})},
+                        "annotations": {GROUP_NAME: name, **(annotations or {})},
                     },
                     "spec": {
                         "schedulerName": "volcano",
@@ -418,5 +419,5 @@ def _amounts(cpu: float, memory: str, gpus: int, others: Mapping[str, Any] | Non
     if memory:
         found["memory"] = memory
     if gpus:
-        found["nvidia.com/gpu"] = str(gpus)
+        found[NVIDIA_GPU] = str(gpus)
     return {**found, **{name: str(amount) for name, amount in (others or {}).items()}}
