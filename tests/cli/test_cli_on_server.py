@@ -133,3 +133,20 @@ async def test_a_name_alone_is_a_jobs_and_the_nearest_is_named(run: Run, server:
     if command != "logs":
         assert code == 0
         assert "train" in out
+
+
+async def test_apply_shows_the_warnings_of_the_server(run: Run, tmp_path: Path) -> None:
+    annotations = {"volcano.sh/preemptable": "perhaps", "kueue.x-k8s.io/podset-required-topology": "rack"}
+    meta = {"name": "train", "annotations": annotations}
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": JOBS.api_version, "kind": "Job", **JOB, "metadata": meta}))
+    code, out, err = await run("apply", "-f", str(file))
+    assert (code, out) == (0, "job.batch.volcano.sh/train created\n")
+    told = err.splitlines()
+    assert len(told) == 2
+    assert all(line.startswith(f"Warning: {file}") for line in told)
+    assert '"perhaps" counts as false: write true or false' in err
+    file.write_text(file.read_text().replace("perhaps", "maybe"))
+    code, out, err = await run("apply", "-f", str(file))
+    assert (code, out) == (0, "job.batch.volcano.sh/train configured\n")
+    assert '"maybe" counts as false' in err

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from unisono.api.documents import apply_merge_patch, merge_diff
 from unisono.api.keys import LAST_APPLIED
@@ -54,7 +57,9 @@ async def create(client: HttpClient, resources: ResourceMap, manifest: Manifest,
     path = resource.path(placed(manifest, resource, namespace))
     answer = await _located(
         manifest,
-        request_json(client, "POST", path, body=with_last_applied(manifest.value), params=_params()),
+        request_json(
+            client, "POST", path, body=with_last_applied(manifest.value), params=_params(), warned=_teller(manifest)
+        ),
     )
     return Applied(resource, "created", answer)
 
@@ -83,9 +88,26 @@ async def apply(client: HttpClient, resources: ResourceMap, manifest: Manifest, 
         return Applied(resource, "unchanged", live)
     answer = await _located(
         manifest,
-        request_json(client, "PATCH", path, body=patch, params=_params(), content_type="application/merge-patch+json"),
+        request_json(
+            client,
+            "PATCH",
+            path,
+            body=patch,
+            params=_params(),
+            content_type="application/merge-patch+json",
+            warned=_teller(manifest),
+        ),
     )
     return Applied(resource, "configured", answer)
+
+
+def _teller(manifest: Manifest) -> Callable[[str], None]:
+    """Says a warning of the server about a manifest, as kubectl does."""
+
+    def tell(text: str) -> None:
+        click.echo(f"{click.style('Warning:', fg='yellow')} {manifest.told(text)}", err=True)
+
+    return tell
 
 
 def _params() -> dict[str, str]:

@@ -134,10 +134,15 @@ def _call(
 
 
 class _Headers(dict[str, str]):
-    """Headers by their names, whatever their case."""
+    """Headers by their names, whatever their case; ``get`` answers the last of several of a name."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__((name.lower(), value) for name, value in pairs)
+        self._pairs = pairs
+
+    def getall(self, name: str, default: Any = None) -> Any:
+        """All values of a name, or ``default``."""
+        return [value for each, value in self._pairs if each.lower() == name.lower()] or default
 
     def __getitem__(self, name: str) -> str:
         return super().__getitem__(name.lower())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -192,14 +194,15 @@ async def request_json(
     params: dict[str, str] | None = None,
     content_type: str = "application/json",
     accept: str = "application/json",
+    warned: Callable[[str], None] | None = None,
 ) -> Any:
-    """One request, JSON in and out.
+    """One request, JSON in and out; ``warned`` gets each warning of the server.
 
     Raises:
         ApiError: the server answered with an error.
 
     """
-    status, _, answer = await client.request(
+    status, headers, answer = await client.request(
         method,
         path,
         body=None if body is None else json.dumps(body).encode(),
@@ -213,4 +216,17 @@ async def request_json(
         document = {"message": answer.decode(errors="replace").strip()}
     if status >= 400:
         raise from_status(document, status)
+    if warned is not None:
+        for text in warnings_of(headers):
+            warned(text)
     return document
+
+
+_WARNING = re.compile(r'\b\d{3} \S+ "((?:[^"\\]|\\.)*)"')
+
+
+def warnings_of(headers: Any) -> list[str]:
+    """Texts of the ``Warning`` headers of an answer, each once."""
+    given = headers.getall("Warning", []) if hasattr(headers, "getall") else ()
+    every = (text for header in given for text in _WARNING.findall(header))
+    return list(dict.fromkeys(re.sub(r"\\(.)", r"\1", text) for text in every))

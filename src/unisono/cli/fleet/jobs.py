@@ -33,6 +33,7 @@ from unisono.fleet.jobs.work import KINDS
 from unisono.fleet.members.joining import member_config
 from unisono.jobkinds.registry import has_ended
 from unisono.kube.client import Client
+from unisono.kube.discovery import warnings_of
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import error_of
 
@@ -213,8 +214,8 @@ async def show_pods(where: Where, what: str, namespace: str, output: str) -> Non
         status, headers, body = await hub.request("GET", path, params=params, accept=_TABLE)
     if status != 200:
         raise error_of(status, headers, body)
-    for text in headers.getall("Warning", []) if hasattr(headers, "getall") else ():
-        click.echo(f"warning: {text.removeprefix('299 - ').strip(chr(34))}", err=True)
+    for text in warnings_of(headers):
+        click.echo(f"warning: {text}", err=True)
     pods = [row.get("object") or {} for row in msgspec.json.decode(body).get("rows") or ()]
     found = [_row(pod, uids) for pod in pods]
     found = [row for row in found if row["job"] or not what]
