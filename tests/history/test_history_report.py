@@ -65,6 +65,21 @@ def test_days_get_their_parts() -> None:
     assert gpu_hours(window(0, 100), "day", held(20, 50)) == {"2022-01-08": 4, "2022-01-09": 24, "2022-01-10": 2}
 
 
+def test_jobs_that_wait_at_the_end_of_a_time_are_counted() -> None:
+    """Times are hours after the midnight at which each was made."""
+    lives = {"waits": (0, 0), "starts later": (9, 0), "runs": (2, 0), "gave up": (0, 3), "gives up later": (0, 9)}
+    for end, expected in ((1, 5), (2, 5), (4, 3), (10, 1), (2000, 1)):
+        counting = Counting(window(0, end), "queue")
+        for name, (started, ended) in lives.items():
+            at = {key: T0 + hour * HOUR if hour else 0 for key, hour in (("started", started), ("ended", ended))}
+            counting.job(job(name, **at))
+        found = counting.report(0)
+        assert (found.total.pending, [row.pending for row in found.rows]) == (expected, [expected]), end
+    before = Counting(window(-5, 0), "queue")
+    before.job(job(started=0))
+    assert before.report(0).total.pending == 0
+
+
 def test_each_queue_is_charged_for_its_part() -> None:
     parts = held(0, 2, outcome="Moved"), held(2, 5, queue="r")
     assert gpu_hours(window(0, 9), "queue", *parts) == {"q": 2, "r": 3}

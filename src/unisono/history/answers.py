@@ -43,6 +43,7 @@ class Row(msgspec.Struct, omit_defaults=True):
         failures: pods that failed.
         kind: of a job.
         capacity: of the cluster on a day, as of the report; of days alone.
+        pending: jobs that wait at the end of the time and have not started yet.
 
     """
 
@@ -56,6 +57,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     failures: int = 0
     kind: str = ""
     capacity: dict[str, float] = {}
+    pending: int = 0
 
 
 class SizeRow(msgspec.Struct, omit_defaults=True):

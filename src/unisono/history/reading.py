@@ -101,8 +101,9 @@ class Reader:
                 job = schema.job_of(row[14:])
                 if _fits(wanted, shown, job, row[5]):
                     counting.interval(schema.interval_of(row[:14]), job)
-            moved = "(ended BETWEEN :start AND :end OR started BETWEEN :start AND :end)"
-            for row in connection.rows(f"{self._jobs_of} AND {moved}", times):
+            moved = "ended BETWEEN :start AND :end OR started BETWEEN :start AND :end"
+            waits = "created < :end AND (started = 0 OR started >= :end) AND (ended = 0 OR ended >= :end)"
+            for row in connection.rows(f"{self._jobs_of} AND ({moved} OR {waits})", times):
                 job = schema.job_of(row)
                 if _fits(wanted, shown, job, job.queue):
                     counting.job(job)

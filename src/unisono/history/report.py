@@ -63,6 +63,7 @@ class _Sum:
     failures: float = 0.0
     older: dict[str, float] = field(default_factory=dict)
     kind: str = ""
+    pending: int = 0
 
     def row(self, key: str) -> Row:
         """The row of that name."""
@@ -80,6 +81,7 @@ class _Sum:
             evictions=round(self.evictions),
             failures=round(self.failures),
             kind=self.kind,
+            pending=self.pending,
         )
 
 
@@ -102,7 +104,7 @@ class Counting:
         self._summed = False
 
     def job(self, job: JobRecord) -> None:
-        """A job that ended or started in the window."""
+        """A job that ended or started in the window, or waits at its end."""
         if self._window.has(job.ended):
             for each in self._sums(job.queue, job, job.ended):
                 each.ended[ended_as(job)] += 1
@@ -111,6 +113,10 @@ class Counting:
             for each in self._sums(job.queue, job, job.started):
                 each.waits.append(wait)
             self._sizes.setdefault((job.queue, *size_of(job)), []).append(wait)
+        last = min(self._window.end, self._window.now + 1)
+        if job.created < last and not 0 < job.started < last and not 0 < job.ended < last:
+            for each in self._sums(job.queue, job, last - 1):
+                each.pending += 1
 
     def interval(self, interval: Interval, job: JobRecord) -> None:
         """A pod of a job."""

@@ -79,6 +79,7 @@ REPORT_COLUMNS = (
     "wait_max",
     "evictions",
     "failures",
+    "waiting",
 )
 
 
@@ -86,7 +87,7 @@ def report_lines(report: Report) -> list[str]:
     """The table, waiting times by queue and size, and what is to be known of them."""
     rows = [*report.rows, *([report.total] if len(report.rows) != 1 else [])]
     headers = [report.by, "ended", "ok", "failed", "stopped", "gpu-hours", "cpu-hours", *_use_headers(report)]
-    headers += ["started", "wait p50", "p95", "max", "evictions", "failures"]
+    headers += ["waiting", "started", "wait p50", "p95", "max", "evictions", "failures"]
     lines = [f"{_time(report.start)} to {_time(report.end)}", ""]
     lines += columns(headers, [_cells(report, row) for row in rows], empty="")
     if report.sizes:
@@ -240,7 +241,7 @@ def _cells(report: Report, row: Row) -> list[str]:
     waits = [duration_text(values[name]) if row.waiting.jobs else "" for name in ("wait_p50", "wait_p95", "wait_max")]
     hours = [f"{row.gpu_hours:.2f}", f"{row.cpu_hours:.2f}"]
     rest = [str(values[name]) for name in ("evictions", "failures")]
-    return [row.key, *counts, *hours, *use, str(values["started"]), *waits, *rest]
+    return [row.key, *counts, *hours, *use, str(values["waiting"]), str(values["started"]), *waits, *rest]
 
 
 def _values(report: Report, row: Row) -> list[Any]:
@@ -263,6 +264,7 @@ def _values(report: Report, row: Row) -> list[Any]:
         *([""] * 4 if "waiting" in unknown else waits),
         "" if "evictions" in unknown else row.evictions,
         "" if "failures" in unknown else row.failures,
+        "" if "waiting" in unknown else row.pending,
     ]
 
 
