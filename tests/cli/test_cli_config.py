@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from unisono.api.annotations import CONFIGURATION_DIGEST, CONFIGURATION_SOURCE
+from unisono.cli.commands.config import _is_behind
 from unisono.cli.main import cli
 
 
 def check(*words: str) -> Result:
     return CliRunner().invoke(cli, ["config", "check", *words])
+
+
+def test_a_scheduler_is_behind_until_it_has_read_the_newest_text(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.conf"
+    file.write_text("new")
+    old, new = (sha256(text).hexdigest() for text in (b"old", b"new"))
+
+    def behind(digest: str, written: str | None = None, source: str = str(file)) -> bool:
+        return _is_behind({CONFIGURATION_DIGEST: digest, CONFIGURATION_SOURCE: source}, written)
+
+    assert behind(old)
+    assert not behind(new)
+    assert behind(new, "newer, in a ConfigMap")
+    assert not behind(old, source="ConfigMap a/b")  # it is gone, or may not be read
+    assert not behind("")  # of a scheduler that does not say it
 
 
 def test_a_file_that_can_be_used(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Fixed:
     """A configuration source whose answer a test may change."""
 
     def __init__(self) -> None:
-        self.config, self.error = CONFIG, ""
+        self.config, self.error, self.text = CONFIG, "", ""
         self.name, self.reference = "a test", None
 
     def poll(self) -> SchedulerConfig:

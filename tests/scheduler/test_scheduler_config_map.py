@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 
 import pytest
 from scheduler_world import fill, world
 
 from support.memory import MemoryClient
-from unisono.api.annotations import CONFIGURATION_ERROR, CONFIGURATION_NOTES, CONFIGURATION_SOURCE
+from unisono.api.annotations import CONFIGURATION_DIGEST, CONFIGURATION_ERROR, CONFIGURATION_NOTES, CONFIGURATION_SOURCE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, LEASES
@@ -54,6 +55,7 @@ async def test_it_takes_the_place_of_the_file_for_as_long_as_it_exists() -> None
         await it.run(20)
         assert it.scheduler.configuration().bind_concurrency == 8
         assert "no actions and tiers" in lease(client)[CONFIGURATION_NOTES]
+        assert lease(client)[CONFIGURATION_DIGEST] == sha256(b"--bind-worker-threads=8\n").hexdigest()
         client.remove(CONFIG_MAPS, f"volcano-system/{NAME}")
         await it.run(20)
         assert it.scheduler.configuration() is source.poll()

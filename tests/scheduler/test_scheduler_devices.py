@@ -20,7 +20,7 @@ class Chosen(Fixed):
     def __init__(self, *plugins: str) -> None:
         listed = "".join(f"\n  - name: {name}" for name in ("gang", "predicates", *plugins))
         self._config = load_config(f"actions: allocate\ntiers:\n- plugins:{listed}\n")
-        self.error, self.name, self.reference = "", "a test", None
+        self.error, self.name, self.reference, self.text = "", "a test", None, ""
 
     def poll(self) -> SchedulerConfig:
         return self._config

@@ -407,7 +407,7 @@ metrics: {{type: prometheus, address: "{address}"}}
 
 class _Source:
     def __init__(self, config: SchedulerConfig) -> None:
-        self.config, self.error = config, ""
+        self.config, self.error, self.text = config, "", ""
         self.name, self.reference = "a test", None
 
     def poll(self) -> SchedulerConfig:

@@ -69,6 +69,9 @@ CONFIGURATION_SOURCE: Final = "unisono.io/configuration-source"
 CONFIGURATION_NOTES: Final = "unisono.io/configuration-notes"
 """On such a Lease: what its writer should know of a configuration that is in force, one sentence on each line."""
 
+CONFIGURATION_DIGEST: Final = "unisono.io/configuration-digest"
+"""On such a Lease: SHA-256 of the text of the newest configuration that the scheduler has read; empty for none."""
+
 ENFORCED_QUEUE_FIELDS: Final = "unisono.io/enforced-queue-fields"
 """On such a Lease: fields of Queues that the scheduler's configuration enforces, separated by commas."""
 

@@ -103,6 +103,11 @@ class HubConfig:
         """The source's own."""
 
     @property
+    def text(self) -> str:
+        """The newest configuration as it was read."""
+        return self._source.text
+
+    @property
     def name(self) -> str:
         """Where the configuration stands, in words."""
         return self._source.name

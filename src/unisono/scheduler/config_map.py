@@ -65,6 +65,13 @@ class MappedConfig:
         """The ConfigMap's or the other source's own."""
 
     @property
+    def text(self) -> str:
+        """The newest configuration as it was read; empty where it could not be."""
+        if self._map is None:
+            return self._base.text
+        return self._read[1] if self._read else ""
+
+    @property
     def name(self) -> str:
         """Where the configuration stands, in words."""
         found = self._map

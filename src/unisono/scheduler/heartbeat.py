@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 import structlog
 
 from unisono.api.annotations import (
+    CONFIGURATION_DIGEST,
     CONFIGURATION_ERROR,
     CONFIGURATION_NOTES,
     CONFIGURATION_SOURCE,
@@ -64,7 +66,12 @@ class Heartbeat:
         self.told = asyncio.Event()
 
     def ended(
-        self, config_error: str = "", enforced: Iterable[str] = (), source: str = "", notes: Iterable[str] = ()
+        self,
+        config_error: str = "",
+        enforced: Iterable[str] = (),
+        source: str = "",
+        notes: Iterable[str] = (),
+        text: str = "",
     ) -> None:
         """A cycle has ended.
 
@@ -73,6 +80,7 @@ class Heartbeat:
             enforced: fields of Queues that the configuration in force enforces.
             source: where the newest configuration stands.
             notes: what its writer should know of the configuration in force.
+            text: the newest configuration.
 
         """
         self._last = self._clock.monotonic(), self._clock.time()
@@ -80,6 +88,7 @@ class Heartbeat:
         self._facts = {
             SCHEDULER_NAMES: self._names,
             CONFIGURATION_ERROR: config_error[:_MOST_TEXT],
+            CONFIGURATION_DIGEST: sha256(text.encode()).hexdigest() if text else "",
             CONFIGURATION_SOURCE: source[:_MOST_TEXT],
             CONFIGURATION_NOTES: "\n".join(notes)[:_MOST_TEXT],
             ENFORCED_QUEUE_FIELDS: ",".join(enforced),

@@ -30,6 +30,11 @@ class ConfigSource(Protocol):
     """What is wrong with the newest configuration, empty when it is in use."""
 
     @property
+    def text(self) -> str:
+        """The newest configuration as it was read; empty where there is no text."""
+        ...
+
+    @property
     def name(self) -> str:
         """Where the configuration stands, in words."""
         ...
@@ -50,7 +55,7 @@ class FixedConfig:
     def __init__(self, config: SchedulerConfig | None = None) -> None:
         self.name = "the default configuration" if config is None else "a fixed configuration"
         self._config = config or default_config()
-        self.error = ""
+        self.error = self.text = ""
         self.reference: ObjectReference | None = None
 
     def poll(self) -> SchedulerConfig:
@@ -84,6 +89,11 @@ class FileConfig:
         self._stamp = self._stat()
         self._text = self._read()
         self._config = load(self._text, str(path))
+
+    @property
+    def text(self) -> str:
+        """The newest text that was read."""
+        return self._text
 
     def poll(self) -> SchedulerConfig:
         """The newest usable configuration."""

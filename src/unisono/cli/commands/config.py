@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import click
 
 from unisono.cli.options import Where, output_option, where_options
+
+_LOOKS, _LOOK_SECONDS = 24, 0.5
 
 
 @click.group("config")
@@ -143,12 +146,24 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
     from unisono.sdk.overview.components import trusted
     from unisono.simulator.forecast.live import configuration_in_maps
 
+    late: list[str] = []
     async with connect(where) as client:
-        leases = trusted((await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items)
+
+        async def told_by_all() -> list[dict[str, str]]:
+            leases = trusted((await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items)
+            return [lease.metadata.annotations or {} for lease in leases]
+
+        told = await told_by_all()
         written, _ = await configuration_in_maps(client)
-    if not leases:
+        for _ in range(_LOOKS):
+            if not any(_is_behind(one, written.text if written else None) for one in told):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+            told = await told_by_all()
+        else:
+            late = ["the scheduler has not read the newest one yet: this is what it says of the one before"]
+    if not told:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
-    told = [lease.metadata.annotations or {} for lease in leases]
     first = next((one for one in told if one.get(CONFIGURATION_ERROR)), told[0])
     error = first.get(CONFIGURATION_ERROR, "")
     if written is not None:  # the scheduler may not have told yet what it makes of the newest one, and tells one error
@@ -160,8 +175,25 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
             return {**_refused(written.name, []), "notes": list(config.notes)}
     return {
         **_refused(first.get(CONFIGURATION_SOURCE) or "the running scheduler", [error] if error else []),
-        "notes": first.get(CONFIGURATION_NOTES, "").splitlines(),
+        "notes": [*late, *first.get(CONFIGURATION_NOTES, "").splitlines()],
     }
+
+
+def _is_behind(told: dict[str, str], written: str | None) -> bool:
+    """Whether a scheduler that tells what it has read lacks the newest text: of a ConfigMap, or of its file here."""
+    from hashlib import sha256
+
+    from unisono.api.annotations import CONFIGURATION_DIGEST, CONFIGURATION_SOURCE
+
+    read = told.get(CONFIGURATION_DIGEST, "")
+    if not read:
+        return False
+    if written is None:
+        try:
+            written = Path(told.get(CONFIGURATION_SOURCE, "")).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError, ValueError):
+            return False  # it stands elsewhere
+    return sha256(written.encode()).hexdigest() != read
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
