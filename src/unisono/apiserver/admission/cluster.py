@@ -33,6 +33,7 @@ from unisono.apiserver.custom.definitions import (
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.others_words import without_effect
+from unisono.jobkinds.plugin_arguments import unknown_arguments
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere
 from unisono.jobkinds.word_values import unreadable
@@ -142,7 +143,7 @@ def unheeded(request: Request) -> list[str]:
         return [*without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
     told = [*kind.unheeded(shown), *without_effect(shown, inside), *unreadable(shown, inside)]
-    return told + misplaced(kind, shown)
+    return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
 
 
 def check_namespace(request: Request, view: View) -> None:
