@@ -15,9 +15,9 @@ from unisono.api.groups.batch import Job
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SECRETS, SERVICES
 from unisono.api.validation import validate
 from unisono.controllers.job.plugins import load
-from unisono.controllers.job.plugins.base import unknown_flags
 from unisono.controllers.job.plugins.network import LONGEST_VARIABLE
 from unisono.controllers.job.view import JobView
+from unisono.jobkinds.plugin_arguments import unknown_flags
 
 FRAMEWORKS = {"pytorch": "master", "tensorflow": "ps", "mpi": "master", "ray": "head", "jax": "coordinator"}
 

@@ -17,6 +17,7 @@ from unisono.api.verdict import Cause, verdict_in
 from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
+from unisono.jobkinds.word_places import misplaced
 from unisono.jobkinds.word_values import unreadable
 from unisono.sdk.conditions import complaints, has_conditions
 from unisono.sdk.explanation import Explanation, NothingToExplain
@@ -101,6 +102,7 @@ async def _completed(
         told.warnings += idle_fields(kind.kind, item)
         told.warnings += without_effect(item, (*kind.inner, *kind.templates))
         told.warnings += unreadable(item, (*kind.inner, *kind.templates))
+        told.warnings += misplaced(kind, item)
     told.verdicts = [await with_template(client, await with_quota_holders(client, each)) for each in told.verdicts]
     offered = await offer_fixes(client, told, dict(item) if item is not None else None)
     told.fixes = [each.here() for each in offered]

@@ -33,7 +33,9 @@ from unisono.apiserver.custom.definitions import (
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.others_words import without_effect
+from unisono.jobkinds.plugin_arguments import unknown_arguments
 from unisono.jobkinds.tables import described
+from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere
 from unisono.jobkinds.word_values import unreadable
 
 # Tenants: who may use which queue, whose job it is, and the queue of jobs that name none.
@@ -132,15 +134,16 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
 
 
 def unheeded(request: Request) -> list[str]:
-    """What to tell the writer of an object: queues named in vain, words of others, values that cannot be read."""
+    """What to tell the writer of an object: queues named in vain, words of others, what is not read."""
     # What agents write on their nodes is not for people.
     if request.kind is NODES or controller_of(request.object) is not None:
         return []
     kind, shown = as_job(request.kind), as_json(request.object)
     if kind is None:
-        return [*without_effect(shown), *unreadable(shown)]
+        return [*without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
-    return [*kind.unheeded(shown), *without_effect(shown, inside), *unreadable(shown, inside)]
+    told = [*kind.unheeded(shown), *without_effect(shown, inside), *unreadable(shown, inside)]
+    return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
 
 
 def check_namespace(request: Request, view: View) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
@@ -10,6 +10,7 @@ from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.owners import variable_too_long, whole_number
 from unisono.controllers.plan import Resource
 from unisono.errors import UnisonoError
+from unisono.jobkinds.plugin_arguments import left_out, unknown_flags
 
 # Arguments of job plug-ins: command-line style texts such as ``--port=23456``.
 
@@ -45,19 +46,6 @@ def read_flags(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[st
     if waiting:
         _put(values, waiting, "true")
     return values
-
-
-def unknown_flags(arguments: Sequence[str], known: Collection[str]) -> list[str]:
-    """Unknown flags among the arguments, each once, as they are written; so are words that follow no flag."""
-    unknown: list[str] = []
-    after_flag = False
-    for argument in arguments:
-        name, separator, _ = argument.lstrip("-").partition("=")
-        is_flag = argument.startswith("-") or bool(separator)
-        if (is_flag and name not in known) or (not is_flag and not after_flag):
-            unknown.append(argument.partition("=")[0])
-        after_flag = is_flag and not separator
-    return list(dict.fromkeys(unknown))
 
 
 def flag_bool(plugin: str, values: Mapping[str, str], name: str) -> bool:
@@ -124,9 +112,7 @@ class JobPlugin:
     def remarks(self) -> Iterator[tuple[str, str]]:
         """Reason and text of what the author of the job should know."""
         if self._unknown:
-            flags = ", ".join(f"--{name}" for name in self.flags) or "no arguments"
-            text = f"plug-in {self.name} leaves out {', '.join(self._unknown)}: it knows {flags}"
-            yield "UnknownPluginArgument", text
+            yield "UnknownPluginArgument", left_out(self.name, self._unknown)
 
 
 def containers(pod: Pod, *, init: bool = True) -> Iterator[Container]:

@@ -22,6 +22,7 @@ from unisono.controllers import pod_facts
 from unisono.controllers.job.policies import restart_delay
 from unisono.controllers.owners import TooManyHosts
 from unisono.controllers.pod_facts import is_deleting, staying
+from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.kubeflow.framework import Framework, build_pod, build_service, plan_autoscaler
 from unisono.controllers.training.kubeflow.view import (
@@ -156,6 +157,7 @@ class _KubeflowDecision:
             queue=view.queue,
             priority_class=policy.priority_class,
             resources=policy.min_resources,
+            topology=topology(view.job.metadata.annotations or {}),
         )
         return bring_gang(self.plan, self.framework.kind, view.job, view.name, gang, self.seen.group)
 

@@ -1,0 +1,302 @@
+"""Where honoured words are read, where each kind hands its metadata, and what to tell of words that arrive nowhere.
+
+A word that a job's pods must have says nothing on a Deployment, whose controller hands none of its own annotations to
+the pods; one of the PodGroup says nothing on the template of a pod whose PodGroup is made of its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal
+
+from unisono.api import keys
+from unisono.api.kind import Kind
+from unisono.api.kind_families import (
+    BATCH_CRON_JOBS,
+    CLUSTER_TRAINING_RUNTIMES,
+    COMPOSITE_POD_GROUPS,
+    CRON_JOBS,
+    HYPER_JOBS,
+    JOB_SETS,
+    KNATIVE_SERVICES,
+    KUBEFLOW_KINDS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    WORKLOAD_POD_GROUPS,
+)
+from unisono.api.kinds import JOBS, NAMESPACES, POD_GROUPS, PODS, QUEUES
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.others_words import WORDS
+from unisono.jobkinds.paths import walk
+from unisono.jobkinds.registry import FAMILIES
+
+Part = Literal["annotations", "labels"]
+Goal = Literal["pod", "pod label", "member", "group", "PodGroup", "bound", "owner", "JobSet", "Ray", "Queue", "Node"]
+"""Where a word is read: on a pod, by a pod's label, on a pod that nobody puts into a gang, on the PodGroup that is made
+of a job, on one that a user wrote, as the bound on a gang's network, on the controller of the pods; or on that kind
+alone.
+"""
+
+_POD = frozenset[Goal](("pod",))
+_EVICTED = frozenset[Goal](("pod", "pod label"))
+_GROUP = frozenset[Goal](("group", "PodGroup"))
+_NODE = frozenset[Goal](("Node",))
+_QUEUE = frozenset[Goal](("Queue",))
+
+READ_AT: Final[Mapping[str, frozenset[Goal]]] = {
+    **dict.fromkeys((keys.GROUP_NAME, keys.GROUP_NAME_OF_VOLCANO), frozenset[Goal](("member",))),
+    keys.GROUP_MIN_MEMBER: frozenset(("owner",)),
+    keys.PREEMPTABLE: _EVICTED | {"PodGroup"},
+    keys.COOLDOWN_TIME: _EVICTED,
+    **dict.fromkeys(
+        (
+            keys.REVOCABLE_ZONE,
+            keys.NUMA_TOPOLOGY_POLICY,
+            keys.QOS_LEVEL,
+            keys.QUOTA_BURST,
+            keys.SCORING_TYPE,
+            keys.SCORING_WEIGHT,
+            keys.VGPU_MODE,
+            keys.VGPU_USE_TYPE,
+            keys.VGPU_NO_USE_TYPE,
+            keys.VGPU_USE_UUID,
+            keys.VGPU_NO_USE_UUID,
+            keys.VGPU_GROUP_POLICY,
+            keys.TASK_PRIORITY,
+            keys.SAFE_TO_EVICT,
+            keys.DO_NOT_DISRUPT,
+            keys.POD_DELETION_COST,
+        ),
+        _POD,
+    ),
+    **dict.fromkeys(
+        (
+            keys.JDB_MIN_AVAILABLE,
+            keys.JDB_MAX_UNAVAILABLE,
+            keys.SLA_WAITING_TIME,
+            keys.TASK_TOPOLOGY_AFFINITY,
+            keys.TASK_TOPOLOGY_ANTI_AFFINITY,
+            keys.TASK_TOPOLOGY_ORDER,
+        ),
+        _GROUP,
+    ),
+    keys.NETWORK_TOPOLOGY_MODE: frozenset(("bound", "Ray")),
+    keys.NETWORK_TOPOLOGY_HIGHEST_TIER: frozenset(("bound",)),
+    keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: frozenset(("Ray",)),
+    keys.EXCLUSIVE_TOPOLOGY: frozenset(("JobSet",)),
+    keys.RAY_PRIORITY_CLASS: frozenset(("Ray",)),
+    **dict.fromkeys((keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS), _QUEUE),
+    **dict.fromkeys(
+        (
+            keys.NODE_GROUP,
+            keys.COLOCATION,
+            keys.OVERSUBSCRIPTION,
+            keys.EVICTING_CPU_HIGH,
+            keys.EVICTING_CPU_LOW,
+            keys.EVICTING_MEMORY_HIGH,
+            keys.EVICTING_MEMORY_LOW,
+            keys.GPU_PRODUCT,
+        ),
+        _NODE,
+    ),
+}
+"""By honoured word. Names of queues are told by `JobKind.unheeded`."""
+
+_INHERITED: Final = frozenset(
+    (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
+)
+"""What pods and PodGroups take over from their job, or from the pod that they are made for."""
+_INSTEAD: Final[Mapping[Goal, str]] = {
+    "member": "the pods are in the PodGroup that is made for them",
+    "owner": "it counts on Deployments, StatefulSets and other controllers of Kubernetes; write how many pods the gang "
+    "needs in the spec",
+    "bound": "write networkTopology in the spec of the Job or of the PodGroup",
+    "group": "it counts on jobs and PodGroups",
+    "JobSet": "it counts on JobSets, and on the templates of their Jobs",
+    "Queue": "it counts on Queues",
+    "Node": "it counts on Nodes: choose nodes by a node selector",
+    "pod": "it counts on pods, and on the templates of pods",
+    "Ray": "it counts on Ray's clusters, jobs and services, as a label",
+}
+_OTHER_NAMES: Final = {
+    keys.NETWORK_TOPOLOGY_HIGHEST_TIER: keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
+    keys.NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: keys.NETWORK_TOPOLOGY_HIGHEST_TIER,
+}
+"""The same word where Ray's kinds have it, and where the others do."""
+
+Hands = Callable[[str], frozenset[Goal]]
+"""Where a key of some metadata arrives."""
+
+
+def _nowhere(_: str) -> frozenset[Goal]:
+    return frozenset()
+
+
+def _all(*goals: Goal) -> Hands:
+    found = frozenset(goals)
+    return lambda _: found
+
+
+def _only(those: frozenset[str], *goals: Goal) -> Hands:
+    found = frozenset(goals)
+    return lambda key: found if key in those else frozenset()
+
+
+def _volcanos(*goals: Goal) -> Hands:
+    found = frozenset(goals)
+    return lambda key: found if key.startswith("volcano.sh/") else frozenset()
+
+
+def _both(*hands: Hands) -> Hands:
+    return lambda key: frozenset().union(*(each(key) for each in hands))
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """Where the annotations and the labels of one place arrive."""
+
+    annotations: Hands = _nowhere
+    labels: Hands = _nowhere
+
+
+_TO_PODS: Final = _only(_INHERITED, "pod")
+_LABELS_TO_PODS: Final = _only(frozenset((keys.PREEMPTABLE, keys.COOLDOWN_TIME)), "pod label")
+_NOWHERE: Final = Handing()
+_JOB: Final = Handing(_both(_all("group"), _TO_PODS), _LABELS_TO_PODS)
+_BOUND_JOB: Final = Handing(_both(_all("group", "bound"), _TO_PODS), _LABELS_TO_PODS)
+_JOB_SET: Final = Handing(_both(_all("group", "bound", "JobSet"), _TO_PODS))
+_RAY: Final = Handing(_both(_all("group"), _TO_PODS), _all("Ray"))
+_HYPER: Final = Handing(_both(_TO_PODS, _only(_INHERITED, "group")))
+_OWNER: Final = Handing(_both(_volcanos("group"), _all("owner")))
+_POD_OF_GANG: Final = Handing(_all("pod"), _all("pod label"))
+_POD_ALONE: Final = Handing(_both(_all("pod", "member", "bound"), _only(_INHERITED, "group")), _all("pod label"))
+_OBJECTS: Final[Mapping[Kind[Any], Handing]] = {
+    JOBS: _JOB,
+    HYPER_JOBS: _HYPER,
+    POD_GROUPS: Handing(_all("group", "PodGroup"), _only(frozenset((keys.PREEMPTABLE,)), "PodGroup")),
+    WORKLOAD_POD_GROUPS: Handing(_volcanos("group")),
+    COMPOSITE_POD_GROUPS: Handing(_volcanos("group")),
+    **dict.fromkeys(KUBEFLOW_KINDS, _BOUND_JOB),
+    **dict.fromkeys((JOB_SETS, TRAIN_JOBS), _JOB_SET),
+    **dict.fromkeys((RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES), _RAY),
+    PODS: _POD_ALONE,
+}
+_MADE_OF: Final[Mapping[Kind[Any], tuple[Handing, ...]]] = {
+    CRON_JOBS: (_JOB,),
+    BATCH_CRON_JOBS: (_OWNER,),
+    JOB_SETS: (Handing(_all("pod", "JobSet")),),
+    **dict.fromkeys(
+        (TRAIN_JOBS, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES), (_JOB_SET, Handing(_all("pod", "JobSet")))
+    ),
+}
+"""What becomes of the metadata of what a kind makes between itself and its pods, by the order of `JobKind.inner`."""
+_COPIES_TO_PODS: Final = frozenset(("DaskJob", "DaskCluster", "DaskWorkerGroup"))
+"""Kinds of other programs whose controllers write their objects' metadata on the pods."""
+_HANDS_NOTHING: Final = (BATCH_CRON_JOBS, KNATIVE_SERVICES)
+"""Of Kubernetes' workloads: those whose own annotations reach no controller of pods."""
+_READ_ON: Final[Mapping[Kind[Any], frozenset[str]]] = {
+    QUEUES: frozenset(key for key, at in READ_AT.items() if at == _QUEUE),
+    NAMESPACES: frozenset((keys.POD_QUEUE,)),
+}
+"""Of kinds that are no jobs, and on which people write words of jobs."""
+_ALL: Final = frozenset(word.key for word in WORDS if word.becomes == "honoured" and word.key in READ_AT)
+
+
+def arrives(kind: JobKind, above: str, part: Part, key: str) -> bool:
+    """Whether a word is read that stands on an object of a kind, or on a template in it.
+
+    Args:
+        kind: of the object.
+        above: path of the template; empty for the object itself.
+        part: labels or annotations.
+        key: the word.
+
+    """
+    handing = _handing(kind, above)
+    return bool(READ_AT[key] & (handing.annotations if part == "annotations" else handing.labels)(key))
+
+
+def _handing(kind: JobKind, above: str) -> Handing:
+    foreign = kind.kind.kind in _COPIES_TO_PODS
+    if above in kind.inner:
+        made = _MADE_OF.get(kind.kind, ())
+        at = kind.inner.index(above)
+        return made[at] if at < len(made) else _POD_ALONE if foreign else _NOWHERE
+    if above:
+        # Who makes no PodGroup of its own leaves it to the first pod.
+        return _POD_OF_GANG if _makes_groups(kind) else _POD_ALONE
+    if kind.kind in _OBJECTS:
+        return _OBJECTS[kind.kind]
+    if kind in FAMILIES["workloads"] and kind.kind not in _HANDS_NOTHING:
+        return _OWNER
+    return _POD_ALONE if foreign else _NOWHERE
+
+
+@cache
+def _makes_groups(kind: JobKind) -> bool:
+    return any(kind in FAMILIES[each] for each in ("volcano", "kubeflow", "jobset", "ray"))
+
+
+def misplaced(kind: JobKind, obj: Any) -> list[str]:
+    """A sentence for each honoured word that an object has, and that is read at none of the places where it stands.
+
+    Args:
+        kind: of the object.
+        obj: a struct, or JSON values.
+
+    """
+    found: dict[str, tuple[str, str]] = {}
+    counted = set()
+    for above, part, at, notes in _metadata(kind, obj):
+        for key in _ALL.intersection(notes):
+            if arrives(kind, above, part, key):
+                counted.add(key)
+            else:
+                found.setdefault(key, (at, part))
+    return [
+        f"{at}[{key}] has no effect on a {kind.kind.kind} there: {_instead(kind, key)}"
+        for key, (at, _) in found.items()
+        if key not in counted
+    ]
+
+
+def misplaced_elsewhere(kind: Kind[Any], obj: Any) -> list[str]:
+    """The same of a kind that is no job."""
+    if kind not in _READ_ON:
+        return []
+    return [
+        f"{at}[{key}] has no effect on a {kind.kind}: {_INSTEAD[_first(key)]}"
+        for part in ("annotations", "labels")
+        for at, notes in walk(obj, f"metadata.{part}")
+        for key in sorted(_ALL.intersection(notes))
+        if part == "labels" or key not in _READ_ON[kind]
+    ]
+
+
+def _metadata(kind: JobKind, obj: Any) -> Iterator[tuple[str, Part, str, Mapping[str, Any]]]:
+    parts: tuple[Part, Part] = ("annotations", "labels")
+    for above in ("", *kind.inner, *kind.templates):
+        for part in parts:
+            for at, notes in walk(obj, f"{above}.metadata.{part}" if above else f"metadata.{part}"):
+                if isinstance(notes, Mapping):
+                    yield above, part, at, notes
+
+
+def _instead(kind: JobKind, key: str) -> str:
+    parts: tuple[Part, Part] = ("annotations", "labels")
+    for name in (key, _OTHER_NAMES.get(key)):
+        for above in ("", *kind.inner, *kind.templates) if name else ():
+            for part in parts:
+                if name and arrives(kind, above, part, name):
+                    where = f"{above}.metadata.{part}" if above else f"metadata.{part}"
+                    return f"write {'it' if name == key else name} in {where}"
+    return _INSTEAD[_first(key)]
+
+
+def _first(key: str) -> Goal:
+    return next(goal for goal in _INSTEAD if goal in READ_AT[key])
