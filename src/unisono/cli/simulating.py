@@ -169,7 +169,7 @@ def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list
     differ = sum(change.difference.half != 0 for change in changes)
     if not single and (chance := round(0.05 * differ)):
         told.append(
-            f"{counted(differ, 'metric')} differ somewhere: of so many about {chance} would be listed by chance alone, "
+            f"{counted(differ, 'metric')} differ somewhere: of so many up to {chance} may be listed by chance alone, "
             "where the same policy ran twice. Decide by those that you named before."
         )
     if not shown:
