@@ -6,6 +6,7 @@ scenario then happens on a control plane on virtual time and in a simulation, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import yaml
 from tests.simulator.live_worlds import Placings, equal, live, simulated
 from tests.simulator.worlds import job
 
+from support.plane import REPOSITORY
 from unisono.engine.actions import action_names
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
@@ -387,6 +389,17 @@ def test_every_action_and_plugin_has_a_row_or_is_refused() -> None:
     assert set(ACTIONS) == set(action_names())
     assert set(PLUGINS) | set(MISSING) == set(plugin_names())
     assert not set(PLUGINS) & set(MISSING)
+
+
+def test_the_page_has_a_line_for_each_that_says_how_it_comes_out() -> None:
+    page = (REPOSITORY / "docs" / "simulator.md").read_text(encoding="utf-8")
+    part = page[page.index("### Decided as live") : page.index("## Comparing policies")]
+    told = {name: (scenario, how) for name, scenario, how in re.findall(r"^\| `(.+)` \| (.+) \| (.+) \|$", part, re.M)}
+    assert list(told) == [*action_names(), *plugin_names()]
+    for name, (scenario, how) in told.items():
+        missing = MISSING.get(name)
+        assert how == ("refused by name" if missing else "equal"), name
+        assert not missing or scenario == f"needs {missing}", name
 
 
 @pytest.mark.parametrize("name", ROWS)

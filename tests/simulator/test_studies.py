@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate
 from unisono.cli.main import cli
-from unisono.cli.simulating import on_pods
+from unisono.cli.simulating import change_lines, on_pods
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
 from unisono.simulator.studies.compare import compare, compare_jobs, interval, read_results, student
@@ -80,6 +80,20 @@ def test_the_same_policy_twice_is_rarely_a_clear_difference() -> None:
         runs = [[_result(0, random.lognormvariate(5, 2), f"w{number}") for number in range(5)] for _ in range(2)]
         clear += compare(*runs)[0].difference.clear
     assert clear <= 50
+
+
+def test_of_many_metrics_it_is_said_how_many_would_look_clear_by_chance() -> None:
+    random = Random(7)
+
+    def runs() -> list[dict[str, Any]]:
+        figures = [{f"m{number}": random.gauss(10, 1) for number in range(60)} for _ in range(6)]
+        return [_result(0, 5.0, f"w{at}", **each) for at, each in enumerate(figures)]
+
+    changes = compare(runs(), runs())
+    assert sum(change.difference.clear for change in changes) > 0
+    text = " ".join(change_lines(changes))
+    assert "60 metrics differ somewhere: of so many up to 3 may be listed by chance alone" in text
+    assert "by chance alone" not in " ".join(change_lines(changes[:3]))
 
 
 def test_runs_without_a_partner_cannot_be_compared() -> None:

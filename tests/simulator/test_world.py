@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +15,7 @@ from unisono.simulator.metrics.summary import encode, summary
 from unisono.simulator.workload.job import Role
 from unisono.simulator.world.outcome import COMPLETED, DROPPED, FAILED, RUNNING, WAITING, write_jobs
 from unisono.simulator.world.settings import Failures, NodeChange, Settings
+from unisono.simulator.world.world import SimulationError
 
 
 def test_a_job_runs_at_once_and_ends_after_its_run_time() -> None:
@@ -206,3 +208,32 @@ def test_jobs_that_can_never_start_are_named_with_the_reason() -> None:
     assert "Job huge-0 and 2 jobs like it would not start on the empty cluster either: " in "\n".join(
         result_lines(result)
     )
+
+
+def test_nodes_and_domains_fail_as_often_as_is_said_together_too() -> None:
+    """Each has one chain of failures, however often the other takes the node away."""
+    where = cluster(count=2, topology=[{"name": "leaf", "size": 2}])
+    jobs = [job("a", seconds=None)]
+    failures = Failures(node=1000, domain=1000, tier=1, repair=1)
+    for length in (20_000, 80_000):
+        run = simulate(jobs, where, failures=failures, until=length)
+        gone = [now for (_, before, _), (now, after, _) in pairwise(run.capacity) if after < before]
+        # Two nodes and one domain: 3 a thousand seconds; those of the domain take both nodes.
+        assert len(set(gone)) == pytest.approx(3 * length / 1000, rel=0.25)
+
+
+def test_a_node_that_is_away_as_planned_is_not_repaired() -> None:
+    changes = (NodeChange(10, "n", up=False), NodeChange(500, "n", up=True))
+    failures = Failures(node=5, repair=1)
+    run = simulate([job("a", seconds=None)], cluster(count=1), failures=failures, changes=changes, until=600)
+    assert not [now for now, gpus, _ in run.capacity if 10 < now < 500 and gpus]
+    assert [now for now, gpus, _ in run.capacity if now > 500 and gpus]
+
+
+def test_failures_end_with_the_jobs_that_can_still_run() -> None:
+    run = simulate([job("never", gpus=64), job("a")], failures=Failures(node=5000, repair=50))
+    assert [outcome.state for outcome in run.outcomes] == [WAITING, COMPLETED]
+    hopeless = simulate([job("long", seconds=1e6, gpus=4)], failures=Failures(pod=100))
+    assert hopeless.outcomes[0].state == FAILED
+    with pytest.raises(SimulationError, match="job a runs until the end, which never comes"):
+        simulate([job("a", seconds=None)], failures=Failures(node=5000))

@@ -166,6 +166,12 @@ def change_lines(changes: Sequence[Change], *, everything: bool = False) -> list
             "One workload tells nothing of chance, whatever the seeds: run several, such as parts of a recording or "
             "'unisono simulate generate' with --seed 0, 1, 2, ... (three at least, better ten)."
         )
+    differ = sum(change.difference.half != 0 for change in changes)
+    if not single and (chance := round(0.05 * differ)):
+        told.append(
+            f"{counted(differ, 'metric')} differ somewhere: of so many up to {chance} may be listed by chance alone, "
+            "where the same policy ran twice. Decide by those that you named before."
+        )
     if not shown:
         return [*told, "No metric clearly differs."]
     rows = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from unisono import engine
 from unisono.api.base import Object
+from unisono.api.keys import GPU_PRODUCT
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.cluster.state import ClusterState
@@ -31,6 +32,7 @@ from unisono.simulator.workload.job import WHOLE_GPU, Job, largest
 from unisono.simulator.world.objects import ObjectMaker
 from unisono.simulator.world.outcome import WAITING, Run
 from unisono.simulator.world.settings import Settings
+from unisono.simulator.world.settings import refuse_unused as unused
 from unisono.simulator.world.world import Progress, World, fill
 
 _OF_ONE: Mapping[str, Any] = {
@@ -138,6 +140,22 @@ def read_experiment(
     scheduler = load_config(text, name)
     refuse_missing(scheduler, name)
     return Experiment(jobs, where, scheduler, settings, about=about)
+
+
+def refuse_unused(options: Mapping[str, Any], paths: Sequence[Path]) -> None:
+    """Refuse fields of settings that name a GPU model, a tier or a node that none of the clusters has.
+
+    Raises:
+        InputError: it says which, and what there is.
+
+    """
+    if options.keys().isdisjoint(("model_speed", "topology_slowdown", "failures")):
+        return
+    clusters = [cluster_from(path) for path in paths]
+    labels = [node.metadata.labels or {} for cluster in clusters for node in cluster.nodes]
+    models = {each[GPU_PRODUCT] for each in labels if GPU_PRODUCT in each}
+    tiers = max((len(path) for cluster in clusters for path in cluster.paths.values()), default=0)
+    unused(Settings(**options), models, tiers)
 
 
 def cluster_from(path: Path) -> Cluster:

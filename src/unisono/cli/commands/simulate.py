@@ -60,15 +60,51 @@ def _world_options(function: _Command) -> _Command:
             default=None,
             help="A cycle after so many idle seconds.  [default: 30 where something looks at the clock, else none]",
         ),
+        click.option(
+            "--failures",
+            metavar="WHAT=TIME,...",
+            help="Mean times between random failures of a pod, a node and a domain of a tier, and until repair, "
+            "such as node=2160h,pod=720h,domain=8760h,tier=2,repair=4h.",
+        ),
+        click.option(
+            "--topology-slowdown",
+            metavar="TIER=FACTOR,...",
+            help="Run times of jobs by the tier that joins their nodes, such as 2=1.1,3=1.3.",
+        ),
+        click.option("--model-speed", metavar="MODEL=SPEED,...", help="Speed by GPU model, such as A100=1,H100=2.2."),
+        click.option(
+            "--away",
+            metavar="NODE=FROM-TO",
+            multiple=True,
+            help="A node is away from 2h to 6h: gpu-3=2h-6h, or for good: gpu-3=2h; may be repeated.",
+        ),
     ):
         function = option(function)
     return function
 
 
-def _settings(seed: int, options: dict[str, Any]) -> Settings:
+def _read(options: dict[str, Any], *clusters: Path) -> dict[str, Any]:
+    """Fields of settings from the words of options; what could change nothing on any of the clusters is refused."""
+    from unisono.simulator.experiment import refuse_unused
+    from unisono.simulator.world import settings
+
+    found = {key: value for key, value in options.items() if value is not None and value != ()}
+    for key, name, read in (
+        ("failures", "failures", settings.failures_from),
+        ("topology_slowdown", "topology_slowdown", settings.slowdown_from),
+        ("model_speed", "model_speed", settings.speeds_from),
+        ("away", "changes", settings.changes_from),
+    ):
+        if key in found:
+            found[name] = read(found.pop(key))
+    refuse_unused(found, clusters)
+    return found
+
+
+def _settings(seed: int, options: dict[str, Any], cluster: Path) -> Settings:
     from unisono.simulator.world.settings import Settings
 
-    return Settings(seed=seed, **options)
+    return Settings(seed=seed, **_read(options, cluster))
 
 
 @command.command("run")
@@ -96,7 +132,7 @@ def run(
     from unisono.simulator.metrics.summary import encode
     from unisono.simulator.world.outcome import write_jobs
 
-    experiment = read_experiment(workload, cluster, config, _settings(seed, options), form=form, limit=limit)
+    experiment = read_experiment(workload, cluster, config, _settings(seed, options, cluster), form=form, limit=limit)
     with progress_bar("jobs ended") as tell:
         outcome = experiment.run(tell)
     if jobs_out is not None:
@@ -243,7 +279,7 @@ def report(
     from unisono.simulator.experiment import read_experiment
     from unisono.simulator.studies.report import page
 
-    experiment = read_experiment(workload, cluster, config, _settings(seed, options), form=form, limit=limit)
+    experiment = read_experiment(workload, cluster, config, _settings(seed, options, cluster), form=form, limit=limit)
     with progress_bar("jobs ended") as tell:
         outcome = experiment.run(tell)
     out.write_text(page(outcome, experiment.result(outcome)), encoding="utf-8")
@@ -288,7 +324,9 @@ def sweep(
     from unisono.simulator.studies.sweep import sweep as run_all
 
     form, limit = options.pop("form"), options.pop("limit")
-    todo = points(workloads, clusters, configs, _seeds(seeds), form=form, limit=limit, settings=options)
+    todo = points(
+        workloads, clusters, configs, _seeds(seeds), form=form, limit=limit, settings=_read(options, *clusters)
+    )
     cores = processes or len(os.sched_getaffinity(0))
     with progress_bar("runs") as tell:
         if on is None:
@@ -343,7 +381,7 @@ def calibrate(
     from unisono.simulator.forecast.forecast import calibrate as look
     from unisono.simulator.metrics.summary import encode
 
-    experiment = read_experiment(workload, cluster, config, _settings(seed, options), form=form, limit=limit)
+    experiment = read_experiment(workload, cluster, config, _settings(seed, options, cluster), form=form, limit=limit)
     with progress_bar("moments") as tell:
         found = look(
             experiment.cluster,

@@ -60,6 +60,9 @@ class EventHeap:
 # Random failures of pods, nodes and topology domains; each draw depends on the seed alone.
 
 T = TypeVar("T")
+_NODE, _DOMAIN, _REPAIR = "node", "domain", "repair"
+MOST_FAILURES = 1000
+"""A job is given up then: one that fails sooner than it can end would go on for ever."""
 
 
 class Trouble:
@@ -74,6 +77,7 @@ class Trouble:
         self._streams: dict[str, random.Random] = {}
         self._domain_of: dict[str, str] = {}
         self._members: dict[str, list[str]] = {}
+        self._away: set[str] = set()
         tier = self._failures.tier
         for name in self._names if self._failures.domain else ():
             path = cluster.paths.get(name, ())
@@ -91,29 +95,37 @@ class Trouble:
         """The first failure of each node and domain."""
         if self._failures.node:
             for name in self._names:
-                yield NodeChange(self._after(name, self._failures.node), name, up=False)
+                yield NodeChange(self._after(name, self._failures.node), name, up=False, cause=_NODE)
         for domain in self._members:
             yield from self._domain_failure(domain, 0.0)
 
     def _domain_failure(self, domain: str, now: float) -> Iterator[NodeChange]:
         at = now + self._after(f"domain {domain}", self._failures.domain)
         for name in self._members[domain]:
-            yield NodeChange(at, name, up=False)
+            yield NodeChange(at, name, up=False, cause=_DOMAIN)
 
     def next(self, change: NodeChange, now: float) -> Iterator[NodeChange]:
-        """What follows a change: a repair after a failure, the next failure after a repair."""
-        failures = self._failures
-        if not failures.node and not failures.domain:
-            return
+        """The next failure of what has just failed.
+
+        Each node and domain has one chain of failures: those at which a node is away already change nothing.
+        """
         name = change.node
-        if not change.up:
-            yield NodeChange(now + self._after(f"repair {name}", failures.repair), name, up=True)
-            return
-        if failures.node:
-            yield NodeChange(now + self._after(name, failures.node), name, up=False)
-        domain = self._domain_of.get(name)
-        if domain is not None and name == self._members[domain][0]:
-            yield from self._domain_failure(domain, now)
+        if change.cause == _NODE:
+            yield NodeChange(now + self._after(name, self._failures.node), name, up=False, cause=_NODE)
+        elif change.cause == _DOMAIN and name == self._members[self._domain_of[name]][0]:
+            yield from self._domain_failure(self._domain_of[name], now)
+
+    def allows(self, change: NodeChange) -> bool:
+        """Note what is planned for a node; one that is away as planned is not repaired."""
+        if not change.cause:
+            (self._away.discard if change.up else self._away.add)(change.node)
+        return change.cause != _REPAIR or change.node not in self._away
+
+    def repair(self, change: NodeChange, now: float) -> Iterator[NodeChange]:
+        """When a node that has just failed is back."""
+        if change.cause and not change.up:
+            after = self._after(f"repair {change.node}", self._failures.repair)
+            yield NodeChange(now + after, change.node, up=True, cause=_REPAIR)
 
     def pod_failure(self, now: float, pods: int) -> float:
         """When the first of so many pods fails."""
@@ -418,7 +430,7 @@ class Places:
         live.outcome.failures += 1
         self._lose(live, pods, cause)
         limit = live.job.max_retries
-        if limit is not None and live.outcome.failures > limit:
+        if live.outcome.failures > (MOST_FAILURES if limit is None else limit):
             self.remove(live, outcomes.FAILED)
 
     def _lose(self, live: LiveJob, lost: Iterable[int], cause: str, *, grace: float = 0.0) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+
+from unisono.api.times import parse_duration
+from unisono.simulator.files import InputError
 
 START = 1_700_000_000.0
 """Seconds since the epoch at which a simulation begins."""
@@ -31,11 +35,17 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """At ``at`` seconds the node goes (``up`` False; its pods are lost), or comes (back)."""
+    """At ``at`` seconds the node goes (``up`` False; its pods are lost), or comes (back).
+
+    Attributes:
+        cause: which random failure it is; empty for a change that was planned.
+
+    """
 
     at: float
     node: str
     up: bool
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +87,133 @@ class Settings:
     failures: Failures = field(default_factory=Failures)
     changes: tuple[NodeChange, ...] = ()
     epoch: float = START
+
+
+# Settings as people write them on the command line.
+
+_TIMES = ("pod", "node", "domain", "repair")
+_EXAMPLES = {
+    "--failures": "node=2160h,pod=720h,domain=8760h,tier=2,repair=4h",
+    "--topology-slowdown": "2=1.1,3=1.3",
+    "--model-speed": "A100=1,H100=2.2",
+    "--away": "gpu-3=2h-6h",
+}
+
+
+def failures_from(text: str) -> Failures:
+    """Failures as in ``node=2160h,repair=4h``: mean times by what fails, and ``tier`` for domains.
+
+    Raises:
+        InputError: the text says something else.
+
+    """
+    found: dict[str, float | int] = {}
+    for key, value in _pairs("--failures", text):
+        if key == "tier":
+            found[key] = int(_above_zero("--failures", value, whole=True))
+        elif key in _TIMES:
+            found[key] = _seconds("--failures", value)
+        else:
+            raise _wrong("--failures", f"there is no {key}")
+    if not found.keys() & set(_TIMES[:3]):
+        raise _wrong("--failures", "neither pod, node nor domain fails")
+    return Failures(**found)  # type: ignore[arg-type]
+
+
+def slowdown_from(text: str) -> dict[int, float]:
+    """Factors on run times by tier, as in ``2=1.1,3=1.3``.
+
+    Raises:
+        InputError: the text says something else.
+
+    """
+    option = "--topology-slowdown"
+    return {
+        int(_above_zero(option, tier, whole=True)): _above_zero(option, value) for tier, value in _pairs(option, text)
+    }
+
+
+def speeds_from(text: str) -> dict[str, float]:
+    """Speeds by GPU model, as in ``A100=1,H100=2.2``.
+
+    Raises:
+        InputError: the text says something else.
+
+    """
+    return {model: _above_zero("--model-speed", value) for model, value in _pairs("--model-speed", text)}
+
+
+def changes_from(texts: Sequence[str]) -> tuple[NodeChange, ...]:
+    """Nodes that are away, as in ``gpu-3=2h-6h``, or ``gpu-3=2h`` for those that do not come back.
+
+    Raises:
+        InputError: a text says something else.
+
+    """
+    found = []
+    for text in texts:
+        for node, value in _pairs("--away", text):
+            first, dash, last = value.partition("-")
+            gone, back = _seconds("--away", first, least=0.0), _seconds("--away", last) if dash else inf
+            if back <= gone:
+                raise _wrong("--away", f"{value} ends before it begins")
+            found.append(NodeChange(gone, node, up=False))
+            if dash:
+                found.append(NodeChange(back, node, up=True))
+    return tuple(found)
+
+
+def refuse_unused(settings: Settings, models: Collection[str], tiers: int) -> None:
+    """Refuse settings that could change nothing on a cluster.
+
+    Args:
+        settings: to be looked at.
+        models: of the GPUs of the cluster's nodes.
+        tiers: how many its topology has.
+
+    Raises:
+        InputError: one of them names what the cluster does not have.
+
+    """
+    for model in settings.model_speed:
+        if model not in models:
+            raise _wrong("--model-speed", f"no node has GPUs of the model {model}, but {', '.join(sorted(models))}")
+    for tier in settings.topology_slowdown:
+        if not tiers or tier > tiers + 1:
+            raise _wrong("--topology-slowdown", f"there is no tier {tier}: the cluster's topology has {tiers}")
+    if settings.failures.domain and settings.failures.tier > tiers:
+        raise _wrong("--failures", f"there are no domains of tier {settings.failures.tier}: the topology has {tiers}")
+
+
+def _pairs(option: str, text: str) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for word in text.split(","):
+        key, equals, value = word.strip().partition("=")
+        if not key or not equals or key in found:
+            raise _wrong(option, f"{word.strip()!r} is no NAME=VALUE" if key not in found else f"{key} stands twice")
+        found[key] = value
+    return list(found.items())
+
+
+def _seconds(option: str, text: str, least: float = 1.0) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        seconds = -1.0
+    if seconds < least:
+        raise _wrong(option, f"{text!r} is no time of {least:g} s or more, such as 90m or 720h")
+    return seconds
+
+
+def _above_zero(option: str, text: str, *, whole: bool = False) -> float:
+    try:
+        value = float(int(text)) if whole else float(text)
+    except ValueError:
+        value = 0.0
+    if not 1e-3 <= value <= 1e3:
+        raise _wrong(option, f"{text!r} is no {'whole number from 1' if whole else 'number from 0.001'} to 1000")
+    return value
+
+
+def _wrong(option: str, what: str) -> InputError:
+    return InputError(f"{option}: {what}; write it like {_EXAMPLES[option]}")

@@ -149,6 +149,11 @@ class Cycles:
             places.write(live, PodGroupUpdate(meta.namespace or "", meta.name, meta.uid or "", "Inqueue", 0, 0, 0, ()))
         return True
 
+    def is_quiet(self) -> bool:
+        """Whether nothing runs, and nothing has begun for so long that what fails and comes back changes nothing."""
+        quiet = max(_QUIET, 10 * self._settings.failures.repair)
+        return self._heap.now - self._moved > quiet and not any(one.has_places for one in self._places.live.values())
+
     def _ask(self) -> Decisions:
         self._run.cycles += 1
         if self._by_saved_work:
@@ -246,6 +251,8 @@ class World:
         whole = not self._live_state and opened
         self._cycles = Cycles(config, dict(plugins or {}), self._places, whole=whole)
         self._arrivals_left = len(jobs) - len(adopted)
+        failures = self.settings.failures
+        self._failing = bool(failures.pod or failures.node or failures.domain)
 
     @property
     def now(self) -> float:
@@ -301,6 +308,11 @@ class World:
 
     def _announce(self) -> None:
         """What is there at the beginning, and the events that are known from then on."""
+        endless = next((job.name for job in self.jobs if job.run_seconds is None), None)
+        if self._failing and endless is not None and self.settings.until is None:
+            raise SimulationError(
+                f"job {endless} runs until the end, which never comes where something fails: say when, with --until"
+            )
         if not self._live_state:
             fill(self.state, self.cluster, self.jobs)
         self._note_capacity()
@@ -318,6 +330,8 @@ class World:
             self._heap.push(at, "watch", None)
 
     def _is_over(self) -> bool:
+        if self._failing and not self._arrivals_left and self._cycles.is_quiet():
+            return True
         if self._to_start:
             return all(outcome.started is not None for outcome in self._run.outcomes[: self._to_start])
         return not self.live and not self._arrivals_left
@@ -358,7 +372,9 @@ class World:
 
     def _on_node(self, change: NodeChange) -> None:
         name, places = change.node, self._places
-        if change.up == (name in self._up):
+        for later in self._trouble.next(change, self.now):
+            self._heap.push(later.at, "node", later)
+        if change.up == (name in self._up) or not self._trouble.allows(change):
             return
         number = places.numbers[name]
         if change.up:
@@ -372,7 +388,7 @@ class World:
                 places.fail(live, lost, "node lost")
             self.state.apply("DELETED", NODES, self.cluster.nodes[number])
         places.room.note(number, up=change.up)
-        for later in self._trouble.next(change, self.now):
+        for later in self._trouble.repair(change, self.now):
             self._heap.push(later.at, "node", later)
         self._note_capacity()
         places.changed = True
