@@ -71,11 +71,20 @@ def test_references_have_every_name_of_a_module(name: str) -> None:
     assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == set(module.__all__) - aliases
 
 
+def test_every_release_is_offered_below_its_own_path() -> None:
+    assert site.versions(["v0.2.0", "v0.1.0"]) == [
+        {"name": "main", "path": ""},
+        {"name": "0.2.0", "path": "0.2.0/"},
+        {"name": "0.1.0", "path": "0.1.0/"},
+    ]
+
+
 @pytest.mark.more
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     if not all(importlib.util.find_spec(name) for name in ("sphinx", "furo", "myst_parser")):
         pytest.skip("the site's generator is not installed: make docs")
-    program = f"import docs_site, pathlib; docs_site.BUILD = pathlib.Path({str(tmp_path)!r}); exit(docs_site.main())"
+    program = "import docs_site, pathlib, sys; sys.argv[1:] = []; "
+    program += f"docs_site.BUILD = pathlib.Path({str(tmp_path)!r}); exit(docs_site.main())"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY / "scripts", capture_output=True, text=True, timeout=PATIENCE
     )
