@@ -243,6 +243,28 @@ def write(folder: Path) -> None:
         shutil.copyfile(DOCS / "site" / name, folder / place / name)
 
 
+# What the theme leaves to be wished for by who hears pages, or has no mouse.
+_MENDED = (
+    (re.compile(r'<p class="caption" role="heading">'), '<p class="caption" role="heading" aria-level="2">'),
+    (re.compile(r'<aside class="sidebar-drawer">'), '<aside class="sidebar-drawer" aria-label="All pages">'),
+    (re.compile(r'<aside class="toc-drawer'), '<aside aria-label="This page" class="toc-drawer'),
+    (re.compile(r"<pre>"), '<pre tabindex="0">'),
+    (re.compile(r'<div class="table-wrapper'), '<div tabindex="0" class="table-wrapper'),
+    # Corners of tables are no headings.
+    (re.compile(r'<th class="head"><p></p></th>'), '<td class="head"></td>'),
+)
+_NAME_IN_TABLE = re.compile(r"(?<=<td>)<p><code[^>]*>.*?</code></p>")
+
+
+def mended(page: str) -> str:
+    """A page of the site, so that it is accessible and long names of fields break after their dots."""
+    for what, better in _MENDED:
+        page = what.sub(better, page)
+    if "<h1" not in page:
+        page = re.sub(r'(<article role="main"[^>]*>)', r"\1\n<h1>Search</h1>", page, count=1)
+    return _NAME_IN_TABLE.sub(lambda found: re.sub(r"\.(?=\w)(?![^<]*>)", ".<wbr>", found[0]), page)
+
+
 def releases() -> list[str]:
     """Tags of released versions whose sites can stand beside this one, youngest first."""
     words = ["git", "-C", str(HOME), "tag", "--merged", "HEAD", "--list", "v*", "--sort=-v:refname"]
@@ -278,6 +300,8 @@ def main() -> int:
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "dirhtml"]
     code = subprocess.run([*command, str(source), str(site)], check=False).returncode
     if code == 0:
+        for page in site.rglob("*.html"):
+            page.write_text(mended(page.read_text()))
         for tag in tags:
             add_release(tag, site)
         if not os.environ.get("UNISONO_SITE_PATH"):

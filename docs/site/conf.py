@@ -29,6 +29,7 @@ html_title = f"Unisono {__version__}"
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_js_files = [("versions.js", {"defer": "defer"})]
 templates_path = ["_templates"]
