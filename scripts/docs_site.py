@@ -233,8 +233,8 @@ def write(folder: Path) -> None:
     decisions = sorted(path.stem for path in (DOCS / "decisions").glob("*.md"))
     about = "# Decisions\n\nWhat a newcomer would question, and why it is so.\n\n"
     (folder / "decisions" / "index.md").write_text(about + tree(decisions, hidden=False))
-    places = {"site.css": "_static", "versions.js": "_static", "favicon.svg": "_static", "versions.html": "_templates"}
-    for name, place in {"conf.py": "", **places}.items():
+    assets = {"site.css": "_static", "versions.js": "_static", "favicon.svg": "_static", "versions.html": "_templates"}
+    for name, place in {"conf.py": "", **assets}.items():
         (folder / place).mkdir(exist_ok=True)
         shutil.copyfile(DOCS / "site" / name, folder / place / name)
 
