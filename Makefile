@@ -75,7 +75,7 @@ release: tools
 
 docs: tools
 	@$(BIN)/python scripts/set_up.py --only-packages requirements/docs.lock
-	@$(BIN)/python scripts/docs_site.py
+	@$(BIN)/python scripts/docs_site.py $(DOCS_ARGS)
 
 bench: $(VENV)/.dev-ready
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -6,13 +6,16 @@ plug-in contract are made from the code, and are in no repository.
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +136,7 @@ def kind_page(manifest: dict[str, Any]) -> str:
 
 def argument_row(argument: Argument) -> str:
     """One argument of a plug-in as a row."""
-    default = "" if argument.default is None else f"`{cell(argument.default)}`"
+    default = "" if argument.default in (None, "") else f"`{cell(argument.default)}`"
     kind = " or ".join(f"`{choice}`" for choice in argument.choices) or argument.kind
     without = "" if argument.effective else " (accepted, without effect)"
     return f"| `{argument.key}` | {kind} | {default} | {cell(argument.meaning)}{without} |"
@@ -230,11 +233,61 @@ def write(folder: Path) -> None:
     decisions = sorted(path.stem for path in (DOCS / "decisions").glob("*.md"))
     about = "# Decisions\n\nWhat a newcomer would question, and why it is so.\n\n"
     (folder / "decisions" / "index.md").write_text(about + tree(decisions, hidden=False))
-    shutil.copyfile(DOCS / "site" / "conf.py", folder / "conf.py")
+    assets = {"site.css": "_static", "versions.js": "_static", "favicon.svg": "_static", "versions.html": "_templates"}
+    for name, place in {"conf.py": "", **assets}.items():
+        (folder / place).mkdir(exist_ok=True)
+        shutil.copyfile(DOCS / "site" / name, folder / place / name)
+
+
+# What the theme leaves to be wished for by who hears pages, or has no mouse.
+_MENDED = (
+    (re.compile(r'<p class="caption" role="heading">'), '<p class="caption" role="heading" aria-level="2">'),
+    (re.compile(r'<aside class="sidebar-drawer">'), '<aside class="sidebar-drawer" aria-label="All pages">'),
+    (re.compile(r'<aside class="toc-drawer'), '<aside aria-label="This page" class="toc-drawer'),
+    (re.compile(r"<pre>"), '<pre tabindex="0">'),
+    (re.compile(r'<div class="table-wrapper'), '<div tabindex="0" class="table-wrapper'),
+    # Corners of tables are no headings.
+    (re.compile(r'<th class="head"><p></p></th>'), '<td class="head"></td>'),
+)
+_NAME_IN_TABLE = re.compile(r"(?<=<td>)<p><code[^>]*>.*?</code></p>")
+
+
+def mended(page: str) -> str:
+    """A page of the site, so that it is accessible and long names of fields break after their dots."""
+    for what, better in _MENDED:
+        page = what.sub(better, page)
+    if "<h1" not in page:
+        page = re.sub(r'(<article role="main"[^>]*>)', r"\1\n<h1>Search</h1>", page, count=1)
+    return _NAME_IN_TABLE.sub(lambda found: re.sub(r"\.(?=\w)(?![^<]*>)", ".<wbr>", found[0]), page)
+
+
+def releases() -> list[str]:
+    """Tags of released versions whose sites can stand beside this one, youngest first."""
+    words = ["git", "-C", str(HOME), "tag", "--merged", "HEAD", "--list", "v*", "--sort=-v:refname"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def add_release(tag: str, site: Path) -> None:
+    """Build the site of a release by its own script and sources, and put it below ``site``."""
+    name = tag.removeprefix("v")
+    with tempfile.TemporaryDirectory(prefix="unisono-site-") as folder:
+        subprocess.run(["git", "clone", "--quiet", "--branch", tag, str(HOME), folder], check=True, capture_output=True)
+        environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "UNISONO_SITE_PATH": f"{name}/"}
+        subprocess.run([sys.executable, f"{folder}/scripts/docs_site.py"], check=True, env=environment)
+        shutil.copytree(f"{folder}/build/site", site / name)
+
+
+def versions(tags: Iterable[str]) -> list[dict[str, str]]:
+    """What the chooser of versions shows, and where each stands below the root."""
+    names = [tag.removeprefix("v") for tag in tags]
+    return [{"name": "main", "path": ""}, *({"name": name, "path": f"{name}/"} for name in names)]
 
 
 def main() -> int:
     """Write the pages, and let Sphinx make the site; its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--releases", action="store_true", help="put the sites of all releases beside this one")
+    tags = releases() if parser.parse_args().releases else []
     source, site = BUILD / "site-source", BUILD / "site"
     for folder in (source, site):
         shutil.rmtree(folder, ignore_errors=True)
@@ -243,6 +296,12 @@ def main() -> int:
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "dirhtml"]
     code = subprocess.run([*command, str(source), str(site)], check=False).returncode
     if code == 0:
+        for page in site.rglob("*.html"):
+            page.write_text(mended(page.read_text()))
+        for tag in tags:
+            add_release(tag, site)
+        if not os.environ.get("UNISONO_SITE_PATH"):
+            (site / "versions.json").write_text(json.dumps(versions(tags)))
         print(f"The site is built: {len(list(site.rglob('*.html')))} pages in {site}")
     return code
 

@@ -161,6 +161,10 @@ def packages(python: str, wheel: Path, lock: Path, root: Path, architecture: str
             for line in (info / "RECORD").read_text().splitlines():
                 (site / line.split(",")[0]).unlink(missing_ok=True)
     subprocess.run([*common, str(wheel)], check=True)
+    # Where pip ran and from where it took the wheel is told there; nothing is uninstalled in an image.
+    for name in ("RECORD", "direct_url.json", "REQUESTED"):
+        for told in site.glob(f"*.dist-info/{name}"):
+            told.unlink()
     tools = site / "bin"
     shutil.rmtree(tools, ignore_errors=True)
     tools.mkdir()
@@ -205,7 +209,8 @@ def compiled(python: str, root: Path, interpreter: Path) -> None:
     (loader,) = (path for path in interpreter.glob("lib/*/ld-linux-*") if not path.is_symlink())
     libraries = f"{loader.parent}:{interpreter}/usr/lib/{loader.parent.name}"
     run = [str(loader), "--library-path", libraries, f"{interpreter}/usr/bin/{python}"]
-    run += ["-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
+    # What it imports itself it would compile under the name of this folder (-B: it does not).
+    run += ["-B", "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
     environment = {"PYTHONHOME": f"{interpreter}/usr", "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}
     # Some files of packages are there for other versions of Python.
     folders = [str(root / "usr" / "lib" / python), str(root / SITE)]
@@ -255,6 +260,13 @@ def image(trees: Mapping[str, bytes], number: str) -> bytes:
     return oci.image(trees, number, run, labels(number))
 
 
+def traces(root: Path, words: Iterable[str]) -> list[str]:
+    """Files that name a folder of the machine that builds: another one would make other bytes of them."""
+    looked = [word.encode() for word in words]
+    files = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
+    return [str(path.relative_to(root)) for path in files if any(word in path.read_bytes() for word in looked)]
+
+
 def file_system(wheel: Path, architecture: str, work: Path, interpreter: Path | None) -> tuple[Path, list[str]]:
     """Everything of one image: its root below ``work``, and Debian's packages in it."""
     root = work / architecture / "root"
@@ -269,25 +281,29 @@ def file_system(wheel: Path, architecture: str, work: Path, interpreter: Path | 
     others = [each for each in (root / SITE).iterdir() if each.is_dir() and each.name != "unisono"]
     for place in (root / "usr/lib" / python, *others):
         sourceless(place)
+    if found := traces(root, (str(work), str(wheel.resolve().parent))):
+        raise SystemExit(f"these files of the image name folders of this machine: {' '.join(found[:5])}")
     return root, unpacked
 
 
-def build(wheel: Path, architectures: Iterable[str]) -> bytes:
-    """The archive for these processors."""
-    trees: dict[str, bytes] = {}
+def build(wheel: Path, architectures: Iterable[str]) -> tuple[bytes, dict[str, list[str]]]:
+    """The archive for these processors, and Debian's packages in it for each of them."""
+    trees, debian = dict[str, bytes](), dict[str, list[str]]()
     wanted = set(architectures)
     with tempfile.TemporaryDirectory(prefix="unisono-image-") as folder:
         work = Path(folder)
         native, unpacked = file_system(wheel, NATIVE, work, None)
         if NATIVE in wanted:
-            trees[NATIVE] = layer(native)
+            trees[NATIVE], debian[NATIVE] = layer(native), unpacked
         for architecture in sorted(wanted - {NATIVE}):
-            trees[architecture] = layer(file_system(wheel, architecture, work, native)[0])
-    print(f"{len(unpacked)} Debian packages: {' '.join(unpacked)}")
+            root, debian[architecture] = file_system(wheel, architecture, work, native)
+            trees[architecture] = layer(root)
+    for architecture, names in sorted(debian.items()):
+        print(f"{len(names)} Debian packages for {architecture}: {' '.join(names)}")
     made = image(trees, wheel.name.split("-")[1])
     sizes = ", ".join(f"{len(tree) / 1e6:.1f} MB for {name}" for name, tree in sorted(trees.items()))
     print(f"image {oci.digest(made)}: {len(made) / 1e6:.1f} MB to download; unpacked {sizes}")
-    return made
+    return made, debian
 
 
 def main() -> int:
@@ -297,7 +313,7 @@ def main() -> int:
     parser.add_argument("--to", type=Path, required=True, metavar="FILE", help="the archive")
     parser.add_argument("--architecture", action="append", choices=sorted(MACHINES), help="by default this one")
     options = parser.parse_args()
-    options.to.write_bytes(build(options.wheel, options.architecture or [NATIVE]))
+    options.to.write_bytes(build(options.wheel, options.architecture or [NATIVE])[0])
     return 0
 
 

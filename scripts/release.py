@@ -23,9 +23,10 @@ import sys
 import tarfile
 import tomllib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -37,7 +38,7 @@ HOME = Path(__file__).resolve().parents[1]
 CHART = HOME / "deploy" / "chart" / "unisono"
 # From the lock of `pip install unisono[fast]`: a name, a version, and a condition where there is one.
 _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)\s*(?:;\s*(.*?))?\s*\\?$", re.MULTILINE)
-BUILD = frozenset({"editables", "hatchling", "pathspec", "pluggy", "trove-classifiers"})
+BUILD = frozenset({"editables", "hatchling", "packaging", "pathspec", "pluggy", "tomlkit", "trove-classifiers"})
 _SUMS = "SHA256SUMS"
 _PROVENANCE = "provenance.intoto.json"
 # Made from the other files.
@@ -89,11 +90,20 @@ def components(lock: str) -> Iterator[dict[str, Any]]:
             yield component | ({"properties": [{"name": "python:marker", "value": condition}]} if condition else {})
 
 
-def materials(lock: str, number: str) -> dict[str, Any]:
-    """A CycloneDX 1.5 bill of materials; the same lock and version give the same text."""
+def debian_components(packages: Mapping[str, Iterable[str]]) -> Iterator[dict[str, Any]]:
+    """What the image has of Debian, by architecture: packages as ``NAME_VERSION``."""
+    for architecture, names in packages.items():
+        for name, _, number in (each.partition("_") for each in names):
+            purl = f"pkg:deb/debian/{name}@{quote(number)}?arch={architecture}"
+            yield {"type": "library", "bom-ref": purl, "name": name, "version": number, "purl": purl}
+
+
+def materials(lock: str, number: str, debian: Mapping[str, Iterable[str]] | None = None) -> dict[str, Any]:
+    """A CycloneDX 1.5 bill of materials; the same lock, version and packages of the image give the same text."""
     own = f"pkg:pypi/unisono@{number}"
-    parts = sorted(components(lock), key=lambda part: str(part["purl"]))
-    serial = uuid.uuid5(uuid.NAMESPACE_URL, own + hashlib.sha256(lock.encode()).hexdigest())
+    parts = sorted([*components(lock), *debian_components(debian or {})], key=lambda part: str(part["purl"]))
+    seed = own + lock + "".join(str(part["purl"]) for part in parts)
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, hashlib.sha256(seed.encode()).hexdigest())
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -125,11 +135,12 @@ def checksums(folder: Path) -> str:
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
 
 
-def images(wheel: Path) -> bytes:
-    """The container image for every architecture, with the wheel in it."""
+def images(wheel: Path) -> tuple[bytes, dict[str, list[str]]]:
+    """The container image for every architecture, with the wheel in it; and what it has of Debian."""
     import image  # it imports this module
 
-    return bytes(image.build(wheel, ARCHITECTURES))
+    made, debian = image.build(wheel, ARCHITECTURES)
+    return made, debian
 
 
 def build(folder: Path, *, with_images: bool) -> None:
@@ -140,16 +151,18 @@ def build(folder: Path, *, with_images: bool) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=HOME, check=True, env=environment
     )
-    lock = (HOME / "requirements" / "run.lock").read_text()
-    (folder / f"unisono-{number}.cdx.json").write_text(json.dumps(materials(lock, number), indent=2) + "\n")
     # Not unisono-VERSION.tgz, which one would take for the source archive.
     packed = chart(number)
     (folder / f"unisono-chart-{number}.tgz").write_bytes(packed)
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     (folder / f"unisono-chart-{number}.oci.tar").write_bytes(oci.chart(packed, about, labels(number)))
+    debian: dict[str, list[str]] = {}
     if with_images:
         (wheel,) = folder.glob("*.whl")
-        (folder / f"unisono-image-{number}.oci.tar").write_bytes(images(wheel))
+        made, debian = images(wheel)
+        (folder / f"unisono-image-{number}.oci.tar").write_bytes(made)
+    bill = materials((HOME / "requirements" / "run.lock").read_text(), number, debian)
+    (folder / f"unisono-{number}.cdx.json").write_text(json.dumps(bill, indent=2) + "\n")
     sums = checksums(folder)
     (folder / _SUMS).write_text(sums)
     revision = git("rev-parse", "HEAD")

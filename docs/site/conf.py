@@ -1,5 +1,7 @@
 """Settings of the site, for Sphinx; scripts/docs_site.py writes the pages and starts it."""
 
+import os
+
 from unisono import __version__
 
 project = "Unisono"
@@ -26,3 +28,21 @@ html_theme = "furo"
 html_title = f"Unisono {__version__}"
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
+html_css_files = ["site.css"]
+html_js_files = [("versions.js", {"defer": "defer"})]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+# Where a release's site stands below the root, such as "0.1.0/"; scripts/docs_site.py says so.
+_own = os.environ.get("UNISONO_SITE_PATH", "")
+html_context = {"own_path": _own, "site_root": "../" if _own else ""}

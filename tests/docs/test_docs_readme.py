@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 
+import yaml
+
 from support.plane import REPOSITORY
+from unisono.install.workloads import IMAGE
 
 TEXT = (REPOSITORY / "README.md").read_text()
 URLS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["urls"]
@@ -32,6 +35,8 @@ def test_the_repository_has_one_address() -> None:
     assert URLS["Changelog"].startswith(URLS["Repository"]) and URLS["Issues"].startswith(URLS["Repository"])
     owner, _, name = URLS["Repository"].removeprefix("https://github.com/").partition("/")
     assert URLS["Documentation"] == f"https://{owner}.github.io/{name}"
+    image = yaml.safe_load((REPOSITORY / "deploy" / "chart" / "unisono" / "values.yaml").read_text())["image"]
+    assert f"{image['registry']}/{image['repository']}" == IMAGE == f"ghcr.io/{owner}/{name}"
 
 
 def test_the_changelog_has_a_place_for_what_comes_next() -> None:

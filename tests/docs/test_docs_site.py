@@ -71,11 +71,37 @@ def test_references_have_every_name_of_a_module(name: str) -> None:
     assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == set(module.__all__) - aliases
 
 
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+        ("<pre>x</pre>", '<pre tabindex="0">x</pre>'),
+        ('<tr><th class="head"><p></p></th>', '<tr><td class="head"></td>'),
+        (
+            '<td><p><code class="docutils a.b"><span class="pre">spec.volumes[].name</span></code></p></td>',
+            '<td><p><code class="docutils a.b"><span class="pre">spec.<wbr>volumes[].<wbr>name</span></code></p></td>',
+        ),
+        ("<td><p>From 0.1 on. Then</p></td>", "<td><p>From 0.1 on. Then</p></td>"),
+    ],
+)
+def test_what_the_theme_leaves_out_is_mended(page: str, made: str) -> None:
+    assert site.mended(f"<h1>Title</h1>{page}") == f"<h1>Title</h1>{made}"
+
+
+def test_every_release_is_offered_below_its_own_path() -> None:
+    assert site.versions(["v0.2.0", "v0.1.0"]) == [
+        {"name": "main", "path": ""},
+        {"name": "0.2.0", "path": "0.2.0/"},
+        {"name": "0.1.0", "path": "0.1.0/"},
+    ]
+
+
 @pytest.mark.more
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     if not all(importlib.util.find_spec(name) for name in ("sphinx", "furo", "myst_parser")):
         pytest.skip("the site's generator is not installed: make docs")
-    program = f"import docs_site, pathlib; docs_site.BUILD = pathlib.Path({str(tmp_path)!r}); exit(docs_site.main())"
+    program = "import docs_site, pathlib, sys; sys.argv[1:] = []; "
+    program += f"docs_site.BUILD = pathlib.Path({str(tmp_path)!r}); exit(docs_site.main())"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY / "scripts", capture_output=True, text=True, timeout=PATIENCE
     )

@@ -16,12 +16,12 @@ def starting(folder: Path) -> Iterator[Callable[..., RunningPlane]]:
     """Starts control planes in a folder; all are gone, with their pods, at the end."""
     planes: list[RunningPlane] = []
 
-    def start(*arguments: str, nodes: str | None = None) -> RunningPlane:
+    def start(*arguments: str, nodes: str | None = None, program: tuple[str, ...] = ()) -> RunningPlane:
         if nodes is not None:
             file = folder / "nodes.yaml"
             file.write_text(nodes)
             arguments = (*arguments, "--nodes", str(file))
-        plane = RunningPlane(folder / "data", arguments)
+        plane = RunningPlane(folder / "data", arguments, program)
         planes.append(plane)
         plane.start()
         return plane

@@ -72,3 +72,11 @@ def test_modules_without_their_source_are_found_by_python(tmp_path: Path) -> Non
     assert names == ["__init__.pyc", "data.txt", "inner/__init__.pyc"]
     words = [sys.executable, "-c", "import package.inner as one; print(one.ANSWER)"]
     assert subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "42\n"
+
+
+def test_files_that_name_a_folder_of_the_machine_that_builds_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "clean.pyc").write_bytes(b"/usr/lib/python3.11/a.py")
+    (tmp_path / "a" / "dirty.pyc").write_bytes(b"\0/build/x-1/usr/lib/python3.11/a.py")
+    (tmp_path / "link").symlink_to("/build/x-1")
+    assert builder.traces(tmp_path, ("/build/x-1",)) == ["a/dirty.pyc"]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from install_chart import CHART, key, rendered
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from support.plane import REPOSITORY
@@ -24,7 +22,7 @@ from unisono.cli.commands.install import command
 from unisono.cli.main import cli
 from unisono.install.manifests import manifests
 from unisono.install.monitoring import ALERTS, DASHBOARDS, dashboard
-from unisono.install.rights import FLEET_NAMESPACE, NODE_LEASES
+from unisono.install.rights import FLEET_NAMESPACE
 from unisono.install.workloads import NAMESPACE, InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
@@ -32,15 +30,8 @@ from unisono.scheduler.metrics import Metrics
 from unisono.standalone.component import Component
 from unisono.webhook.server import WebhookServer
 
-CHART = REPOSITORY / "deploy" / "chart" / "unisono"
 ANYWHERE = ClusterConfig(server="https://127.0.0.1:1")
 METRIC = re.compile(r"\b(?:volcano|unisono|rest_client|leader_election|process)_[a-z0-9_]+")
-
-
-def key(manifest: dict[str, Any]) -> tuple[str, str]:
-    meta = manifest["metadata"]
-    elsewhere = meta.get("namespace") == NODE_LEASES
-    return manifest["kind"], f"{NODE_LEASES}/{meta['name']}" if elsewhere else meta["name"]
 
 
 def everything(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -284,25 +275,6 @@ def test_a_configuration_that_the_scheduler_would_refuse_is_not_installed(tmp_pa
 
 
 # ---- the chart
-
-
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def rendered(namespace: str = NAMESPACE, **values: Any) -> dict[tuple[str, str], dict[str, Any]]:
-    """What Helm makes of the chart in ``unisono-system``: its library where it is installed, else its command."""
-    with suppress(ImportError):
-        helm = import_module("helm_python")
-        with helm.Chart.load(str(CHART)) as chart:
-            texts = chart.render(values, name="unisono", namespace=namespace)
-        text = "\n---\n".join(text for path, text in texts.items() if path.endswith(".yaml"))
-        return {key(one): one for one in yaml.load_all(text, Loader=LOADER) if one}
-    command = shutil.which("helm")
-    if command is None:
-        pytest.skip("there is neither helm nor the package helm-python-sdk here")
-    arguments = [command, "template", "unisono", str(CHART), "-n", namespace, "-f", "-"]
-    done = subprocess.run(arguments, check=True, capture_output=True, text=True, input=json.dumps(values))
-    return {key(one): one for one in yaml.load_all(done.stdout, Loader=LOADER) if one}
 
 
 def plain(value: Any) -> Any:

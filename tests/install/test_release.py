@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +55,50 @@ def test_the_bill_of_materials_has_every_requirement_of_the_package() -> None:
     locked = [line for line in lock.splitlines() if "==" in line and not line.startswith(" ")]
     builds = [line for line in locked if line.partition("==")[0] in release.BUILD]
     assert len(locked) - len(builds) == len(list(release.components(lock)))
+
+
+def test_the_bill_of_materials_names_what_the_image_has_of_debian() -> None:
+    packages = {"amd64": ["libc6_2.36-9+deb12u14"], "arm64": ["libssl3_1:3.0~1"]}
+    made = release.materials(LOCK, "1.2.3", packages)
+    assert [part["purl"] for part in made["components"]][:2] == [
+        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=amd64",
+        "pkg:deb/debian/libssl3@1%3A3.0~1?arch=arm64",
+    ]
+    assert len(made["dependencies"][0]["dependsOn"]) == len(made["components"]) == 4
+    assert made["serialNumber"] != release.materials(LOCK, "1.2.3")["serialNumber"]
+
+
+def required(*roots: str) -> set[str]:
+    """The packages and all that they require where they are installed."""
+    left, found = list(roots), set[str]()
+    while left:
+        name = left.pop().lower().replace("_", "-")
+        if name not in found:
+            found.add(name)
+            with suppress(PackageNotFoundError):
+                # What an extra asks for has a marker that names it.
+                asked = [each for each in requires(name) or () if "extra ==" not in each]
+                left += [match[0] for each in asked if (match := re.match(r"[\w.-]+", each))]
+    return found
+
+
+def test_what_only_builds_is_known_by_name() -> None:
+    about = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    more = about["optional-dependencies"]
+    runs = required(
+        *(
+            name
+            for each in (*about["dependencies"], *more["fast"], "psycopg")
+            if (name := re.split(r"[\[<>=]", each)[0])
+        )
+    )
+    locked = {
+        part.partition("==")[0]
+        for part in (REPOSITORY / "requirements" / "run.lock").read_text().splitlines()
+        if "==" in part
+    }
+    builds = (required("hatchling", "editables") - runs) & locked
+    assert builds == release.BUILD
 
 
 def test_the_chart_has_every_file_and_is_the_same_each_time() -> None:

@@ -1,7 +1,7 @@
 """Life on a cluster with real processes: killed, frozen, cut off, of two versions, with a wrong clock or no server.
 
 To restart the API server and its store in the midst of work, name a command that does so in ``UNISONO_TEST_RESTART``.
-To go from another version to this one and back, name the words that start it in ``UNISONO_TEST_PREVIOUS``, such as
+The version before is the last release; ``UNISONO_TEST_PREVIOUS`` names the words that start another one, such as
 ``/opt/unisono-0.1/bin/unisono``.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
@@ -20,14 +19,13 @@ from pathlib import Path
 import pytest
 from integration_processes import crowd
 
+from support import previous
 from support.clocks import wrong_clock
 from unisono.kube.kubeconfig import ClusterConfig
 
 pytestmark = [pytest.mark.more, pytest.mark.processes]
 RESTART = "UNISONO_TEST_RESTART"
-PREVIOUS = "UNISONO_TEST_PREVIOUS"
 LEASE_SECONDS = 15.0
-previous = pytest.mark.skipif(PREVIOUS not in os.environ, reason=f"{PREVIOUS} names no other version")
 
 
 async def test_nothing_is_lost_or_twice_when_components_are_killed(config: ClusterConfig, tmp_path: Path) -> None:
@@ -179,10 +177,9 @@ async def test_another_one_leads_while_the_leader_has_no_network(config: Cluster
             it.held(names)
 
 
-@previous
 async def test_an_upgrade_under_load_and_the_way_back(config: ClusterConfig, tmp_path: Path) -> None:
     """Each component in turn, as a rollout replaces it; jobs come all the time, and some are older than the change."""
-    other = tuple(shlex.split(os.environ[PREVIOUS]))
+    other = previous.program(tmp_path)
     parts = ("controllers", "scheduler", "agent")
     async with crowd(config, tmp_path) as it:
         for component in parts:
@@ -204,10 +201,9 @@ async def test_an_upgrade_under_load_and_the_way_back(config: ClusterConfig, tmp
         it.held(names)
 
 
-@previous
 async def test_two_versions_of_the_scheduler_side_by_side(config: ClusterConfig, tmp_path: Path) -> None:
     """One of them leads; when it ends, the other version goes on with what it finds, and then the first one again."""
-    other = tuple(shlex.split(os.environ[PREVIOUS]))
+    other = previous.program(tmp_path)
     async with crowd(config, tmp_path) as it:
         it.start("controllers")
         it.start("agent")

@@ -69,10 +69,11 @@ def unisono(
 
 @dataclass
 class RunningPlane:
-    """A control plane in its own process."""
+    """A control plane in its own process; ``program`` are words that start another version, none for this one."""
 
     data_dir: Path
     arguments: tuple[str, ...]
+    program: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     _api: tuple[str, str, ssl.SSLContext] | None = None
 
@@ -83,9 +84,10 @@ class RunningPlane:
     def start(self) -> None:
         self.kubeconfig.unlink(missing_ok=True)
         self._api = None
+        program = self.program or (sys.executable, "-m", "unisono")
         with (self.data_dir.parent / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "unisono", "up", "--data-dir", str(self.data_dir), *self.arguments],
+                [*program, "up", "--data-dir", str(self.data_dir), *self.arguments],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -99,15 +101,16 @@ class RunningPlane:
         return self.kubeconfig.exists() and self.get("/readyz")[0] == 200
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a GET with the administrator's token; status 0 where nobody answers."""
+        """Status and body of a GET; status 0 where nobody answers."""
+        return self.send("GET", path)
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Status and body of a request with the administrator's token; status 0 where nobody answers."""
+        data = None if body is None else json.dumps(body).encode()
         try:
-            if self._api is None:
-                config = yaml.safe_load(self.kubeconfig.read_text())
-                cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-                authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-                self._api = cluster["server"], user["token"], ssl.create_default_context(cadata=authority)
-            server, token, tls = self._api
-            request = urllib.request.Request(server + path, headers={"Authorization": f"Bearer {token}"})
+            server, token, tls = self._access()
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            request = urllib.request.Request(server + path, data, headers, method=method)
             with urllib.request.urlopen(request, timeout=PATIENCE, context=tls) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
@@ -115,6 +118,15 @@ class RunningPlane:
                 return error.code, error.read()
         except (OSError, http.client.HTTPException):
             return 0, b""
+
+    def _access(self) -> tuple[str, str, ssl.SSLContext]:
+        if (known := self._api) is not None:
+            return known
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._api = found = cluster["server"], user["token"], ssl.create_default_context(cadata=authority)
+        return found
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

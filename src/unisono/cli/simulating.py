@@ -332,7 +332,9 @@ def on_pods(
         if local:
             lines = spread(simulate, some, workers=pods, cpu=1, name="sweep", queue=queue, client=client)
         else:
-            wanted = image or f"unisono:{__version__}"
+            from unisono.install.workloads import IMAGE
+
+            wanted = image or f"{IMAGE}:{__version__}"
             lines = spread(
                 simulate_shipped,
                 ship(some),

@@ -16,7 +16,7 @@ from unisono.install.dashboard_server import dashboard_server
 from unisono.install.monitoring import monitors
 from unisono.install.numa_exporter import node_namespace, numa_exporter
 from unisono.install.rights import FLEET_NAMESPACE, access
-from unisono.install.workloads import InstallOptions, components, config_map, labels, workload
+from unisono.install.workloads import IMAGE, InstallOptions, components, config_map, labels, workload
 
 
 def manifests(options: InstallOptions) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def manifests_for_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     image = values.get("image")
     image = image if isinstance(image, Mapping) else {}
     tag = image.get("tag") or __version__
-    return manifests(InstallOptions(image=f"{image.get('repository') or 'unisono'}:{tag}"))
+    return manifests(InstallOptions(image=f"{image.get('repository') or IMAGE}:{tag}"))
 
 
 def namespace(options: InstallOptions) -> dict[str, Any]:

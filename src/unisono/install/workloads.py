@@ -14,6 +14,8 @@ from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME
 # What can be chosen when the manifests of an installation are made.
 
 NAMESPACE = "unisono-system"
+IMAGE = "ghcr.io/unisono/unisono"
+"""Where releases are put."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class InstallOptions:
     """
 
     namespace: str = NAMESPACE
-    image: str = f"unisono:{__version__}"
+    image: str = f"{IMAGE}:{__version__}"
     replicas: int = 2
     scheduler_names: tuple[str, ...] = ("volcano", "unisono")
     scheduler_config: str = ""

@@ -43,3 +43,20 @@ scheduler controllers{{ if .Values.webhook.enabled }} webhook{{ end }}{{ if .Val
 {{- define "unisono.port" -}}
 {{- get (dict "scheduler" "8080" "controllers" "8081" "webhook" "8083" "agent" "8082") . -}}
 {{- end }}
+
+{{- /* Where the image comes from; a digest stands for itself, whatever the tag. */}}
+{{- define "unisono.image" -}}
+{{- $image := .Values.image -}}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{- /* Of pods, as their accounts may be others'; names are plain or as Kubernetes writes them. */}}
+{{- define "unisono.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}
+        {{- end }}
+{{- end }}
+{{- end }}

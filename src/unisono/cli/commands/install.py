@@ -18,7 +18,7 @@ def _path_of_nodes(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 @click.command("install")
-@click.option("--image", help="Container image of the components.  [default: unisono:VERSION]")
+@click.option("--image", help="Container image of the components.  [default: ghcr.io/unisono/unisono:VERSION]")
 @click.option("--replicas", type=click.IntRange(1, 9), default=2, show_default=True, help="Pods of each component.")
 @click.option(
     "--scheduler-name",

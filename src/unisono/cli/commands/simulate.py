@@ -298,7 +298,9 @@ def report(
     metavar="WHERE",
     help="Run as pods of a cluster (a kubeconfig), or of a control plane here (its data directory, or this-machine).",
 )
-@click.option("--image", help="Container image with Unisono, for pods of a cluster.  [default: unisono:VERSION]")
+@click.option(
+    "--image", help="Container image with Unisono, for pods of a cluster.  [default: ghcr.io/unisono/unisono:VERSION]"
+)
 @click.option("--queue", default="default", show_default=True, help="Queue of the pods.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The result file.")
 def sweep(
