@@ -81,10 +81,10 @@ def workload(rows: list[Any]) -> list[Job]:
     return found
 
 
-def outcome(rows: list[Any], config: str, *, asleep: bool) -> tuple[Any, int]:
-    """What became of the jobs, and how many lines had sleeping jobs in them."""
+def outcome(rows: list[Any], config: str, *, asleep: bool, strict: bool = False) -> tuple[Any, int]:
+    """What became of the jobs, and how many lines had sleeping jobs in them; ``strict``: queue ``a`` is fifo."""
     nodes = tuple(make_node(f"n{number}", cpu=64, memory="64Gi", gpus=4) for number in range(3))
-    queues = make_queue("a", 2), make_queue("b", 1)
+    queues = make_queue("a", 2, dequeue_strategy="fifo" if strict else None), make_queue("b", 1)
     lines: list[WaitingLine] = []
     real: Any = ClusterState.snapshot
 
@@ -112,10 +112,11 @@ def configuration(plugins: str, actions: str) -> str:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(jobs, st.sampled_from(sorted(PLUGINS)), st.sampled_from(ACTIONS))
-def test_asleep_is_as_awake(rows: list[Any], plugins: str, actions: str) -> None:
+@given(jobs, st.sampled_from(sorted(PLUGINS)), st.sampled_from(ACTIONS), st.booleans())
+def test_asleep_is_as_awake(rows: list[Any], plugins: str, actions: str, strict: bool) -> None:
     config = configuration(plugins, actions)
-    assert outcome(rows, config, asleep=True)[0] == outcome(rows, config, asleep=False)[0]
+    here, there = (outcome(rows, config, asleep=asleep, strict=strict)[0] for asleep in (True, False))
+    assert here == there
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,10 @@ def test_asleep_is_as_awake(rows: list[Any], plugins: str, actions: str) -> None
 def test_who_is_left_asleep(plugins: str, actions: str, sleep: bool) -> None:
     rows = [(0, 60, 1.0, (1, 2), "a", 0, False)] * 30
     assert (outcome(rows, configuration(plugins, actions), asleep=True)[1] > 0) is sleep
+
+
+def test_those_behind_the_first_of_a_strict_queue_are_left_asleep() -> None:
+    rows = [(0, 60, 1.0, (4, 2), "a", 0, False)] * 30
+    config = configuration("first come", "enqueue, allocate")
+    here, lines = outcome(rows, config, asleep=True, strict=True)
+    assert lines and here == outcome(rows, config, asleep=False, strict=True)[0]

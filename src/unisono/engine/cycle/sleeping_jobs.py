@@ -81,7 +81,8 @@ _BY_SHAPE: Final = ("job_key", "valid", "ready", "missing", "pipelined")
 def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[str]) -> list[Alike]:
     """The jobs to leave asleep in a cycle that begins, by shape; none where each must be looked at.
 
-    They are admitted, and their queues are open and serve any job that fits.
+    They are admitted, and their queues are open. Where a queue keeps strict order, those behind the first that finds no
+    place are not looked at anyway.
 
     Args:
         session: of the cycle, which tells no reasons.
@@ -127,7 +128,7 @@ def _is_nominated(session: Session, key: str) -> bool:
 def _rests(session: Session, alike: Alike) -> bool:
     record = session.snapshot.jobs[alike.sample]
     queue = session.queues.get(record.queue)
-    if record.phase == "Pending" or queue is None or queue.closed or queue.record.fifo:
+    if record.phase == "Pending" or queue is None or queue.closed:
         return False
     return not is_for_some(session, queue.name)  # of which it is asked job by job
 
