@@ -106,7 +106,7 @@ def test_together_is_as_one_by_one(objects: list[Object], name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(explain, "MOST_JOBS", 2)  # trials look at a cycle each: a few show whether they differ
         together = outcome(schedule(cluster(objects), CONFIGS[name]))
-        patch.setattr(Shapes, "of", lambda self, job: 0)
+        patch.setattr(Shapes, "of", lambda self, job: (0, 0))
         assert outcome(schedule(cluster(objects), CONFIGS[name])) == together
 
 

@@ -61,7 +61,8 @@ jobs = st.lists(
 )
 
 
-def workload(rows: list[Any]) -> list[Job]:
+def workload(rows: list[Any], users: int = 2) -> list[Job]:
+    """The jobs, whose users take turns; each has a namespace."""
     found, at = [], 0.0
     for number, (after, seconds, factor, (count, gpus), queue, priority, elastic) in enumerate(rows):
         at += after
@@ -74,6 +75,7 @@ def workload(rows: list[Any]) -> list[Job]:
                 gang=1 if elastic else None,
                 elastic=elastic,
                 queue=queue,
+                user=f"user-{number % users}",
                 priority=priority,
                 estimate=None if factor is None else seconds * factor,
             )
@@ -81,10 +83,10 @@ def workload(rows: list[Any]) -> list[Job]:
     return found
 
 
-def outcome(rows: list[Any], config: str, *, asleep: bool) -> tuple[Any, int]:
-    """What became of the jobs, and how many lines had sleeping jobs in them."""
+def outcome(rows: list[Any], config: str, *, asleep: bool, strict: bool = False, users: int = 2) -> tuple[Any, int]:
+    """What became of the jobs, and how many lines had sleeping jobs in them; ``strict``: queue ``a`` is fifo."""
     nodes = tuple(make_node(f"n{number}", cpu=64, memory="64Gi", gpus=4) for number in range(3))
-    queues = make_queue("a", 2), make_queue("b", 1)
+    queues = make_queue("a", 2, dequeue_strategy="fifo" if strict else None), make_queue("b", 1)
     lines: list[WaitingLine] = []
     real: Any = ClusterState.snapshot
 
@@ -101,7 +103,7 @@ def outcome(rows: list[Any], config: str, *, asleep: bool) -> tuple[Any, int]:
         patch.setattr(allocate, "WaitingLine", line)
         patch.setattr(sleeping_jobs, "_FEWEST", 2)
         settings_ = Settings(recheck=20.0, until=100_000.0)
-        run = World(Cluster(nodes, queues), workload(rows), load_config(config), settings_).run()
+        run = World(Cluster(nodes, queues), workload(rows, users), load_config(config), settings_).run()
     assert not run.violations
     stretches = [[(one.start, one.end, one.nodes, one.cause) for one in each.stretches] for each in run.outcomes]
     return ([(each.state, each.started, each.ended) for each in run.outcomes], stretches, run.cycles), len(lines)
@@ -112,10 +114,11 @@ def configuration(plugins: str, actions: str) -> str:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(jobs, st.sampled_from(sorted(PLUGINS)), st.sampled_from(ACTIONS))
-def test_asleep_is_as_awake(rows: list[Any], plugins: str, actions: str) -> None:
+@given(jobs, st.sampled_from(sorted(PLUGINS)), st.sampled_from(ACTIONS), st.booleans())
+def test_asleep_is_as_awake(rows: list[Any], plugins: str, actions: str, strict: bool) -> None:
     config = configuration(plugins, actions)
-    assert outcome(rows, config, asleep=True)[0] == outcome(rows, config, asleep=False)[0]
+    here, there = (outcome(rows, config, asleep=asleep, strict=strict)[0] for asleep in (True, False))
+    assert here == there
 
 
 @pytest.mark.parametrize(
@@ -132,3 +135,17 @@ def test_asleep_is_as_awake(rows: list[Any], plugins: str, actions: str) -> None
 def test_who_is_left_asleep(plugins: str, actions: str, sleep: bool) -> None:
     rows = [(0, 60, 1.0, (1, 2), "a", 0, False)] * 30
     assert (outcome(rows, configuration(plugins, actions), asleep=True)[1] > 0) is sleep
+
+
+def test_those_behind_the_first_of_a_strict_queue_are_left_asleep() -> None:
+    rows = [(0, 60, 1.0, (4, 2), "a", 0, False)] * 30
+    config = configuration("first come", "enqueue, allocate")
+    here, lines = outcome(rows, config, asleep=True, strict=True)
+    assert lines and here == outcome(rows, config, asleep=False, strict=True)[0]
+
+
+def test_jobs_of_many_namespaces_sleep_together() -> None:
+    rows = [(0, 60, 1.0, (1, 2), "a", 0, False)] * 30
+    config = configuration("easy", "enqueue, allocate")
+    here, lines = outcome(rows, config, asleep=True, users=30)
+    assert lines and here == outcome(rows, config, asleep=False, users=30)[0]

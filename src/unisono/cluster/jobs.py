@@ -35,7 +35,7 @@ Key = tuple[object, ...]
 
 
 class Shapes:
-    """Numbers the shapes of one cluster state."""
+    """Numbers the shapes and the kins of one cluster state."""
 
     __slots__ = ("_known", "_next")
 
@@ -43,16 +43,18 @@ class Shapes:
         self._known: dict[Key, int] = {}
         self._next = 1
 
-    def of(self, job: Job) -> int:
-        """The number of a job's shape; 0 when it counts as unlike any other.
+    def of(self, job: Job) -> tuple[int, int]:
+        """The numbers of a job's shape and of its kin; 0 when it counts as unlike any other.
 
         Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are, and jobs
         without pending pods. Two of the same shape differ in names, ages, labels, annotations, conditions, places in
-        the order and nodes, and in nothing else.
+        the order and nodes, and in nothing else. Two of one kin may also stand in different namespaces, which count
+        for admission and not for placing.
         """
         key = _key(job)
-        if key is None:
-            return 0
+        return (0, 0) if key is None else (self._number((job.namespace, *key)), self._number(key))
+
+    def _number(self, key: Key) -> int:
         number = self._known.get(key)
         if number is None:
             if len(self._known) >= _KEPT:
@@ -69,7 +71,6 @@ def _key(job: Job) -> Key | None:
     if tasks is None:
         return None
     return (
-        job.namespace,
         job.queue,
         job.priority_class,
         job.min_member,
@@ -153,7 +154,7 @@ class JobBook:
     Attributes:
         jobs, queues: by key and by name; see ``known`` of the records.
         active: keys of jobs that a cycle has to look at.
-        waiting: the same jobs, by shape.
+        waiting: the same jobs, by kin.
 
     """
 
@@ -451,11 +452,11 @@ class JobBook:
                 continue
             moved.append(job)
             if self.needs_attention(job):
-                job.shape = self._shapes.of(job)
+                job.shape, job.kin = self._shapes.of(job)
                 self.active.add(key)
                 self.waiting.put(job)
             else:
-                job.shape = 0  # it is not compared while it is left alone
+                job.shape = job.kin = 0  # it is not compared while it is left alone
                 self.active.discard(key)
         self._dirty.clear()
         if moved:

@@ -179,6 +179,7 @@ class Job:
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
             `unisono.cluster.jobs`).
+        kin: the same, but that jobs of several namespaces may share it, which placing does not tell apart.
         derived: what readers have worked out from this record and its tasks alone, by name. It is emptied when they
             have changed, so that it holds from cycle to cycle.
 
@@ -195,6 +196,7 @@ class Job:
         "gated_request",
         "held",
         "key",
+        "kin",
         "known",
         "labels",
         "min_amounts",
@@ -252,7 +254,7 @@ class Job:
         self.releasing_on_node = 0
         self.counts: list[int] = [0] * STATUS_COUNT
         self.role_counts: dict[str, list[int]] = {}
-        self.shape = 0
+        self.shape = self.kin = 0
         self.held = False
         self.promised: Vector | None = None
         self.derived: dict[object, Any] = {}

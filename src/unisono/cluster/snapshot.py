@@ -42,7 +42,7 @@ class Snapshot:
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
         evictions: what was evicted lately.
-        waiting: the jobs of ``active`` by shape; None where that is not known.
+        waiting: the jobs of ``active`` by kin; None where that is not known.
         setbacks: jobs whose binds failed lately, by key.
         promises: room that is kept on nodes for pods which are to come.
         run_times: how long jobs of one kind have run.

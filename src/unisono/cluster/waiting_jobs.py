@@ -1,6 +1,6 @@
-"""Jobs that wait, by shape and in order, kept from cycle to cycle.
+"""Jobs that wait, by kin and in order, kept from cycle to cycle.
 
-Of many jobs of one shape a cycle mostly asks about one. Here it finds the others without having looked at each of them.
+Of many jobs of one kin a cycle mostly asks about one. Here it finds the others without having looked at each of them.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ class _Order:
 
 
 class Alike:
-    """Jobs of one shape whose pods all wait.
+    """Jobs of one kin whose pods all wait.
 
     Attributes:
-        shape: that of all of them.
+        kin: that of all of them.
         aged: when each was created, and its key; sorted.
+        shapes: their keys by shape.
         version: moves with every change.
 
     """
 
-    __slots__ = ("_orders", "aged", "shape", "version")
+    __slots__ = ("_orders", "aged", "kin", "shapes", "version")
 
-    def __init__(self, shape: int) -> None:
-        self.shape = shape
+    def __init__(self, kin: int) -> None:
+        self.kin = kin
         self.aged: list[Entry] = []
+        self.shapes: dict[int, dict[str, None]] = {}
         self.version = 0
         self._orders: dict[str, _Order] = {}
 
@@ -82,13 +84,17 @@ class Alike:
     def put(self, job: Job) -> None:
         """Add a job."""
         insort(self.aged, (job.created, job.key))
+        self.shapes.setdefault(job.shape, {})[job.key] = None
         self.version += 1
         for order in self._orders.values():
             order.fresh.add(job.key)
 
-    def drop(self, created: float, key: str) -> None:
-        """Take out a job that was put in with this time."""
+    def drop(self, created: float, key: str, shape: int) -> None:
+        """Take out a job that was put in with this time and shape."""
         del self.aged[bisect_left(self.aged, (created, key))]
+        del self.shapes[shape][key]
+        if not self.shapes[shape]:
+            del self.shapes[shape]
         self.version += 1
         for order in self._orders.values():
             order.drop(key)
@@ -98,7 +104,7 @@ class WaitingJobs:
     """The jobs that a cycle has to look at.
 
     Attributes:
-        alike: by shape, jobs whose pods all wait and are equal.
+        alike: by kin, jobs whose pods all wait and are equal.
         others: keys of all other jobs that a cycle has to look at.
 
     """
@@ -108,19 +114,19 @@ class WaitingJobs:
     def __init__(self) -> None:
         self.alike: dict[int, Alike] = {}
         self.others: set[str] = set()
-        self._places: dict[str, tuple[int, float]] = {}
+        self._places: dict[str, tuple[int, float, int]] = {}
 
     def put(self, job: Job) -> None:
         """Add a job that is not in it."""
-        shape = job.shape
-        if not shape or not job.pending:
+        kin = job.kin
+        if not kin or not job.pending:
             self.others.add(job.key)
             return
-        found = self.alike.get(shape)
+        found = self.alike.get(kin)
         if found is None:
-            found = self.alike[shape] = Alike(shape)
+            found = self.alike[kin] = Alike(kin)
         found.put(job)
-        self._places[job.key] = shape, job.created
+        self._places[job.key] = kin, job.created, job.shape
 
     def drop(self, key: str) -> None:
         """Take a job out, if it is in it."""
@@ -128,14 +134,14 @@ class WaitingJobs:
         if place is None:
             self.others.discard(key)
             return
-        shape, created = place
-        found = self.alike[shape]
-        found.drop(created, key)
+        kin, created, shape = place
+        found = self.alike[kin]
+        found.drop(created, key, shape)
         if not found.aged:
-            del self.alike[shape]
+            del self.alike[kin]
 
-    def but_shapes(self, passes: Callable[[str], bool]) -> list[str]:
-        """Keys of all jobs but those of shapes that ``passes`` holds for, which is asked about one of each."""
+    def but_kins(self, passes: Callable[[str], bool]) -> list[str]:
+        """Keys of all jobs but those of kins that ``passes`` holds for, which is asked about one of each."""
         left = (alike for alike in self.alike.values() if not passes(alike.sample))
         return [*self.others, *(key for alike in left for _, key in alike.aged)]
 

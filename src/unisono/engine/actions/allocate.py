@@ -27,7 +27,7 @@ def run(cycle: Cycle) -> None:
     if served:
         waiting = {name: [job for job in jobs if served.get(job.key, True)] for name, jobs in waiting.items()}
     heaps = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items() if jobs}
-    heaps |= _lines(cycle, waiting)
+    heaps |= _lines(cycle, waiting, stops)
     alike = EquivalenceBatches(cycle)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
     while len(queues):
@@ -64,18 +64,32 @@ def run(cycle: Cycle) -> None:
             queues.push(queue)
 
 
-def _lines(cycle: Cycle, waiting: Mapping[str, list[JobState]]) -> dict[str, Heap[JobState]]:
-    """By queue the jobs to serve, where some of them sleep; those sleep on for whose pods no node has room."""
+def _lines(cycle: Cycle, waiting: Mapping[str, list[JobState]], stops: set[str]) -> dict[str, Heap[JobState]]:
+    """By queue the jobs to serve, where some of them sleep; those sleep on for whose pods no node has room.
+
+    In a queue that keeps strict order all stand in line: the first that finds no place stops it.
+    """
     session = cycle.session
     asleep: dict[str, list[Alike]] = {}
+    added: dict[str, list[JobState]] = {}
     for alike in cycle.asleep:
         sample = session.job(alike.sample)
-        if sample is not None and _has_room(cycle, sample) and cycle.valid(sample):
-            asleep.setdefault(sample.queue.name, []).append(alike)
+        if sample is None:
+            continue
+        name, fifo = sample.queue.name, sample.queue.record.fifo
+        if not (fifo or _has_room(cycle, sample)):
+            continue
+        if cycle.valid(sample):
+            asleep.setdefault(name, []).append(alike)
+        elif fifo:
+            invalid = (job for _, key in alike.aged if (job := session.job(key)) is not None)
+            added.setdefault(name, []).extend(job for job in invalid if strict_order.stops_others(cycle, job))
+    stops.update(job.key for jobs in added.values() for job in jobs)
     found: dict[str, Heap[JobState]] = {}
-    for name, each in asleep.items():
-        passed_over, woken = in_line(session, each)
-        jobs = [*waiting.get(name, ()), *woken]
+    for name in dict.fromkeys((*asleep, *added)):
+        each, jobs = asleep.get(name, []), [*waiting.get(name, ()), *added.get(name, ())]
+        passed_over, woken = (each, []) if session.queues[name].record.fifo else in_line(session, each)
+        jobs += woken
         found[name] = WaitingLine(cycle.orders, session, jobs, passed_over) if passed_over else cycle.orders.jobs(jobs)
     return found
 

@@ -70,18 +70,19 @@ def _says(notes: Mapping[str, str]) -> bool:
 
 
 _FEWEST: Final = 4
-"""Jobs of one shape from which on they are left asleep although there is room for their pods."""
-_MOST_SHAPES: Final = 64
-"""Of how many such shapes, those with most jobs: each of them is looked at many times in a cycle."""
+"""Jobs of one kin from which on they are left asleep although there is room for their pods."""
+_MOST_KINS: Final = 64
+"""Of how many such kins, those with most jobs: each of them is looked at many times in a cycle."""
 _ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill"))
 """Actions that do nothing for admitted jobs but place them."""
 _BY_SHAPE: Final = ("job_key", "valid", "ready", "missing", "pipelined")
 
 
 def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[str]) -> list[Alike]:
-    """The jobs to leave asleep in a cycle that begins, by shape; none where each must be looked at.
+    """The jobs to leave asleep in a cycle that begins, by kin; none where each must be looked at.
 
-    They are admitted, and their queues are open and serve any job that fits.
+    They are admitted, and their queues are open. Where a queue keeps strict order, those behind the first that finds no
+    place are not looked at anyway.
 
     Args:
         session: of the cycle, which tells no reasons.
@@ -98,13 +99,13 @@ def sleeping_jobs(session: Session, hooks: CombinedAnswers, actions: Iterable[st
 def in_line(session: Session, asleep: list[Alike]) -> tuple[list[Alike], list[JobState]]:
     """Of jobs that are asleep and may find room: those to pass over where they stand, and those to wake at once."""
     found = [alike for alike in asleep if len(alike) >= _FEWEST]
-    if len(found) > _MOST_SHAPES:
+    if len(found) > _MOST_KINS:
         found.sort(key=len, reverse=True)
-        del found[_MOST_SHAPES:]
+        del found[_MOST_KINS:]
     if len(found) == len(asleep):
         return asleep, []
-    shapes = {alike.shape for alike in found}
-    keys = [key for alike in asleep if alike.shape not in shapes for _, key in alike.aged]
+    kins = {alike.kin for alike in found}
+    keys = [key for alike in asleep if alike.kin not in kins for _, key in alike.aged]
     return found, [job for key in keys if (job := session.job(key)) is not None]
 
 
@@ -127,7 +128,7 @@ def _is_nominated(session: Session, key: str) -> bool:
 def _rests(session: Session, alike: Alike) -> bool:
     record = session.snapshot.jobs[alike.sample]
     queue = session.queues.get(record.queue)
-    if record.phase == "Pending" or queue is None or queue.closed or queue.record.fifo:
+    if record.phase == "Pending" or queue is None or queue.closed:
         return False
     return not is_for_some(session, queue.name)  # of which it is asked job by job
 
@@ -137,13 +138,12 @@ def awake_jobs(session: Session, asleep: Sequence[Alike]) -> list[JobState]:
     waiting = session.snapshot.waiting
     if waiting is None or not asleep:
         return session.active
-    shapes = {alike.shape for alike in asleep}
-    jobs = session.snapshot.jobs
-    keys = waiting.but_shapes(lambda key: jobs[key].shape in shapes)
+    jobs, kins = session.snapshot.jobs, {alike.kin for alike in asleep}
+    keys = waiting.but_kins(lambda key: jobs[key].kin in kins)
     return [job for key in sorted(keys) if (job := session.job(key)) is not None]
 
 
 def woken_jobs(session: Session, asleep: Sequence[Alike]) -> list[JobState]:
     """Jobs that were asleep and have been looked at."""
-    shapes, active = {alike.shape for alike in asleep}, session.snapshot.active
-    return [job for key, job in session.opened().items() if job.shape in shapes and key in active]
+    kins, active = {alike.kin for alike in asleep}, session.snapshot.active
+    return [job for key, job in session.opened().items() if job.kin in kins and key in active]

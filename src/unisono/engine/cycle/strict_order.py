@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from unisono.engine.answers import Refusal
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.orders import Heap
@@ -23,11 +21,13 @@ def stops_others(cycle: Cycle, job: JobState) -> bool:
     return job.phase == "Pending" or comes_later(cycle.session.snapshot, job.key, cycle.session.now)
 
 
-def stop(cycle: Cycle, head: JobState, behind: Iterable[JobState]) -> None:
-    """The queue's first job found no place: the others wait for it."""
+def stop(cycle: Cycle, head: JobState, behind: Heap[JobState]) -> None:
+    """The queue's first job found no place: the others wait for it, and are told so where reasons are told."""
     name = cycle.heads.setdefault(head.queue.name, head).key.partition("/")[2]
+    if not cycle.fits.reasons:
+        return
     text = f"job {name} comes first in queue {head.queue.name}, whose dequeueStrategy is fifo, and cannot start yet"
-    for job in behind:
+    for job in behind.items():
         report = cycle.report(job)
         report.gate = report.gate or Refusal(text, Cause.NOT_TRIED)
 
@@ -36,7 +36,7 @@ def stopped(cycle: Cycle, queue: QueueState, job: JobState, jobs: Heap[JobState]
     """Note that ``job`` found no place; whether the queue, whose other ``jobs`` wait, is not to be served any more."""
     if not queue.record.fifo or (job.ready_count and job.is_ready):
         return False
-    stop(cycle, job, jobs.items())
+    stop(cycle, job, jobs)
     return True
 
 

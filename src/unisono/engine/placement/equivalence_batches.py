@@ -1,7 +1,7 @@
 """Jobs of the same shape are served together where that gives what serving them one by one gives.
 
 Whole gangs of equal tasks that follow each other in the order are placed with one request to the table of candidates,
-and their places are dealt out. When a gang finds no place and takes nothing, the next one of its shape meets the same
+and their places are dealt out. When a gang finds no place and takes nothing, the next one of its kin meets the same
 cluster, so it fails for the same reasons, at the places where the first one failed.
 """
 
@@ -37,7 +37,7 @@ class EquivalenceBatches:
         self.cycle = cycle
         self._failed: dict[tuple[int, str], JobReport] = {}  # all in the same state
         self._failed_in: _State = ()
-        self._likes: Counter[int] = Counter()  # how often those of a shape have failed in that state
+        self._likes: Counter[int] = Counter()  # how often those of a kin have failed in that state
         self._asks = cycle.hooks.has("prefilter")
 
     def _shared(self) -> bool:
@@ -47,15 +47,15 @@ class EquivalenceBatches:
         return by_shape and not hooks.hears_placements() and not hooks.hosted("placed")
 
     def _like(self, job: JobState) -> tuple[int, str] | None:
-        """Its shape, and what tells it apart where plug-ins look at the job itself; None: it is like no other."""
-        shape, cycle = job.shape, self.cycle
-        if not shape or not job.record.pending:
+        """Its kin, and what tells it apart where plug-ins look at the job itself; None: it is like no other."""
+        kin, cycle = job.kin, self.cycle
+        if not kin or not job.record.pending:
             return None
         if cycle.tables.scope is not Scope.JOB:
-            return shape, ""
+            return kin, ""
         cycle.session.subject = job
         alike = cycle.tables.alike(next(iter(job.record.pending.values())).pod_class)
-        return None if alike == job.key else (shape, alike)
+        return None if alike == job.key else (kin, alike)
 
     def _fresh(self, job: JobState) -> bool:
         """It has a shape, and nothing has happened to it in this session."""
@@ -76,7 +76,7 @@ class EquivalenceBatches:
         first = next(iter(jobs.ahead(self._fresh, 1)), None)
         if first is None:
             return False
-        if self._known((first.shape, "")) is not None:
+        if self._known((first.kin, "")) is not None:
             return False
         if len(jobs.ahead(lambda job: job.shape == first.shape, 2)) < 2:
             return False
@@ -127,14 +127,14 @@ class EquivalenceBatches:
     def note_failure(self, job: JobState, before: _State) -> None:
         """``job`` was served, from state ``before``, and holds nothing."""
         report = self.cycle.reports.get(job.key)
-        if job.shape and not job.places and report is not None and self.state() == before and self._shared():
+        if job.kin and not job.places and report is not None and self.state() == before and self._shared():
             like = self._like(job)
             if like is not None and self.cycle.hooks.failure_of(job) is None:
                 if self._failed_in != before:
                     self._failed, self._failed_in = {}, before
                     self._likes.clear()
                 self._failed[like] = report
-                self._likes[job.shape] += 1
+                self._likes[job.kin] += 1
 
     def skip(self, queue: QueueState, jobs: Heap[JobState]) -> bool:
         """Report on the next jobs of ``queue``, up to the first that may fare better; whether there was any.
@@ -151,20 +151,20 @@ class EquivalenceBatches:
             return jobs.drop_failing(self._fail_silently, self._next_in, self._stamp) > 0
         return jobs.take_while(self._fail_silently if silent else self.fail) > 0
 
-    def _stamp(self, shape: int) -> tuple[_State, int]:
-        return self._failed_in, self._likes[shape]
+    def _stamp(self, kin: int) -> tuple[_State, int]:
+        return self._failed_in, self._likes[kin]
 
     def _next_in(self, alike: Alike, at: int) -> int:
         """Of sleeping jobs, from a position on: the first that may fare better than those that have failed.
 
         Jobs of which something is to be reported are looked at one by one.
         """
-        shape, entries = alike.shape, alike.aged
+        kin, entries = alike.kin, alike.aged
         parts = self._parts_of(alike)
         if parts is None:
             return at
         usual, others, other = parts
-        failed = self._fails_quietly(shape, usual), not others or self._fails_quietly(shape, other)
+        failed = self._fails_quietly(kin, usual), not others or self._fails_quietly(kin, other)
         if all(failed):
             return len(entries)
         if not any(failed):
@@ -182,8 +182,8 @@ class EquivalenceBatches:
         self.cycle.session.subject = self.cycle.session.job(alike.sample)
         return self.cycle.tables.parts(alike)
 
-    def _fails_quietly(self, shape: int, like: str) -> bool:
-        report = self._failed.get((shape, like))
+    def _fails_quietly(self, kin: int, like: str) -> bool:
+        report = self._failed.get((kin, like))
         return report is not None and (report.quota is None or report.quota.cause is not Cause.OVER_SHARE)
 
     def _fail_silently(self, job: JobState) -> bool:
@@ -198,7 +198,7 @@ class EquivalenceBatches:
         return True
 
     def fail(self, job: JobState) -> bool:
-        """Report what became of a job of the same shape, when nothing has been placed since then."""
+        """Report what became of a job of the same kin, when nothing has been placed since then."""
         if not self._failed or not self._fresh(job):
             return False
         like = self._like(job)

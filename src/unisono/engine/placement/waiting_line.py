@@ -51,7 +51,7 @@ _FIRST = itemgetter(0)
 
 
 class _Stream:
-    """Jobs of one shape that are still in line: those from ``at`` on."""
+    """Jobs of one kin that are still in line: those from ``at`` on."""
 
     __slots__ = ("alike", "at", "entries", "next", "prefix", "stamp")
 
@@ -79,7 +79,7 @@ class WaitingLine(Heap[JobState]):
     """As a heap of all jobs, some of which sleep.
 
     Args:
-        orders: the order of jobs, which is the same for all of a shape but for age and name.
+        orders: the order of jobs, which is the same for all of a kin but for age and name.
         session: knows the jobs.
         jobs: those that are awake.
         asleep: the others.
@@ -194,13 +194,13 @@ class WaitingLine(Heap[JobState]):
         Args:
             fails: whether a job that is awake fails as another one has.
             next_in: finds those that may be placed among those that sleep.
-            stamp: of a shape, moves whenever ``next_in`` may find a later one.
+            stamp: of a kin, moves whenever ``next_in`` may find a later one.
 
         """
         bound: Key | None = None
         for stream in self._streams:
             if stream.at < len(stream.entries):
-                now = stamp(stream.alike.shape)
+                now = stamp(stream.alike.kin)
                 if stream.stamp != now or stream.next < stream.at:
                     stream.next, stream.stamp = next_in(stream.alike, stream.at), now
                 at = stream.next

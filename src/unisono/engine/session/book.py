@@ -138,7 +138,7 @@ def open_promises(snapshot: Snapshot, now: float) -> None:
     promises = snapshot.memo.of(Promises, Promises)
     found: dict[str, tuple[float, int]] = {}
     jobs, waiting = snapshot.jobs, snapshot.waiting
-    keys = snapshot.active if waiting is None else waiting.but_shapes(lambda key: not _is_unfilled(jobs[key]))
+    keys = snapshot.active if waiting is None else waiting.but_kins(lambda key: not _is_unfilled(jobs[key]))
     for key in keys:
         job = jobs.get(key)
         if job is not None and _is_unfilled(job):
@@ -159,7 +159,8 @@ def close_promises(snapshot: Snapshot, now: float) -> float | None:
     waiting, jobs = snapshot.waiting, snapshot.jobs
     found: list[int | str] = []
     if waiting is not None:
-        found += [shape for shape, alike in waiting.alike.items() if _has_pods(jobs[alike.sample])]
+        have_pods = (alike for alike in waiting.alike.values() if _has_pods(jobs[alike.sample]))
+        found += [shape for alike in have_pods for shape in alike.shapes]
     for key in snapshot.active if waiting is None else waiting.others:
         job = jobs.get(key)
         if job is not None and _has_pods(job):
@@ -367,14 +368,13 @@ class Book:
         wanted = _is_promised if stated else _is_admitted
         snapshot = self._snapshot
         if snapshot.waiting is None:
-            keys: Iterable[str] = snapshot.active
+            left: Iterable[str] = snapshot.active
         else:
             for alike in snapshot.waiting.alike.values():
-                job = snapshot.jobs[alike.sample]
-                if wanted(job):
-                    yield job, len(alike)
-            keys = snapshot.waiting.others
-        for key in keys:
+                for keys in alike.shapes.values() if wanted(snapshot.jobs[alike.sample]) else ():
+                    yield snapshot.jobs[next(iter(keys))], len(keys)
+            left = snapshot.waiting.others
+        for key in left:
             found = snapshot.jobs.get(key)
             if found is not None and wanted(found):
                 yield found, 1

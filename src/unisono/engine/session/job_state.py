@@ -75,6 +75,7 @@ class JobState:
         min_task_total: sum of ``min_task_member``.
         phase: PodGroup phase, changed by enqueue.
         shape: jobs that scheduling cannot tell apart, as they were at the snapshot, share it; 0: like no other.
+        kin: as the shape, but that it may be shared between namespaces, which placing does not tell apart.
         counts: tasks by status (list indexed by `TaskStatus`), changes of this session included.
         ready_count: tasks that hold a place or have succeeded.
         pending_best_effort: pending tasks that request nothing.
@@ -93,6 +94,7 @@ class JobState:
         "counts",
         "created",
         "key",
+        "kin",
         "min_member",
         "min_resources",
         "min_task_member",
@@ -110,7 +112,7 @@ class JobState:
 
     def __init__(self, record: Job, queue: QueueState, priority: int) -> None:
         self.record = record
-        self.shape = record.shape
+        self.shape, self.kin = record.shape, record.kin
         self.key = record.key
         self.queue = queue
         self.priority = priority

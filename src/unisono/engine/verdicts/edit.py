@@ -214,7 +214,7 @@ class Edit:
                 self._recount(record)
             for name in JOB_SUMS:
                 setattr(record, name, fitted(getattr(record, name), width))
-            record.shape, record.derived = 0, {}  # like no other job
+            record.shape, record.kin, record.derived = 0, 0, {}  # like no other job
         if not self._jobs:
             return
         shares = shares_of(list(self._jobs.values()), width)

@@ -331,7 +331,7 @@ def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
 def _unborn(session: Session) -> Iterable[tuple[JobState, int]]:
     """Jobs of which pods are still to be created: one of each shape with how many there are of it."""
     waiting, active = session.snapshot.waiting, session.snapshot.active
-    keys = active if waiting is None else waiting.but_shapes(lambda key: not _is_unborn(session.job(key)))
+    keys = active if waiting is None else waiting.but_kins(lambda key: not _is_unborn(session.job(key)))
     found: dict[int | str, tuple[JobState, int]] = {}
     for key in keys:
         job = session.job(key)

@@ -321,14 +321,14 @@ class ReservationPlugin(Plugin):
         if not plans or job.priority > plans[0].job.priority:
             return Parts("", (), "")
         plan = plans[0]
-        known = self._parts.get(jobs.shape)
+        known = self._parts.get(jobs.kin)
         if known is None or known[0] is not plan:
-            known = self._parts[jobs.shape] = plan, self._divided(plan, pod_class, jobs)
+            known = self._parts[jobs.kin] = plan, self._divided(plan, pod_class, jobs)
         return known[1]
 
     def _divided(self, plan: Plan, pod_class: PodClass, jobs: Alike) -> Parts:
         own = plan.job.created, plan.job.key
-        there = plan.job.record.shape == jobs.shape
+        there = plan.job.record.kin == jobs.kin
         if plan.start == inf:
             return Parts(plan.job.key, (own,) if there else (), "")
         now, records = self.session.now, self.session.snapshot.jobs
