@@ -297,7 +297,7 @@ def drawn_world(seed: int, labels: Mapping[str, Sequence[str]] | None = None) ->
         labels: of nodes, each with the values that it may have; a node may lack it. Some jobs select one.
 
     """
-    draw, world = random.Random(seed), World()  # noqa: S311
+    draw, world = random.Random(seed), World()  # noqa: S311  # nosec B311 - draws examples, no secrets
     nodes = [f"n{number}" for number in range(draw.randint(1, 5))]
     known = {name: list(values) for name, values in (labels or {}).items()}
     for name in nodes:
