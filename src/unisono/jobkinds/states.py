@@ -31,6 +31,12 @@ def by_conditions(obj: Any, running: bool) -> tuple[str, str]:
     return ("Running" if "Running" in said or running else "Pending"), ""
 
 
+def ran_before(obj: Any) -> bool:
+    """Whether the object tells that pods of it have run, now or earlier."""
+    told = any(first(each, "type") == "Running" for _, each in walk(obj, "status.conditions[*]"))
+    return told or bool(first(obj, "status.failed"))
+
+
 def by_field(path: str, phases: Mapping[str, Collection[str]], message: str = "") -> Tells:
     """Of kinds that have a field for it.
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unisono.api.conditions import find_condition
 from unisono.api.core import Pod
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.keys import JOB_NAME, TASK_SPEC
@@ -18,6 +17,7 @@ from unisono.api.pod_states import has_ended, pod_end
 from unisono.api.verdict import waiting_text
 from unisono.jobkinds.kind import ONLY
 from unisono.jobkinds.registry import PART_LABELS, between, job_kind_of, state_of
+from unisono.jobkinds.states import ran_before
 from unisono.kube.client import Client
 from unisono.sdk.state.dependents import ByOwner, Dependents, collect, dependents, listed, owners_of
 from unisono.sdk.state.views import (
@@ -69,7 +69,6 @@ def workload_view(
     ends = {end.name: end for end in known.ends} if known else {}
     ends.update({pod.metadata.name: pod_end(pod) for pod in pods if has_ended(pod)})
     group = groups[0] if groups else None
-    began = find_condition(getattr(job.status, "conditions", None), "Running") is not None
     return JobView(
         job.metadata.name,
         job.metadata.namespace or "default",
@@ -80,7 +79,7 @@ def workload_view(
             phase,
             group.status.phase if group else None,
             placed,
-            ran=began or bool(getattr(job.status, "failed", None)) or (known is not None and known.admitted),
+            ran=ran_before(job) or (known is not None and known.admitted),
         ),
         gang=sum(each.spec.min_member or 0 for each in groups) or 1,
         placed=len(placed),
