@@ -9,8 +9,15 @@ import pytest
 
 from support.backends import OPTIONS, job_body, namespace_body, opened
 from unisono.api.kind import Kind
-from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS, PROPAGATION_POLICIES, RAY_CLUSTERS
-from unisono.api.kinds import JOBS, NAMESPACES, PODS
+from unisono.api.kind_families import (
+    ATTACHED_CLUSTERS,
+    FLEETS,
+    PROPAGATION_POLICIES,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+)
+from unisono.api.kinds import JOBS, NAMESPACES, PODS, RESOURCE_QUOTAS
 from unisono.apiserver.backend import Backend
 from unisono.errors import Invalid
 
@@ -30,6 +37,10 @@ RAY = {
     "gcsFaultToleranceOptions": {"redisAddress": "redis:6379"},
     "headGroupSpec": {"rayStartParams": {}, "template": {"spec": POD}},
 }
+HEAD = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": POD}}}
+CLASS = "ray.io/priority-class-name"
+SYSTEM = "system-node-critical"
+NODES_OWN = {"priorityClassName": SYSTEM}
 POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}], "placement": {}}
 
 
@@ -51,6 +62,38 @@ async def test_it_is_told_when_it_is_made(backend: Backend, kind: Kind[Any], obj
     written = await backend.service.create(kind, "default" if kind.namespaced else None, obj, OPTIONS)
     (warning,) = written.warnings
     assert told in warning
+
+
+def training(policy: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], **pod}}
+    spec = {"runPolicy": {"schedulingPolicy": policy}, "pytorchReplicaSpecs": {"Worker": {"template": template}}}
+    return body(PYTORCH_JOBS, spec)
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "told"),
+    [
+        (RAY_CLUSTERS, body(RAY_CLUSTERS, HEAD, labels={CLASS: SYSTEM}), "is refused in this namespace"),
+        (RAY_JOBS, body(RAY_JOBS, {"entrypoint": "a", "rayClusterSpec": HEAD}, labels={CLASS: "nowhere"}),
+            f"metadata.labels[{CLASS}]: there is no PriorityClass \"nowhere\", and until there is one the gang counts"),
+        (PYTORCH_JOBS, training({"priorityClass": "nowhere"}, {}), "until there is one the gang counts"),
+        (PYTORCH_JOBS, training({}, {"priorityClassName": "nowhere"}), "one pods that have it are refused"),
+        (PYTORCH_JOBS, training({}, NODES_OWN), "Worker.template.spec.priorityClassName: what has the class"),
+        (JOBS, job_body("x") | {"spec": {**job_body("x")["spec"], "priorityClassName": "none"}}, "pods that have it"),
+    ],
+)  # fmt: skip
+async def test_a_class_that_is_not_there_or_not_for_tenants_is_told(
+    backend: Backend, kind: Kind[Any], obj: dict[str, Any], told: str
+) -> None:
+    (warning,) = (await backend.service.create(kind, "default", obj, OPTIONS)).warnings
+    assert told in warning
+
+
+async def test_a_quota_for_a_class_of_the_system_allows_it(backend: Backend) -> None:
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": [SYSTEM]}
+    quota = body(RESOURCE_QUOTAS, {"hard": {"pods": "5"}, "scopeSelector": {"matchExpressions": [scope]}})
+    await backend.service.create(RESOURCE_QUOTAS, "default", quota, OPTIONS)
+    assert not (await backend.service.create(PYTORCH_JOBS, "default", training({}, NODES_OWN), OPTIONS)).warnings
 
 
 async def test_a_cluster_with_members_is_a_hub(backend: Backend) -> None:
