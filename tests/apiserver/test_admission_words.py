@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.backends import OPTIONS, job_body, namespace_body, opened
+from support.backends import OPTIONS, job_body, namespace_body, opened, value
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
     ATTACHED_CLUSTERS,
@@ -17,7 +17,7 @@ from unisono.api.kind_families import (
     RAY_CLUSTERS,
     RAY_JOBS,
 )
-from unisono.api.kinds import JOBS, NAMESPACES, PODS, RESOURCE_QUOTAS
+from unisono.api.kinds import COMMANDS, JOBS, NAMESPACES, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.apiserver.backend import Backend
 from unisono.errors import Invalid
 
@@ -62,6 +62,29 @@ async def test_it_is_told_when_it_is_made(backend: Backend, kind: Kind[Any], obj
     written = await backend.service.create(kind, "default" if kind.namespaced else None, obj, OPTIONS)
     (warning,) = written.warnings
     assert told in warning
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "told"),
+    [
+        ("AbortJob", {"name": "nobody"}, "target: there is no Job nobody"),
+        ("AbortJob", {"uid": "another"}, "target.uid: Job x has another uid"),
+        ("CloseQueue", {}, "action: a Job does not obey CloseQueue: write one of AbortJob, "),
+        ("AbortJob", {"apiVersion": "batch/v1"}, "target: Jobs of batch.volcano.sh and Queues obey commands"),
+        ("OpenQueue", {"kind": "Queue", "apiVersion": QUEUES.api_version, "name": "default", "uid": "old"}, ""),
+        ("AbortJob", {}, ""),
+    ],
+)
+async def test_a_command_that_nobody_will_obey(
+    backend: Backend, action: str, target: dict[str, Any], told: str
+) -> None:
+    written = await backend.service.create(JOBS, "default", job_body("x"), OPTIONS)
+    uid = value(written.object)["metadata"]["uid"]
+    about = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "x", "uid": uid} | target
+    command = body(COMMANDS, {}) | {"action": action, "target": about}
+    del command["spec"]
+    warnings = (await backend.service.create(COMMANDS, "default", command, OPTIONS)).warnings
+    assert ([told] if told else []) == [each[: len(told)] for each in warnings]
 
 
 def training(policy: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:

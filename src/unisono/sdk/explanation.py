@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from unisono.sdk.waiting import Misnamed, UnboundPod
     from unisono.sdk.waiting_containers import WaitingContainer
 
+_OF_POD = re.compile(r'\b[Pp]ods? "')
+"""In what the server says of a pod; claims, PodGroups and Services are refused, too."""
 _BY_SIGNAL = (137, 143)
 """Exit codes of containers that their node ends."""
 
@@ -142,7 +145,9 @@ class Explanation:
         if self.verdicts:
             return ""
         if self.refused:
-            return f"{self.title} waits for pods that the server refuses: {self.refused[0].message}; {self.state}."
+            message = self.refused[0].message
+            what = " for pods that the server refuses" if _OF_POD.search(message) else ""
+            return f"{self.title} waits{what}: {message}; {self.state}."
         if self.pods:
             for_one = f" for pod {self.pods[0].name}" if self.partly else ""
             return f"{self.title} waits{for_one}: {self.pods[0].why}; {self.state}."
