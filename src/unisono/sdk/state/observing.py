@@ -69,7 +69,8 @@ def workload_view(
     ends = {end.name: end for end in known.ends} if known else {}
     ends.update({pod.metadata.name: pod_end(pod) for pod in pods if has_ended(pod)})
     group = groups[0] if groups else None
-    began = find_condition(getattr(job.status, "conditions", None), "Running") is not None
+    conditions = getattr(job.status, "conditions", None)  # a JobFlow's are a map
+    began = isinstance(conditions, list) and find_condition(conditions, "Running") is not None
     return JobView(
         job.metadata.name,
         job.metadata.namespace or "default",
