@@ -53,6 +53,8 @@ POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]
         (PODS, body(PODS, POD | {"schedulerName": "yunikorn"}), "spec.schedulerName: yunikorn is YuniKorn's"),
         (PODS, body(PODS, POD, annotations={"unisono.io/min-runtime": "5m"}), "did you mean unisono.io/min-run-time?"),
         (RAY_CLUSTERS, body(RAY_CLUSTERS, RAY), "spec.gcsFaultToleranceOptions has no effect"),
+        (RAY_CLUSTERS, body(RAY_CLUSTERS, HEAD | {"workerGroupSpecs": [{"groupName": "w", "replicas": 5,
+            "maxReplicas": 3, "rayStartParams": {}, "template": {"spec": POD}}]}), "replicas: 5 counts as 3"),
         (FLEETS, body(FLEETS, {}), "no cluster is attached"),
         (PROPAGATION_POLICIES, body(PROPAGATION_POLICIES, POLICY), "no cluster is attached"),
     ],

@@ -26,11 +26,11 @@ ROOM = {"cpu": "128", "memory": "1Ti", "pods": "900", "nvidia.com/gpu": "16"}
 NODES = [{"name": f"n{number}", "capacity": ROOM} for number in range(6)]
 
 
-def run(folder: Path, story: Callable[[Any], Awaitable[None]]) -> None:
-    """Tell a story to a plane with six simulated nodes."""
+def run(folder: Path, story: Callable[[Any], Awaitable[None]], nodes: list[dict[str, Any]] = NODES) -> None:
+    """Tell a story to a plane with simulated nodes."""
 
     async def told() -> None:
-        given = case.Case("shapes", "", "namespace/default", [], [], [], NODES, "", [], [], [], 0, 0.0)
+        given = case.Case("shapes", "", "namespace/default", [], [], [], nodes, "", [], [], [], 0, 0.0)
         async with plane.plane(given, folder) as made:
             await story(made)
 
