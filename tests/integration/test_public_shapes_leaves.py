@@ -32,6 +32,7 @@ CARRIED: Final = {
     "spec.activeDeadlineSeconds": LATER,
     "spec.backoffLimit": LATER,
     "spec.failurePolicy.maxRestarts": LATER,
+    "spec.maxFailedIndexes": LATER,
     "spec.maxRetry": LATER,
     "spec.runPolicy.activeDeadlineSeconds": LATER,
     "spec.runPolicy.backoffLimit": LATER,
@@ -245,6 +246,14 @@ def _outcomes(trials: list[Trial], folder: Path) -> list[Outcome]:
     return [Outcome(frozenset(told[each]), frozenset(made[each]), status.get(each, "")) for each in names]
 
 
+def is_told(at: At, said: str) -> bool:
+    """Whether the author hears of a field, or of the one that it is a part of."""
+    above = (
+        "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in at[:end])[1:] for end in (2, 3, 4)
+    )
+    return any(f"{each} has no effect" in said for each in above)
+
+
 def silent(chosen: list[tuple[str, JobKind, dict[str, Any]]], folder: Path) -> tuple[int, set[tuple[str, str]]]:
     """How many fields were tried, and those that made no difference: names of shapes, and fields."""
     bases = [Trial(of, code, (), kind, body) for of, kind, body in chosen for code in ends(kind)]
@@ -260,6 +269,8 @@ def silent(chosen: list[tuple[str, JobKind, dict[str, Any]]], folder: Path) -> t
         if any((of, code) in known for code in ends(kind))
     }
     number = len(left)
+    said = {of: " ".join(found.told) for (of, _), found in usual.items()}
+    left = {(of, at): each for (of, at), each in left.items() if not is_told(at, said[of])}
     for change in (lambda body, at, _: without(body, at), other):
         trials = [
             Trial(of, code, at, kind, change(body, at, value))
