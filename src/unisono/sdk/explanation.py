@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from unisono.sdk.waiting import Misnamed, UnboundPod
     from unisono.sdk.waiting_containers import WaitingContainer
 
-_OF_POD = re.compile(r'\b[Pp]ods? "')
+_OF_POD = ('pods "', 'Pod "')
 """In what the server says of a pod; claims, PodGroups and Services are refused, too."""
 _BY_SIGNAL = (137, 143)
 """Exit codes of containers that their node ends."""
@@ -146,7 +145,7 @@ class Explanation:
             return ""
         if self.refused:
             message = self.refused[0].message
-            what = " for pods that the server refuses" if _OF_POD.search(message) else ""
+            what = " for pods that the server refuses" if any(each in message for each in _OF_POD) else ""
             return f"{self.title} waits{what}: {message}; {self.state}."
         if self.pods:
             for_one = f" for pod {self.pods[0].name}" if self.partly else ""
