@@ -188,6 +188,10 @@ def test_accepted(value):
         ),
         (other(TRAINER, "TrainJob", {}), "spec.runtimeRef.name: Required value"),
         (
+            other(TRAINER, "TrainJob", {"runtimeRef": {"name": "r", "apiGroup": "kubeflow.org"}}),
+            'spec.runtimeRef.apiGroup: Unsupported value: "kubeflow.org": supported values: "trainer.kubeflow.org"',
+        ),
+        (
             other(TRAINER, "TrainJob", {"runtimeRef": {"name": "r"}}, name="1j"),
             'metadata.name: Invalid value: "1j": metadata.name must match RFC 1035 DNS label format',
         ),

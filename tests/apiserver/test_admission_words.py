@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from support.backends import OPTIONS, job_body, namespace_body, opened
+from support.backends import OPTIONS, job_body, namespace_body, opened, value
 from unisono.api.kind import Kind
-from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS, PROPAGATION_POLICIES, RAY_CLUSTERS
-from unisono.api.kinds import JOBS, NAMESPACES, PODS
+from unisono.api.kind_families import (
+    ATTACHED_CLUSTERS,
+    FLEETS,
+    PROPAGATION_POLICIES,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+)
+from unisono.api.kinds import COMMANDS, JOBS, NAMESPACES, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.apiserver.backend import Backend
 from unisono.errors import Invalid
 
@@ -30,6 +37,10 @@ RAY = {
     "gcsFaultToleranceOptions": {"redisAddress": "redis:6379"},
     "headGroupSpec": {"rayStartParams": {}, "template": {"spec": POD}},
 }
+HEAD = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": POD}}}
+CLASS = "ray.io/priority-class-name"
+SYSTEM = "system-node-critical"
+NODES_OWN = {"priorityClassName": SYSTEM}
 POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}], "placement": {}}
 
 
@@ -42,6 +53,8 @@ POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]
         (PODS, body(PODS, POD | {"schedulerName": "yunikorn"}), "spec.schedulerName: yunikorn is YuniKorn's"),
         (PODS, body(PODS, POD, annotations={"unisono.io/min-runtime": "5m"}), "did you mean unisono.io/min-run-time?"),
         (RAY_CLUSTERS, body(RAY_CLUSTERS, RAY), "spec.gcsFaultToleranceOptions has no effect"),
+        (RAY_CLUSTERS, body(RAY_CLUSTERS, HEAD | {"workerGroupSpecs": [{"groupName": "w", "replicas": 5,
+            "maxReplicas": 3, "rayStartParams": {}, "template": {"spec": POD}}]}), "replicas: 5 counts as 3"),
         (FLEETS, body(FLEETS, {}), "no cluster is attached"),
         (PROPAGATION_POLICIES, body(PROPAGATION_POLICIES, POLICY), "no cluster is attached"),
     ],
@@ -51,6 +64,61 @@ async def test_it_is_told_when_it_is_made(backend: Backend, kind: Kind[Any], obj
     written = await backend.service.create(kind, "default" if kind.namespaced else None, obj, OPTIONS)
     (warning,) = written.warnings
     assert told in warning
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "told"),
+    [
+        ("AbortJob", {"name": "nobody"}, "target: there is no Job nobody"),
+        ("AbortJob", {"uid": "another"}, "target.uid: Job x has another uid"),
+        ("CloseQueue", {}, "action: a Job does not obey CloseQueue: write one of AbortJob, "),
+        ("AbortJob", {"apiVersion": "batch/v1"}, "target: Jobs of batch.volcano.sh and Queues obey commands"),
+        ("OpenQueue", {"kind": "Queue", "apiVersion": QUEUES.api_version, "name": "default", "uid": "old"}, ""),
+        ("AbortJob", {}, ""),
+    ],
+)
+async def test_a_command_that_nobody_will_obey(
+    backend: Backend, action: str, target: dict[str, Any], told: str
+) -> None:
+    written = await backend.service.create(JOBS, "default", job_body("x"), OPTIONS)
+    uid = value(written.object)["metadata"]["uid"]
+    about = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "x", "uid": uid} | target
+    command = body(COMMANDS, {}) | {"action": action, "target": about}
+    del command["spec"]
+    warnings = (await backend.service.create(COMMANDS, "default", command, OPTIONS)).warnings
+    assert ([told] if told else []) == [each[: len(told)] for each in warnings]
+
+
+def training(policy: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], **pod}}
+    spec = {"runPolicy": {"schedulingPolicy": policy}, "pytorchReplicaSpecs": {"Worker": {"template": template}}}
+    return body(PYTORCH_JOBS, spec)
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "told"),
+    [
+        (RAY_CLUSTERS, body(RAY_CLUSTERS, HEAD, labels={CLASS: SYSTEM}), "is refused in this namespace"),
+        (RAY_JOBS, body(RAY_JOBS, {"entrypoint": "a", "rayClusterSpec": HEAD}, labels={CLASS: "nowhere"}),
+            f"metadata.labels[{CLASS}]: there is no PriorityClass \"nowhere\", and until there is one the gang counts"),
+        (PYTORCH_JOBS, training({"priorityClass": "nowhere"}, {}), "until there is one the gang counts"),
+        (PYTORCH_JOBS, training({}, {"priorityClassName": "nowhere"}), "one pods that have it are refused"),
+        (PYTORCH_JOBS, training({}, NODES_OWN), "Worker.template.spec.priorityClassName: what has the class"),
+        (JOBS, job_body("x") | {"spec": {**job_body("x")["spec"], "priorityClassName": "none"}}, "pods that have it"),
+    ],
+)  # fmt: skip
+async def test_a_class_that_is_not_there_or_not_for_tenants_is_told(
+    backend: Backend, kind: Kind[Any], obj: dict[str, Any], told: str
+) -> None:
+    (warning,) = (await backend.service.create(kind, "default", obj, OPTIONS)).warnings
+    assert told in warning
+
+
+async def test_a_quota_for_a_class_of_the_system_allows_it(backend: Backend) -> None:
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": [SYSTEM]}
+    quota = body(RESOURCE_QUOTAS, {"hard": {"pods": "5"}, "scopeSelector": {"matchExpressions": [scope]}})
+    await backend.service.create(RESOURCE_QUOTAS, "default", quota, OPTIONS)
+    assert not (await backend.service.create(PYTORCH_JOBS, "default", training({}, NODES_OWN), OPTIONS)).warnings
 
 
 async def test_a_cluster_with_members_is_a_hub(backend: Backend) -> None:

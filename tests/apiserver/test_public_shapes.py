@@ -11,16 +11,10 @@ import pytest
 import pytest_asyncio
 
 from support.backends import DRY, opened
-from support.plane import REPOSITORY
+from support.shapes import SHAPES
 from unisono.api.kinds import find
-from unisono.api.yaml import load_all
 from unisono.apiserver.operations.service import ObjectService
 from unisono.errors import ApiError
-
-FILES = sorted((REPOSITORY / "tests" / "manifests" / "shapes").glob("*.yaml"))
-SHAPES = [
-    shape for file in FILES for document in load_all(file.read_text(), file=file.name) for shape in document.value
-]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

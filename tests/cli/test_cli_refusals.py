@@ -13,6 +13,7 @@ from unisono.cli.explaining import explanation_json, explanation_lines
 from unisono.sdk.explaining import Explanation
 from unisono.sdk.refusals import Refusal, refusal
 
+CLAIM = "Failed to create PVC, err: pvc results is not found"
 QUOTA = 'pods "train-w-0" is forbidden: failed quota: gpus: must specify limits.cpu for: c'
 NO_PODS = convert(
     {
@@ -70,6 +71,7 @@ def test_the_refusal_that_still_holds(events: list[dict[str, Any]], made: str, m
             [Refusal("job", "train", QUOTA)],
             [f"job/train waits for pods that the server refuses: {QUOTA}; S."],
         ),
+        ([NO_PODS], [Refusal("job", "train", CLAIM)], [f"job/train waits: {CLAIM}; S."]),
         ([NO_PODS], [], ["job/train waits in queue default: the PodGroup has no pods yet", "create pods that"]),
         (
             [replace(NO_PODS, cause="Filters", message="0 of 2 tasks can be placed")],
@@ -85,4 +87,6 @@ def test_a_refusal_is_told_in_place_of_missing_pods(
     text = "\n".join(explanation_lines(told))
     assert [each for each in expected if each not in text] == []
     assert ("create pods that name" in text) == (not refused or verdicts[0].cause != "NoPods")
-    assert explanation_json(told)["refused"] == [{"kind": "job", "name": "train", "message": QUOTA} for _ in refused]
+    assert explanation_json(told)["refused"] == [
+        {"kind": "job", "name": "train", "message": each.message} for each in refused
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from unisono.api.groups.batch import Command
@@ -10,6 +11,12 @@ from unisono.api.kinds import JOBS, QUEUES
 
 TARGETS: tuple[Kind[Any], ...] = (JOBS, QUEUES)
 """Kinds that obey commands."""
+
+COMMANDS_OF: Mapping[Kind[Any], tuple[str, ...]] = {
+    JOBS: ("AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob"),
+    QUEUES: ("OpenQueue", "CloseQueue"),
+}
+"""What they obey."""
 
 
 def target_of(command: Command) -> tuple[Kind[Any], str] | None:

@@ -29,6 +29,8 @@ WITHOUT_EFFECT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
     scheduling.QueueSpec: {"extendClusters": "attach the clusters to a hub (docs/fleet.md)"},
     batch.HyperJobSpec: {"plugins": "write plugins of each templateSpec"},
     kubeflow.PaddleElasticPolicy: {
+        "minReplicas": "write the replicas of the Worker",
+        "maxReplicas": "write the replicas of the Worker",
         "maxRestarts": "write backoffLimit of the run policy",
         "metrics": "write a HorizontalPodAutoscaler for the job",
     },

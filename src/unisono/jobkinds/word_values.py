@@ -24,6 +24,7 @@ def _positive_duration(text: str) -> bool:
 _BOOLS = _one_of("true", "True", "TRUE", "t", "T", "1", "false", "False", "FALSE", "f", "F", "0")
 _WHOLE = re.compile(r"[0-9]+", re.ASCII).fullmatch
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
+_BUDGETS_TEXT = "is refused on pods, those of a job too, and lets no pod of a PodGroup go"
 _BUDGET = re.compile(r"[0-9]+%?", re.ASCII).fullmatch
 
 _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
@@ -31,8 +32,8 @@ _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     keys.COOLDOWN_TIME: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
     keys.SLA_WAITING_TIME: (_positive_duration, "a duration such as 1h", "is left out"),
     "sla-waiting-time": (_positive_duration, "a duration such as 1h", "is left out"),
-    keys.JDB_MIN_AVAILABLE: (_BUDGET, "a number or a percentage", "lets no pod go"),
-    keys.JDB_MAX_UNAVAILABLE: (_BUDGET, "a number or a percentage", "lets no pod go"),
+    keys.JDB_MIN_AVAILABLE: (_BUDGET, "a number or a percentage", _BUDGETS_TEXT),
+    keys.JDB_MAX_UNAVAILABLE: (_BUDGET, "a number or a percentage", _BUDGETS_TEXT),
     keys.NUMA_TOPOLOGY_POLICY: (
         _one_of("", *POLICIES),
         f"one of {', '.join(POLICIES)}",

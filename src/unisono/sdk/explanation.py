@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from unisono.sdk.waiting import Misnamed, UnboundPod
     from unisono.sdk.waiting_containers import WaitingContainer
 
+_OF_POD = ('pods "', 'Pod "')
+"""In what the server says of a pod; claims, PodGroups and Services are refused, too."""
 _BY_SIGNAL = (137, 143)
 """Exit codes of containers that their node ends."""
 
@@ -142,7 +144,9 @@ class Explanation:
         if self.verdicts:
             return ""
         if self.refused:
-            return f"{self.title} waits for pods that the server refuses: {self.refused[0].message}; {self.state}."
+            message = self.refused[0].message
+            what = " for pods that the server refuses" if any(each in message for each in _OF_POD) else ""
+            return f"{self.title} waits{what}: {message}; {self.state}."
         if self.pods:
             for_one = f" for pod {self.pods[0].name}" if self.partly else ""
             return f"{self.title} waits{for_one}: {self.pods[0].why}; {self.state}."

@@ -39,7 +39,7 @@ from unisono.api.keys import (
     TRAINJOB_CONTROLLER,
 )
 from unisono.api.kind import Kind
-from unisono.api.kind_families import KUBEFLOW_KINDS
+from unisono.api.kind_families import KUBEFLOW_KINDS, TRAIN_JOBS
 from unisono.api.validation.meta import by
 from unisono.api.validation.pod import validate_template, with_claims
 from unisono.api.yaml import load_all
@@ -105,6 +105,8 @@ def validate_train_job(job: TrainJob, old: TrainJob | None) -> Iterator[FieldErr
     kinds = ("ClusterTrainingRuntime", "TrainingRuntime")
     if spec.runtime_ref.kind and spec.runtime_ref.kind not in kinds:
         yield not_supported("spec.runtimeRef.kind", spec.runtime_ref.kind, kinds)
+    if spec.runtime_ref.api_group and spec.runtime_ref.api_group != TRAIN_JOBS.group:
+        yield not_supported("spec.runtimeRef.apiGroup", spec.runtime_ref.api_group, (TRAIN_JOBS.group,))
     if spec.managed_by and spec.managed_by not in (TRAINJOB_CONTROLLER, MULTIKUEUE):
         detail = f"ManagedBy must be {TRAINJOB_CONTROLLER} or {MULTIKUEUE} if set"
         yield invalid("spec.managedBy", spec.managed_by, detail)
@@ -471,9 +473,26 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
         return [f"{error.message()}: its pods are refused until it is corrected" for error in pods_lack(obj)]
     if isinstance(obj, Job):
         return _unknown_tasks(obj)
+    if isinstance(obj, RayCluster):
+        return _outside_bounds(obj.spec, "spec")
+    if isinstance(obj, RayJob):
+        return _outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")
+    if isinstance(obj, RayService):
+        return _outside_bounds(obj.spec.ray_cluster_config, "spec.rayClusterConfig")
     if isinstance(obj, Queue) and "pods" in (obj.spec.capability or {}):
         return ["spec.capability: pods is not enforced, as in Volcano; limit pods by a ResourceQuota of the namespace"]
     return []
+
+
+def _outside_bounds(spec: RayClusterSpec | None, path: str) -> list[str]:
+    told = []
+    for index, group in enumerate((spec.worker_group_specs if spec else None) or ()):
+        at, wanted = f"{path}.workerGroupSpecs[{index}]", group.replicas
+        if wanted is not None and group.max_replicas is not None and wanted > group.max_replicas:
+            told.append(f"{at}.replicas: {wanted} counts as {group.max_replicas}, which is its maxReplicas")
+        elif wanted is not None and wanted < (group.min_replicas or 0):
+            told.append(f"{at}.replicas: {wanted} counts as {group.min_replicas}, which is its minReplicas")
+    return told
 
 
 _OF_TASKS = (TASK_TOPOLOGY_AFFINITY, TASK_TOPOLOGY_ANTI_AFFINITY, TASK_TOPOLOGY_ORDER)

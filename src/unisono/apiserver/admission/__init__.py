@@ -144,6 +144,8 @@ class Admission:
             told += idle_fields(request.kind, request.object)
             told += cluster.unusable(request)
             told += cluster.without_members(request, view)
+            told += pods.unusable_classes(request, view)
+            told += cluster.aimless(request, view)
         if request.kind.resource == _QUEUES:
             told += jobs.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:

@@ -7,10 +7,11 @@ from typing import Final
 
 from unisono.api import field_error
 from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS
+from unisono.api.commands import COMMANDS_OF, target_of
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
 from unisono.api.groups.admission_registration import does_our_work, hindrance
-from unisono.api.groups.batch import Job
+from unisono.api.groups.batch import Command, Job
 from unisono.api.keys import MASTERS, NODE_NOT_READY, POD_QUEUE
 from unisono.api.kind_families import (
     APPLICATIONS,
@@ -19,7 +20,17 @@ from unisono.api.kind_families import (
     FLEETS,
     PROPAGATION_POLICIES,
 )
-from unisono.api.kinds import CUSTOM_KINDS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS, QUEUES, SERVICES
+from unisono.api.kinds import (
+    COMMANDS,
+    CUSTOM_KINDS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    QUEUES,
+    SERVICES,
+)
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
 from unisono.api.selecting import controller_of
 from unisono.apiserver.admission.request import Clocked, Request, View
@@ -285,6 +296,24 @@ def without_members(request: Request, view: View) -> list[str]:
     if request.kind.resource not in _ACTED_ON_BY_HUBS or any(True for _ in view.all(ATTACHED_CLUSTERS)):
         return []
     return [f"no cluster is attached: nothing comes of this {request.kind.kind} until one is (unisono fleet join)"]
+
+
+def aimless(request: Request, view: View) -> list[str]:
+    """What to tell the writer of a command that nobody will obey; it is deleted as one that was."""
+    if request.kind is not COMMANDS or request.operation != "CREATE":
+        return []
+    command: Command = request.object
+    target, found = command.target, target_of(command)
+    if target is None or found is None:
+        return ["target: Jobs of batch.volcano.sh and Queues obey commands: nothing comes of this one"]
+    kind, live = found[0], view.find(found[0], target.name, request.namespace if found[0].namespaced else None)
+    if live is None:
+        return [f"target: there is no {kind.kind} {target.name}: nothing comes of this command"]
+    if target.uid not in ("", live.metadata.uid) and kind is JOBS:
+        return [f"target.uid: {kind.kind} {target.name} has another uid: nothing comes of this command"]
+    if command.action not in COMMANDS_OF[kind]:
+        return [f"action: a {kind.kind} does not obey {command.action}: write one of {', '.join(COMMANDS_OF[kind])}"]
+    return []
 
 
 def check_not_terminating(request: Request) -> None:

@@ -26,11 +26,22 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup
 from unisono.api.groups.workload import CompositePodGroupSpec, WorkloadPodGroupSpec
 from unisono.api.keys import ADMIN_ACCESS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, JOBSET_JOB_KEY
-from unisono.api.kinds import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, RUNTIME_CLASSES, SERVICE_ACCOUNTS
+from unisono.api.kinds import (
+    JOBS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    RUNTIME_CLASSES,
+    SERVICE_ACCOUNTS,
+)
 from unisono.api.quota import CROSS_NAMESPACE, covers_class, has_scope
 from unisono.api.resources import resource_list
+from unisono.api.selecting import controller_of
 from unisono.apiserver.admission.request import Request, View
+from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
+from unisono.jobkinds.paths import walk
 
 # Rules for pods that Volcano schedules.
 
@@ -312,13 +323,39 @@ def check_system_priority(request: Request, view: View) -> None:
         return
     before = _classes(request.old)
     for name in sorted(_classes(request.object) - before):
-        quotas: list[ResourceQuota] = list(view.all(RESOURCE_QUOTAS, request.namespace))
-        if not any(covers_class(quota, name) for quota in quotas):
-            why = (
-                f"insufficient quota to match these scopes: [{{PriorityClass In [{name}]}}]; "
-                f"use another priority class, or have an administrator give the namespace a ResourceQuota for this one"
-            )
+        if not _may_have(name, request.namespace, view):
+            why = f"insufficient quota to match these scopes: [{{PriorityClass In [{name}]}}]; {_OTHER_CLASS}"
             raise forbidden(request.kind, request.name, why)
+
+
+_OTHER_CLASS = "use another priority class, or have an administrator give the namespace a ResourceQuota for this one"
+
+
+def _may_have(name: str, namespace: str | None, view: View) -> bool:
+    quotas: list[ResourceQuota] = list(view.all(RESOURCE_QUOTAS, namespace))
+    return any(covers_class(quota, name) for quota in quotas)
+
+
+def unusable_classes(request: Request, view: View) -> list[str]:
+    """What to tell the writer of a job whose pods or PodGroup will be refused for their class, or have none."""
+    kind = as_job(request.kind)
+    if kind is None or request.kind is PODS or request.namespace is None or controller_of(request.object) is not None:
+        return []
+    shown, told = as_json(request.object), []
+    of_pods = tuple(f"{each}.spec.priorityClassName" for each in kind.templates)
+    # The class of a job of ours is its pods' class, too.
+    refusing = of_pods + (kind.priorities if JOBS in (kind.kind, *kind.makes) else ())
+    for place in (*kind.priorities, *of_pods):
+        then = "pods that have it are refused" if place in refusing else "the gang counts as one without a class"
+        for path, name in walk(shown, place):
+            if not isinstance(name, str) or not name:
+                continue
+            reserved = name.startswith(PREFIX) and request.namespace != NAMESPACE
+            if view.find(PRIORITY_CLASSES, name) is None:
+                told.append(f'{path}: there is no PriorityClass "{name}", and until there is one {then}')
+            elif reserved and not _may_have(name, request.namespace, view):
+                told.append(f'{path}: what has the class "{name}" is refused in this namespace: {_OTHER_CLASS}')
+    return told
 
 
 def _classes(obj: Any) -> set[str]:

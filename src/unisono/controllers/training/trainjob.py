@@ -213,6 +213,21 @@ PORT = 29500
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
+def idle_initializers(job: TrainJob, runtime: TrainingRuntimeSpec) -> Iterator[str]:
+    """What to tell of initializers that no job of the runtime carries out."""
+    steps = {
+        (each.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR)
+        for each in runtime.template.spec.replicated_jobs or ()
+    }
+    given = job.spec.initializer
+    for field, step in (("dataset", DATASET), ("model", MODEL)):
+        if given is not None and getattr(given, field) is not None and step not in steps:
+            yield (
+                f"spec.initializer.{field} has no effect: no job of the runtime has the label {TRAINJOB_ANCESTOR}: "
+                f"{step}; refer to a runtime that has one"
+            )
+
+
 def build_job_set(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSet:
     """The JobSet, named and owned by the job."""
     template = _patched(job, runtime)
@@ -487,6 +502,8 @@ def _make(plan: TrainingPlan, job: TrainJob, runtime: TrainingRuntimeSpec | None
     if job_set is None and (strange := strange_targets(job, runtime)):
         plan.warn("UnknownTargetJob", strange, once=strange)
         return
+    for idle in idle_initializers(job, runtime):
+        plan.warn("InitializerNotRun", idle, once=idle)
     built = build_job_set(job, runtime)
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:
         try:

@@ -298,6 +298,8 @@ class _RayJobDecision:
             cluster = self._wanted()
             self.plan.ensure.append(Resource(RAY_CLUSTERS, cluster, permanent=True, warning="FailedToCreateRayCluster"))
         if self.cluster is None:
+            if lack := self._lack():
+                self.plan.warn("RayClusterNotFound", f"{lack}; the job begins when it is there", once=lack)
             self.plan.again_within(5.0)
             return
         self.status.ray_cluster_status = self.cluster.status
@@ -363,7 +365,8 @@ class _RayJobDecision:
                 continue
             left = parse_time(begun) + limit - self.now
             if left <= 0:
-                self._fail(reason, f"The RayJob has passed its deadline of {limit} s; it started at {begun}.")
+                lack = f" {lack[:1].upper()}{lack[1:]}." if (lack := self._lack()) else ""
+                self._fail(reason, f"The RayJob has passed its deadline of {limit} s; it started at {begun}.{lack}")
                 return True
             self.plan.again_within(left)
         return False
@@ -406,6 +409,14 @@ class _RayJobDecision:
 
     def _selected(self) -> str:
         return (self.job.spec.cluster_selector or {}).get(RAY_CLUSTER, "")
+
+    def _lack(self) -> str:
+        """Why there is no cluster, of a job that makes none; empty where there is one, or will be."""
+        if self.cluster is not None or not self.job.spec.cluster_selector:
+            return ""
+        if not self._selected():
+            return "" if self.job.spec.ray_cluster_spec else f"spec.clusterSelector has no {RAY_CLUSTER}"
+        return f"there is no RayCluster {self._selected()}, which spec.clusterSelector names"
 
     def _address(self) -> str:
         return pods.head_address(self.status.ray_cluster_name or "", self.job.metadata.namespace or "")
