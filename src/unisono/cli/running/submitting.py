@@ -384,12 +384,19 @@ class _Submission:
 
     async def _local_folders(self, manifest: Manifest) -> None:
         """Let pods start in the manifest's folder, and read what they need although only root may enter the way."""
-        from unisono.sdk.jobs.submission import is_read_only, share_folder
+        from unisono.sdk.jobs.submission import is_read_only, share_folder, share_writing
+        from unisono.standalone.paths import DataDir
 
         mark_working_directory(manifest)
         own = manifest.metadata.get("namespace") or self.namespace
         if self.place.private:
             return
+        data = DataDir.at(self.place.where.data_dir).root
+        if await share_writing(self.client, own, manifest.folder, data):
+            self.report.line(
+                f"namespace/{own}",
+                f"its pods may write in {manifest.folder} from now on, as its owner (docs/local-runtime.md#users)",
+            )
         for folder in dict.fromkeys((manifest.folder, *self.naming.folders)):
             if await share_folder(self.client, own, folder):
                 self.report.line(f"namespace/{own}", f"its pods may read {folder} from now on")

@@ -33,6 +33,7 @@ from unisono.sdk.jobs.submission import (
     objects,
     program_folders,
     share_folder,
+    share_writing,
     split,
 )
 from unisono.sdk.overview.queues import QueueView, all_groups, queue_views
@@ -139,6 +140,8 @@ class AsyncClient(Connection):
             mark_folder(job, folder)
             if endpoint.private is None:
                 namespace = job["metadata"].get("namespace") or self.namespace
+                own = self._where.data_dir
+                await share_writing(http, namespace, folder, own)
                 for each in (folder, *program_folders(work)):
                     await share_folder(http, namespace, each)
         for other in others:
