@@ -38,6 +38,8 @@ def values(program: Program, where: Surroundings | None = HERE, task: str = "ran
         ("/venv/bin/python3.11 -m pkg.train --x", "pkg-train"),
         ("python -c print(1).py", "python"),
         ("torchrun fit.py", "fit"),
+        ("/usr/bin/env LR=0.1 EPOCHS=2 python train.py", "train"),
+        ("env", "env"),
         ("./prepare.sh a.csv", "prepare-sh"),
         ("sleep 3", "sleep"),
         ("bash run.sh", "run"),

@@ -37,8 +37,8 @@ def page(context: click.Context, headings: Mapping[str, str] | None = None) -> s
     if isinstance(command, click.Group):
         groups = headings or {"Commands": " ".join(command.list_commands(context))}
         for heading, names in groups.items():
-            found = ((each, command.get_command(context, each)) for each in names.split())
-            rows = [(f"{path} {each}", one.get_short_help_str(200)) for each, one in found if one is not None]
+            below = ((each, command.get_command(context, each)) for each in names.split())
+            rows = [(f"{path} {each}", one.get_short_help_str(200)) for each, one in below if one is not None]
             lines += [f'.SH "{_text(heading.upper())}"', *_entries(rows)]
     if context.parent is not None:
         lines += [".SH SEE ALSO", f".BR {_text(context.parent.command_path.replace(' ', '-'))} (1)"]

@@ -119,6 +119,7 @@ _SSH_PORT = 2222
 _FIRST_PORT, _PORTS = 20_000, 10_000
 _LONGEST_NAME = 40
 _INTERPRETER = re.compile(r"(python|pypy)[\d.]*|(ba|z|da)?sh|Rscript|julia|node|perl|ruby|torchrun|uv|poetry")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 # Waits at most two minutes for every host to let mpirun in, by the host's first name: mpirun asks
 # for that one, and the job's ssh configuration knows no other.
 _MPIRUN = (
@@ -179,7 +180,11 @@ class Program:
 
 def derived_name(command: Sequence[str]) -> str:
     """A job's name from a command: ``train`` of ``python -u train.py``, ``pkg-train`` of ``python -m pkg.train``."""
-    words = [PurePath(command[0]).name, *command[1:]] if command else ["program"]
+    words = list(command)
+    # Variables that are set for the program are not its name: env LR=0.1 python train.py.
+    while len(words) > 1 and (PurePath(words[0]).name == "env" or _ASSIGNED.match(words[0])):
+        words = words[1:]
+    words = [PurePath(words[0]).name, *words[1:]] if words else ["program"]
     chosen = words[0]
     if _INTERPRETER.fullmatch(words[0]):
         rest = words[1:]
