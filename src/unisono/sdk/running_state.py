@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import PODS
 from unisono.api.times import time_or
-from unisono.sdk.first_failure import process_name
 from unisono.sdk.pod_warnings import newest_warnings
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def stall(job: str, lines: Mapping[str, Sequence[float]], now: float) -> str:
         return f"silent for {duration(quiet)}"
     (first, pod), second = last[0], last[1][0]
     apart = second - first > _CLEARLY * (last[-1][0] - second) + _AT_ONCE_SECONDS
-    which = f", {process_name(pod, job)} stopped first" if apart else ""
+    which = f", {pod.removeprefix(f'{job}-').replace('-', ' ')} stopped first" if apart else ""
     return f"all {len(last)} silent for {duration(quiet)}{which}"
 
 
