@@ -395,7 +395,8 @@ class _Submission:
         if self.place.private:
             return
         data = DataDir.at(self.place.where.data_dir).root
-        if await share_writing(self.client, own, manifest.folder, data):
+        # A command is root's own, and works in root's folder; what a manifest asks for may be anybody's.
+        if not manifest.file and await share_writing(self.client, own, manifest.folder, data):
             self._tell(own, f"its pods may write in {manifest.folder} from now on, as its owner ({_USERS})")
         for folder in dict.fromkeys((manifest.folder, *self.naming.folders)):
             if await share_folder(self.client, own, folder):
