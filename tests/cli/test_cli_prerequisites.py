@@ -83,3 +83,23 @@ async def test_the_elements_of_an_array_tell_once_what_their_pods_may(monkeypatc
         await one._local_folders(Manifest({"kind": "Job", "metadata": {}, "spec": {}}, "", 0, Path("/x")))
     (line,) = told
     assert line.startswith("namespace/default: its pods run as a user of the namespace")
+
+
+@pytest.mark.parametrize(("file", "given"), [("", True), ("job.yaml", False)])
+async def test_only_commands_get_their_folder_to_write_in(
+    file: str, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def ask(*words: object) -> bool:
+        asked.append(words[2])
+        return False
+
+    async def never(*_: object) -> bool:
+        return False
+
+    for name, answer in (("share_writing", ask), ("share_folder", never), ("is_read_only", never)):
+        monkeypatch.setattr(submission, name, answer)
+    one = _Submission(cast(Any, None), Place(Where()), cast(Any, None), "default", cast(Any, None), Naming())
+    await one._local_folders(Manifest({"kind": "Job", "metadata": {}, "spec": {}}, file, 1, Path("/x")))
+    assert asked == ([Path("/x")] if given else [])
