@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +355,55 @@ async def test_an_administrator_shows_a_folder_of_roots_to_the_pods_of_one_names
         assert log == ("work\ndatano\n" if namespace == "default" else "no\n")
     finally:
         shutil.rmtree(closed)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of root's that only root may enter."""
+    made = Path(tempfile.mkdtemp(prefix="unisono-own-"))
+    yield made
+    shutil.rmtree(made)
+
+
+def allow_writing(node: Node, folders: str) -> None:
+    annotations = {"unisono.io/writable-directories": folders}
+    node.client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default", annotations=annotations)))
+
+
+@pytest.mark.parametrize("namespace", ["default", "other"])
+@pytest.mark.parametrize("owner", [0, 12345])
+async def test_an_administrator_lets_pods_of_one_namespace_write_as_the_owner_of_a_folder(
+    users: Node, folder: Path, namespace: str, owner: int
+) -> None:
+    work = folder / "work"
+    work.mkdir()
+    (work / "old").write_text("1")
+    (folder / "secret").write_text("secret")
+    for each in (work, work / "old"):
+        os.chown(each, owner, owner)
+    allow_writing(users, f"{folder}/gone:{work}")
+    script = f"ls {folder}; cd {work} && echo 2 >> old && mkdir sub && echo x > sub/new && id -u || echo no"
+    log = await outcome(users, shell("p", script, namespace, container={"workingDir": "/"}))
+    if namespace == "other":
+        assert "no" in log.split()
+        return
+    assert log.split() == ["work", str(FIRST_UID)]
+    assert [(work / name).stat().st_uid for name in ("old", "sub", "sub/new")] == [owner] * 3
+    assert (work / "old").read_text() == "12\n"
+
+
+async def test_no_link_leads_out_of_a_writable_folder(users: Node, folder: Path) -> None:
+    (folder / "secret").mkdir()
+    (folder / "link").symlink_to(folder / "secret")
+    allow_writing(users, f"{folder}/link")
+    assert await outcome(users, shell("p", f"touch {folder}/secret/x 2>/dev/null || echo no")) == "no\n"
+
+
+async def test_the_control_planes_own_files_are_never_writable(users: Node) -> None:
+    allow_writing(users, str(users.data_dir))
+    users.run(shell("p", "true"))
+    message = (await users.phase("p", "Failed")).status.message or ""
+    assert "where the control plane keeps its own files" in message
 
 
 async def test_a_pod_cannot_take_the_address_of_another(node: Node) -> None:

@@ -61,7 +61,7 @@ def run(folder: Path, **changes: Any) -> tuple[dict[str, str], str]:
         "dir": str(folder), "log": str(folder / "log"), "log_bytes": 1 << 20, "log_files": 2,
         "argv": ["true"], "env": {"PATH": "/usr/bin:/bin"}, "cwd": ["/"], "mounts": [], "hostname": "job-0",
         "isolation": "user", "cgroups": [], "uid": None, "gid": None, "groups": None, "read_only_root": False,
-        "covers": [], "own_user": False, "no_new_privileges": False,
+        "covers": [], "writable": [], "own_user": False, "no_new_privileges": False,
     }  # fmt: skip
     (folder / "spec").write_bytes(marshal.dumps(spec | changes, 4))
     (folder / "spec").chmod(0o644)

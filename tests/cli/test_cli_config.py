@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from unisono.api.annotations import CONFIGURATION_DIGEST, CONFIGURATION_SOURCE
+from unisono.cli.commands import config
 from unisono.cli.commands.config import _is_behind
 from unisono.cli.main import cli
 
@@ -31,6 +33,21 @@ def test_a_scheduler_is_behind_until_it_has_read_the_newest_text(tmp_path: Path)
     assert behind(new, "newer, in a ConfigMap")
     assert not behind(old, source="ConfigMap a/b")  # it is gone, or may not be read
     assert not behind("")  # of a scheduler that does not say it
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"), [([[], [], [{"a": "1"}]], ([{"a": "1"}], True)), ([[]], ([], False)), ([[{}]], ([{}], True))]
+)
+async def test_a_scheduler_that_has_just_started_is_waited_for(
+    answers: list[Any], told: tuple[Any, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "_LOOK_SECONDS", 0)
+    left = iter(answers)
+
+    async def look() -> list[dict[str, str]]:
+        return next(left, answers[-1])
+
+    assert await config._told_in_time(look, None) == told
 
 
 def test_a_file_that_can_be_used(tmp_path: Path) -> None:

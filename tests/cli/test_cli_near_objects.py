@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from unisono.api.kinds import JOBS, PODS, QUEUES
-from unisono.cli.connection import hint, tell_near_object
+from unisono.cli.connection import begun, hint, tell_near_object
 from unisono.errors import ApiError, NotFound
 from unisono.kube.http import HttpClient
 
@@ -68,6 +68,51 @@ async def test_a_list_that_is_refused_or_no_list_changes_nothing() -> None:
             return 200, {}, b"<html>"
 
     assert await told(Other(), NotFound(message)) == message
+
+
+class Everywhere(Server):
+    """Objects by path, each with its namespace and name."""
+
+    async def request(self, method: str, path: str, *, params: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        found = self.names.get(path, [])
+        items = [{"metadata": {"namespace": each.split("/")[0], "name": each.split("/")[1]}} for each in found]
+        return 200, {}, json.dumps({"items": items}).encode()
+
+
+ALL_JOBS, ALL_PODS = "/apis/batch.volcano.sh/v1alpha1/jobs", "/api/v1/pods"
+
+
+@pytest.mark.parametrize(
+    ("message", "objects", "told_then"),
+    [
+        (
+            'jobs.batch.volcano.sh "long" not found',
+            {ALL_JOBS: ["other/long"]},
+            "there is job/long in namespace other: add -n other",
+        ),
+        (
+            'pods "long" not found',
+            {JOBS.path("team"): ["team/long"], PODS.path("team"): ["team/long-rank-0"]},
+            "there is job/long",
+        ),
+        ('jobs.batch.volcano.sh "p-0" not found', {PODS.path("team"): ["team/p-0"]}, "there is pod/p-0"),
+        ('jobs.batch.volcano.sh "p-0" not found', {ALL_PODS: ["b/p-0"]}, "there is pod/p-0 in namespace b: add -n b"),
+        (
+            'jobs.batch.volcano.sh "tra" not found',
+            {JOBS.path("team"): ["team/train", "team/x"]},
+            "did you mean job/train?",
+        ),
+    ],
+)
+async def test_what_is_of_another_kind_or_elsewhere_or_begins_so(
+    message: str, objects: dict[str, list[str]], told_then: str
+) -> None:
+    assert await told(Everywhere(**objects), NotFound(message)) == f"{message}; {told_then}"
+
+
+def test_several_that_begin_so_are_named() -> None:
+    assert begun(JOBS, "tra", ["train", "tracker", "x"]) == "; names that begin so: tracker, train"
+    assert begun(JOBS, "y", ["train"]) == ""
 
 
 def test_queues_are_listed_where_none_is_near() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from unisono.cli.manifests import Manifest
-from unisono.cli.running.submitting import missing_prerequisites
+from unisono.cli.options import Where
+from unisono.cli.running.place import Place
+from unisono.cli.running.submitting import Naming, _Submission, missing_prerequisites
+from unisono.sdk.jobs import submission
 
 
 def manifests(text: str) -> list[Manifest]:
@@ -56,3 +59,47 @@ MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: kube-syst
 )
 def test_what_the_files_name_and_do_not_bring(text: str, namespace: str | None, expected: list[Any]) -> None:
     assert names(missing_prerequisites(manifests(text), namespace)) == expected
+
+
+async def test_the_elements_of_an_array_tell_once_what_their_pods_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    class Report:
+        def line(self, title: str, text: str) -> None:
+            told.append(f"{title}: {text}")
+
+    async def never(*_: object) -> bool:
+        return False
+
+    async def always(*_: object) -> bool:
+        return True
+
+    for name, answer in (("share_writing", never), ("share_folder", never), ("is_read_only", always)):
+        monkeypatch.setattr(submission, name, answer)
+    heard: set[str] = set()
+    for _ in range(3):
+        place: Any = Place(Where())
+        one = _Submission(cast(Any, None), place, cast(Any, None), "default", cast(Any, Report()), Naming(heard=heard))
+        await one._local_folders(Manifest({"kind": "Job", "metadata": {}, "spec": {}}, "", 0, Path("/x")))
+    (line,) = told
+    assert line.startswith("namespace/default: its pods run as a user of the namespace")
+
+
+@pytest.mark.parametrize(("file", "given"), [("", True), ("job.yaml", False)])
+async def test_only_commands_get_their_folder_to_write_in(
+    file: str, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def ask(*words: object) -> bool:
+        asked.append(words[2])
+        return False
+
+    async def never(*_: object) -> bool:
+        return False
+
+    for name, answer in (("share_writing", ask), ("share_folder", never), ("is_read_only", never)):
+        monkeypatch.setattr(submission, name, answer)
+    one = _Submission(cast(Any, None), Place(Where()), cast(Any, None), "default", cast(Any, None), Naming())
+    await one._local_folders(Manifest({"kind": "Job", "metadata": {}, "spec": {}}, file, 1, Path("/x")))
+    assert asked == ([Path("/x")] if given else [])

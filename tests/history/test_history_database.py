@@ -277,6 +277,18 @@ def test_records_come_back_as_they_were(storage: Storage) -> None:
     }
 
 
+@pytest.mark.parametrize(("asked", "ended"), [("", 1), ("ann", 1), ("bob", 0)])
+def test_jobs_of_which_no_user_is_known_are_the_owners(storage: Storage, asked: str, ended: int) -> None:
+    story = Filed(storage)
+    story.tell(0, a_job("j"))
+    story.tell(61, a_pod("a", phase="Succeeded", ended=60))
+    story.save()
+    reader, wanted = Reader(story.storage, "ann"), Filter(user=asked)
+    report = reader.report(window(0, 100), "user", wanted, reader.places(), capacity=False)
+    assert [row.key for row in report.rows] == ["ann"] * ended
+    assert [job.user for job in reader.jobs(window(0, 100), wanted, reader.places()).jobs] == ["ann"] * ended
+
+
 def test_rows_that_a_viewer_may_not_see_are_not_even_read(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Filed(storage)
     story.tell(0, a_job("j"))

@@ -38,6 +38,8 @@ def values(program: Program, where: Surroundings | None = HERE, task: str = "ran
         ("/venv/bin/python3.11 -m pkg.train --x", "pkg-train"),
         ("python -c print(1).py", "python"),
         ("torchrun fit.py", "fit"),
+        ("/usr/bin/env LR=0.1 EPOCHS=2 python train.py", "train"),
+        ("env", "env"),
         ("./prepare.sh a.csv", "prepare-sh"),
         ("sleep 3", "sleep"),
         ("bash run.sh", "run"),
@@ -118,6 +120,20 @@ def test_memory_is_a_limit_and_cores_set_the_number_of_threads() -> None:
     assert values(program)["OMP_NUM_THREADS"] == "2"
     assert values(Program(["x"], cpu=4, env={"OMP_NUM_THREADS": "1"}))["OMP_NUM_THREADS"] == "1"
     assert "OMP_NUM_THREADS" not in values(Program(["x"], cpu="many"))
+
+
+@pytest.mark.parametrize(
+    ("processes", "cpus", "cpu"), [(1, 2, "1"), (2, 2, "1"), (4, 2, "500m"), (3, 8, "1"), (3, 2, "666m"), (4, 0, "1")]
+)
+def test_processes_request_a_core_or_divide_the_machine(processes: int, cpus: int, cpu: str) -> None:
+    where = Surroundings("/venv/bin/python", "/home/me/project", cpus=cpus) if cpus else None
+    program = Program(["x"], processes)
+    assert container(program, where)["resources"] == {"requests": {"cpu": cpu}}
+    assert "OMP_NUM_THREADS" not in values(program, where)
+
+
+def test_the_caller_knows_how_many_cores_it_may_use() -> None:
+    assert caller_surroundings("sh").cpus == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(

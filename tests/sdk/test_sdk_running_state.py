@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.build import group, pod
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
 from unisono.api.times import rfc3339
@@ -9,7 +11,7 @@ from unisono.api.verdict import Cause, Verdict
 from unisono.cli.explaining import explanation_lines
 from unisono.sdk.explaining import Explanation, name_lost_pods
 from unisono.sdk.failures import FailedPod
-from unisono.sdk.running_state import below_minimum, duration, restarts, silent
+from unisono.sdk.running_state import below_minimum, duration, restarts, silent, stall
 
 NOW = 1_700_000_000.0
 
@@ -32,6 +34,31 @@ def test_a_rank_that_is_silent_while_others_write() -> None:
     assert [str(note) for note in silent([("w-0", NOW - 400)], NOW)] == [
         "pod/w-0 has written nothing for 6 min: it may hang"
     ]
+
+
+def steps(last: float, pause: float = 0.5) -> list[float]:
+    return [NOW + last - pause * number for number in range(20, -1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([steps(-80), steps(-80.004), steps(-80.5), steps(-79.999)], "all 4 silent for 79 s, rank 2 stopped first"),
+        # All wrote the line of the step before: which one hangs is not known.
+        ([steps(-80), steps(-80.004), steps(-80.002)], "all 3 silent for 80 s"),
+        ([steps(-200)], "silent for 3 min"),
+        ([steps(-80), steps(-5)], ""),
+        ([steps(-50)] * 2, ""),
+        # A line every 20 s: 80 s are no long pause, six minutes are.
+        ([steps(-80, 20)] * 2, ""),
+        ([steps(-360, 20)] * 2, "all 2 silent for 6 min"),
+        ([[NOW - 100], [NOW - 100]], ""),
+        ([steps(-80), []], ""),
+        ([], ""),
+    ],
+)
+def test_a_job_that_has_stopped_to_write(lines: list[list[float]], told: str) -> None:
+    assert stall("t", {f"t-rank-{number}": each for number, each in enumerate(lines)}, NOW) == told
 
 
 def test_restarts_are_told_with_how_the_last_one_ended() -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from support.memory import MemoryClient
-from unisono.agent.processes.users import MOST_DIRECTORIES, readable_directories
+from unisono.agent.processes.users import MOST_DIRECTORIES, directories
+from unisono.api.annotations import WRITABLE_DIRECTORIES
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
-from unisono.api.kinds import NAMESPACES
-from unisono.sdk.jobs.submission import is_read_only, share_folder
+from unisono.api.groups.access import RoleBinding, RoleRef, Subject
+from unisono.api.kinds import NAMESPACES, ROLE_BINDINGS
+from unisono.sdk.jobs.submission import is_read_only, share_folder, share_writing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root shares folders")
 
@@ -39,7 +41,7 @@ async def test_the_list_is_bounded_and_loses_what_was_removed_first(closed: Path
     assert await share_folder(client, "default", folders[-2])
     assert await share_folder(client, "default", folders[-1])
     assert not await share_folder(client, "default", folders[-1])
-    listed = readable_directories(await client.get(NAMESPACES, "default"))
+    listed = directories(await client.get(NAMESPACES, "default"))
     assert listed == [str(folder) for folder in folders[1:] if folder != folders[5]]
 
 
@@ -53,3 +55,43 @@ async def test_pods_of_their_own_user_cannot_write_to_roots_folder(closed: Path)
     assert not await is_read_only(client, "absent", closed)
     closed.chmod(0o1777)
     assert not await is_read_only(client, "default", closed)
+
+
+async def test_pods_of_root_alone_may_write_where_they_start(closed: Path) -> None:
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    project = closed / "project"
+    (project / "sub").mkdir(parents=True)
+    assert await share_writing(client, "default", project / "sub")
+    assert await share_writing(client, "default", project)
+    assert not await share_writing(client, "default", project / "sub")
+    assert directories(await client.get(NAMESPACES, "default"), WRITABLE_DIRECTORIES) == [str(project)]
+    assert not await is_read_only(client, "default", project / "sub")
+    assert not await share_folder(client, "default", project)
+    assert await is_read_only(client, "default", closed)
+
+
+@pytest.mark.parametrize(
+    ("folder", "data"), [("/", ""), ("/etc/x", ""), ("/root", ""), ("/usr/share", ""), ("", "data"), ("", "..")]
+)
+async def test_the_machines_folders_and_the_control_planes_are_not_given(
+    closed: Path, folder: str, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    assert not await share_writing(client, "default", Path(folder) if folder else closed, closed / data)
+    monkeypatch.setenv("HOME", str(closed / "home"))
+    assert not await share_writing(client, "default", closed, Path("/nowhere"))
+
+
+@pytest.mark.parametrize(("role", "given"), [("edit", False), ("cluster-admin", True), ("unisono:queue-viewer", True)])
+async def test_where_others_have_rights_nothing_is_given(closed: Path, role: str, given: bool) -> None:
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    binding = RoleBinding(
+        metadata=ObjectMeta(name="b", namespace="default"),
+        subjects=[Subject(kind="User", name="bob")],
+        role_ref=RoleRef(kind="ClusterRole", name=role),
+    )
+    client.put(ROLE_BINDINGS, binding)
+    assert await share_writing(client, "default", closed) is given

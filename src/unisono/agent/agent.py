@@ -272,7 +272,7 @@ class Agent:
         if not self._own_users or isolation.level != "root":
             return PodUsers(euid)
         book = UserBook(self._layout.users, lambda name: namespaces.get(name) is not None)
-        return PodUsers(euid, book, namespaces.get)
+        return PodUsers(euid, book, namespaces.get, self._layout.root.parent)
 
     async def _register(self, registration: NodeRegistration) -> None:
         backoff, failures = Backoff(base=0.2, cap=5.0), 0

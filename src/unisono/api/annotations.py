@@ -45,6 +45,9 @@ WORKING_DIRECTORY: Final = "unisono.io/working-directory"
 READABLE_DIRECTORIES: Final = "unisono.io/readable-directories"
 """On a namespace: folders, separated by colons, that its pods see although only root may enter the way to them."""
 
+WRITABLE_DIRECTORIES: Final = "unisono.io/writable-directories"
+"""On a namespace: folders, separated by colons, in which its pods have the rights of the folder's owner."""
+
 VERDICT: Final = "unisono.io/verdict"
 """On a PodGroup: the latest verdict as JSON."""
 

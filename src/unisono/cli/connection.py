@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,8 +43,35 @@ async def tell_near_object(client: HttpClient, error: ApiError, namespace: str) 
     path = kind.path(namespace if kind.namespaced else None)
     status, _, body = await client.request("GET", path, params={"limit": str(_MOST_LOOKED_AT)})
     if status == 200:
-        error.message += hint(kind, found[3], _names(body))
+        names = _names(body)
+        told = hint(kind, found[3], names) or await whereabouts(client, found[3], namespace, (kind,))
+        error.message += told or begun(kind, found[3], names)
         error.args = (error.message,)
+
+
+async def whereabouts(client: HttpClient, name: str, namespace: str, kinds: Sequence[Kind[Any]]) -> str:
+    """Where an object of this very name is that was not found: of another kind, or in another namespace.
+
+    Args:
+        client: the server.
+        name: as the user wrote it.
+        namespace: where it was looked for.
+        kinds: of which it was looked for; nothing is said where none of them has pods.
+
+    """
+    from unisono.api.kinds import JOBS, PODS
+
+    if not any(kind in (JOBS, PODS) for kind in kinds):
+        return ""
+    for kind in dict.fromkeys((*kinds, JOBS, PODS)):
+        params = {"fieldSelector": f"metadata.name={name}", "limit": "1"}
+        for place in (namespace, None):
+            status, _, body = await client.request("GET", kind.path(place), params=params)
+            spaces = [space for space, found in _places(body) if found == name] if status == 200 else []
+            if spaces:
+                there = "" if place or spaces[0] == namespace else f" in namespace {spaces[0]}: add -n {spaces[0]}"
+                return f"; there is {kind.kind.lower()}/{name}{there}"
+    return ""
 
 
 def hint(kind: Kind[Any], name: str, known: Iterable[str]) -> str:
@@ -68,6 +95,15 @@ def hint(kind: Kind[Any], name: str, known: Iterable[str]) -> str:
     return ""
 
 
+def begun(kind: Kind[Any], name: str, known: Iterable[str]) -> str:
+    """``; did you mean job/train?`` where one name begins so, and the names where several do."""
+    found = sorted(one for one in known if one.startswith(name))
+    if len(found) == 1:
+        return f"; did you mean {kind.kind.lower()}/{found[0]}?"
+    more = f" and {len(found) - _MOST_QUEUES} more" if len(found) > _MOST_QUEUES else ""
+    return f"; names that begin so: {', '.join(found[:_MOST_QUEUES])}{more}" if found else ""
+
+
 def _kind(word: str, group: str) -> Kind[Any] | None:
     from unisono.api.kinds import ALL_KINDS
 
@@ -78,12 +114,17 @@ def _kind(word: str, group: str) -> Kind[Any] | None:
 
 
 def _names(body: bytes) -> list[str]:
+    return [name for _, name in _places(body)]
+
+
+def _places(body: bytes) -> list[tuple[str, str]]:
+    """Namespaces and names of listed objects."""
     import msgspec
 
     try:
         items = msgspec.json.decode(body)["items"]
-        return [str(item["metadata"]["name"]) for item in items]
-    except (msgspec.DecodeError, KeyError, TypeError):
+        return [(str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])) for item in items]
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
         return []
 
 

@@ -112,6 +112,7 @@ COMMANDS: dict[str, str] = {
     "restore": "Put a backup in the place of what a stopped control plane stores.",
     "support-bundle": "Collect state, logs and metrics for a report, without secrets.",
     "completion": "Let a shell complete commands and options.",
+    "man": "Show the manual page of a command, or write the pages of all.",
     "version": "Print the version.",
 }
 MODULES: dict[str, str] = {
@@ -122,6 +123,7 @@ MODULES: dict[str, str] = {
     "jobtemplate": "jobflow",
     "crds": "install",
     "completion": "version",
+    "man": "version",
     "stop": "delete",
     "sinfo": "squeue",
     "scancel": "scontrol",
@@ -137,7 +139,7 @@ GROUPS: dict[str, str] = {
     "Slurm's words": "sbatch srun squeue sinfo sacct scancel scontrol sreport sacctmgr",
     "vcctl's words": "job jobflow jobtemplate pod",
     "Clusters": "install migrate fleet crds config scheduler controllers agent webhook numa-exporter dashboard-server",
-    "Others": "support-bundle completion version",
+    "Others": "support-bundle completion man version",
 }
 """Commands under the headings of the help, which has all of them."""
 ELSEWHERE: dict[str, str] = {

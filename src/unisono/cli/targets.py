@@ -96,8 +96,8 @@ async def meant(
         BadTarget: there is none; names those that are called nearly so.
 
     """
-    from difflib import get_close_matches
-
+    from unisono.api.kinds import JOBS, PODS
+    from unisono.cli.connection import begun, hint, whereabouts
     from unisono.errors import ApiError, NotFound
     from unisono.jobkinds.registry import JOB_KINDS
     from unisono.kube.discovery import request_json
@@ -114,9 +114,10 @@ async def meant(
         return f"{resources.typed(resource)}/{name}"
     listing = await request_json(client, "GET", resources.named("job").path(namespace))
     names = [item["metadata"]["name"] for item in listing.get("items") or []]
-    near = get_close_matches(name, names, 1)
-    hint = f"; did you mean job/{near[0]}?" if near else ": 'unisono status' shows those that there are"
-    raise BadTarget(f"no {' and no '.join(dict.fromkeys((*first, 'job')))} of the name {name} is in {namespace}{hint}")
+    told = hint(JOBS, name, names)
+    told = told or await whereabouts(client, name, namespace, (JOBS, PODS) if "pod" in first else (JOBS,))
+    told = told or begun(JOBS, name, names) or ": 'unisono status' shows those that there are"
+    raise BadTarget(f"no {' and no '.join(dict.fromkeys((*first, 'job')))} of the name {name} is in {namespace}{told}")
 
 
 def _slashed(word: str, resources: ResourceMap) -> Target:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -57,16 +57,27 @@ class Filter:
 
 
 class Reader:
-    """Reads a storage; each call connects for itself, so that calls may be in any thread."""
+    """Reads a storage; each call connects for itself, so that calls may be in any thread.
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    Args:
+        storage: what a recorder wrote.
+        owner: whose the jobs are of which the server knew no user: who runs its control plane; empty for nobody.
+
+    """
+
+    def __init__(self, storage: Storage, owner: str = "") -> None:
+        self._storage, self._owner = storage, owner
         # Rows of places that the viewer may not see are left out there: they cost others nothing.
         self._jobs_of = (
             f"SELECT {schema.JOB_COLUMNS} FROM jobs j WHERE j.namespace || '/' || j.resource {storage.in_texts}"  # noqa: S608  # nosec B608 # names
         )
         self._intervals_of = f"{_INTERVALS} WHERE j.namespace || '/' || j.resource {storage.in_texts}"
         self._hours_of = f"SELECT * FROM hours WHERE namespace || '/' || resource {storage.in_texts}"  # noqa: S608  # nosec B608 # names
+
+    def _job(self, row: tuple[Any, ...]) -> JobRecord:
+        job = schema.job_of(row)
+        job.user = job.user or self._owner
+        return job
 
     def places(self) -> list[Place]:
         """Where there is anything: namespaces, with the kinds of jobs in each.
@@ -98,19 +109,20 @@ class Reader:
         times = {"start": window.start, "end": window.end, "places": _json(shown, wanted)}
         with self._open() as connection:
             for row in connection.rows(f"{self._intervals_of} AND {_THERE}", times):
-                job = schema.job_of(row[14:])
+                job = self._job(row[14:])
                 if _fits(wanted, shown, job, row[5]):
                     counting.interval(schema.interval_of(row[:14]), job)
             moved = "ended BETWEEN :start AND :end OR started BETWEEN :start AND :end"
             waits = "created < :end AND (started = 0 OR started >= :end) AND (ended = 0 OR ended >= :end)"
             for row in connection.rows(f"{self._jobs_of} AND ({moved} OR {waits})", times):
-                job = schema.job_of(row)
+                job = self._job(row)
                 if _fits(wanted, shown, job, job.queue):
                     counting.job(job)
             if not wanted.name:
                 hours = f"{self._hours_of} AND hour > :begin AND hour < :end"
                 for *key, amount in connection.rows(hours, {**times, "begin": window.start - HOUR}):
                     hour = Hour(*key)
+                    hour = hour._replace(user=hour.user or self._owner)
                     place = hour.namespace, hour.resource
                     if place in shown and _matches(wanted, hour.namespace, hour.queue, hour.user):
                         counting.hour(hour, amount)
@@ -167,7 +179,7 @@ class Reader:
         found: list[JobRecord] = []
         with self._open() as connection:
             for row in connection.rows(f"{self._jobs_of} AND {_JOB_THERE} ORDER BY created DESC, uid", times):
-                job = schema.job_of(row)
+                job = self._job(row)
                 if not _fits(wanted, shown, job, job.queue):
                     continue
                 if len(found) == MOST_ROWS:
@@ -251,10 +263,10 @@ class HistorySource(Protocol):
 
 
 class StoredHistory:
-    """Reads what a recorder writes, one question at a time and beside the event loop."""
+    """Reads what a recorder writes, one question at a time and beside the event loop; ``owner`` as of `Reader`."""
 
-    def __init__(self, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._reader, self._clock = Reader(storage), clock
+    def __init__(self, storage: Storage, clock: Clock = SYSTEM_CLOCK, owner: str = "") -> None:
+        self._reader, self._clock = Reader(storage, owner), clock
         self._turn = asyncio.Lock()
 
     async def places(self) -> Sequence[Place]:

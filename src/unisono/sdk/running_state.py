@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,11 @@ _MOST_TOLD = 4
 _QUIET_SECONDS = 300.0
 _BEHIND_SECONDS = 60.0
 _MINUTE, _HOUR = 60, 3600
+# A pause so many times as long as the longest between the last lines is no usual one.
+_LINES, _LONG_PAUSES = 20, 20
+# One stopped clearly before the others, which stopped together, where it is so many times as far from them as they are
+# from each other; lines of one step are written milliseconds apart.
+_CLEARLY, _AT_ONCE_SECONDS = 3, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,57 @@ def silent(last: Sequence[tuple[str, float]], now: float) -> list[RunningNote]:
     return found[:_MOST_TOLD]
 
 
+def stall(job: str, lines: Mapping[str, Sequence[float]], now: float) -> str:
+    """That all processes of a job have stopped to write, as in a collective that one of them never enters (pure).
+
+    Args:
+        job: its name.
+        lines: when each of its pods wrote its last lines, in their order; all that the log has where they are few.
+        now: seconds since the epoch.
+
+    Returns:
+        The stall, with the process that stopped first where its lines end clearly before the others'; empty for none.
+
+    """
+    last = sorted((times[-1], pod) for pod, times in lines.items() if times)
+    if len(last) < len(lines) or not last:
+        return ""
+    quiet = now - last[-1][0]
+    pauses = [later - one for times in lines.values() for one, later in itertools.pairwise(times)]
+    usual = max(pauses, default=_QUIET_SECONDS / _LONG_PAUSES)
+    if quiet < min(_QUIET_SECONDS, max(_BEHIND_SECONDS, _LONG_PAUSES * usual)):
+        return ""
+    if len(last) == 1:
+        return f"silent for {duration(quiet)}"
+    (first, pod), second = last[0], last[1][0]
+    apart = second - first > _CLEARLY * (last[-1][0] - second) + _AT_ONCE_SECONDS
+    which = f", {pod.removeprefix(f'{job}-').replace('-', ' ')} stopped first" if apart else ""
+    return f"all {len(last)} silent for {duration(quiet)}{which}"
+
+
+async def stalls(client: HttpClient, jobs: Mapping[str, Sequence[Pod]], now: float) -> dict[str, str]:
+    """Which of some jobs (key, and its pods) have stopped to write, and which process stopped first.
+
+    Args:
+        client: the server; logs that it does not let the user read tell nothing.
+        jobs: ``NAMESPACE/NAME``, and the pods. Of large jobs, and of many, none is asked for.
+        now: seconds since the epoch, by the server's clock.
+
+    """
+    found: dict[str, str] = {}
+    asked = 0
+    for key, pods in jobs.items():
+        running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
+        asked += len(running)
+        if not running or asked > _MOST_ASKED:
+            continue
+        times = await asyncio.gather(*(_line_times(client, pod) for pod in running))
+        lines = {pod.metadata.name: each for pod, each in zip(running, times, strict=True)}
+        if text := stall(key.partition("/")[2], lines, now):
+            found[key] = text
+    return found
+
+
 def duration(seconds: float) -> str:
     """``45 s``, ``12 min`` or ``3 h``."""
     whole = max(int(seconds), 0)
@@ -136,14 +194,22 @@ def _ago(when: str | None, now: float) -> str:
 
 async def _last_line(client: HttpClient, pod: Pod) -> float | None:
     """When the pod's first container wrote its last line, or was started; None where that cannot be read."""
+    times = await _line_times(client, pod, 1)
+    return times[-1] if times else None
+
+
+async def _line_times(client: HttpClient, pod: Pod, most: int = _LINES) -> list[float]:
+    """When the pod's first container wrote its last lines, or was started; empty where that cannot be read."""
     path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
     container = (pod.spec.containers or [])[0].name if pod.spec.containers else ""
-    params = {"tailLines": "1", "timestamps": "true", "container": container}
+    params = {"tailLines": str(most), "timestamps": "true", "container": container}
     status, _, body = await client.request("GET", path, params=params)
     if status >= 300:
-        return None
-    told = body.decode(errors="replace").strip().partition(" ")[0]
-    return time_or(told) or time_or(str(pod.status.start_time or "")) or None
+        return []
+    written = [time_or(line.partition(" ")[0]) for line in body.decode(errors="replace").splitlines()]
+    times = [each for each in written if each]
+    started = time_or(str(pod.status.start_time or ""))
+    return times or ([started] if started else [])
 
 
 async def _warnings(client: HttpClient, pods: Sequence[Pod], now: float) -> list[RunningNote]:

@@ -7,6 +7,7 @@ finds what it needs, keeps them running and stops them in the opposite order. Wh
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -304,7 +305,7 @@ class Plane:
             own_socket=None if self._worker is None else self.socket,
             limits=self._options.limits,
             more_metrics=None if self._worker is None else self._worker.metrics,
-            history=None if self._history is None else StoredHistory(SqliteFile(self._history)),
+            history=None if self._history is None else StoredHistory(SqliteFile(self._history), owner=_own_name()),
         )
         await server.start()
         return server
@@ -409,3 +410,11 @@ def _parts(options: PlaneOptions) -> list[str]:
 async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def _own_name() -> str:
+    """Who runs the control plane, whose the jobs are of which no user is known; empty for a user without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

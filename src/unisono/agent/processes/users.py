@@ -14,7 +14,7 @@ from pathlib import Path
 from unisono.agent.layout import PodDir, RunDir, read_json, write_json
 from unisono.agent.processes.launch import Identity, identity
 from unisono.agent.volumes.mounts import Mount
-from unisono.api.annotations import READABLE_DIRECTORIES
+from unisono.api.annotations import READABLE_DIRECTORIES, WRITABLE_DIRECTORIES
 from unisono.api.core import Container, Namespace, Pod
 from unisono.errors import AgentError
 
@@ -73,11 +73,13 @@ class PodUsers:
         euid: the agent's user.
         book: users of namespaces; None runs pods as the agent's user.
         namespace: a namespace by its name, None when it is not known.
+        keeps: folder of the control plane's own files, which no pod may ever write.
     """
 
     euid: int
     book: UserBook | None = None
     namespace: Callable[[str], Namespace | None] = lambda _: None
+    keeps: Path | None = None
 
     @property
     def problem(self) -> str:
@@ -126,14 +128,35 @@ class PodUsers:
         """
         if self.book is None or self._is_privileged(pod):
             return []
+        return hidden([*interpreter_paths(), *self._named(pod, READABLE_DIRECTORIES), *self.writable(pod)])
+
+    def writable(self, pod: Pod) -> list[str]:
+        """Folders in which a pod's user has the rights of their owner.
+
+        Raises:
+            AgentError: the pod's namespace names too many, or the control plane's own files.
+        """
+        if self.book is None or self._is_privileged(pod):
+            return []
+        found = [each for each in self._named(pod, WRITABLE_DIRECTORIES) if Path(each).is_dir()]
+        for each in found:
+            if self.keeps is not None and overlap(Path(each), self.keeps):
+                raise AgentError(
+                    f"Namespace {pod.metadata.namespace} names {each} in {WRITABLE_DIRECTORIES}, where the control "
+                    "plane keeps its own files: name folders apart from those."
+                )
+        # One that lies in another is mounted in it.
+        return sorted(found, key=lambda each: each.count("/"))
+
+    def _named(self, pod: Pod, annotation: str) -> list[str]:
         namespace = self.namespace(pod.metadata.namespace or "")
-        shown = readable_directories(namespace) if namespace else []
-        if len(shown) > MOST_DIRECTORIES:
+        found = directories(namespace, annotation) if namespace else []
+        if len(found) > MOST_DIRECTORIES:
             raise AgentError(
-                f"Namespace {pod.metadata.namespace} names {len(shown)} folders in {READABLE_DIRECTORIES}: at most "
+                f"Namespace {pod.metadata.namespace} names {len(found)} folders in {annotation}: at most "
                 f"{MOST_DIRECTORIES} can be shown to its pods; remove some, or name a folder above them."
             )
-        return hidden([*interpreter_paths(), *shown])
+        return found
 
     def _is_privileged(self, pod: Pod) -> bool:
         namespace = self.namespace(pod.metadata.namespace or "")
@@ -186,10 +209,16 @@ def is_privileged(namespace: Namespace) -> bool:
     return (namespace.metadata.labels or {}).get(ENFORCE) == PRIVILEGED
 
 
-def readable_directories(namespace: Namespace) -> list[str]:
-    """Folders below closed ones that the pods of a namespace are shown, as an administrator says."""
-    text = (namespace.metadata.annotations or {}).get(READABLE_DIRECTORIES, "")
+def directories(namespace: Namespace, annotation: str = READABLE_DIRECTORIES) -> list[str]:
+    """Folders that the pods of a namespace may read or write, as an administrator says."""
+    text = (namespace.metadata.annotations or {}).get(annotation, "")
     return [os.path.normpath(each) for each in text.split(":") if each.startswith("/")]
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Whether one of two folders lies in the other, links followed."""
+    one, other = one.resolve(), other.resolve()
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def hidden(paths: Iterable[str]) -> list[tuple[str, list[str]]]:

@@ -94,7 +94,14 @@ def prepare(spec: Spec) -> None:
     from unisono.agent.shim.mounts import set_up
 
     who = None if spec["uid"] is None else (spec["uid"], spec["gid"], spec["groups"] or [])
-    set_up(spec["mounts"], spec["dir"] + "/root", read_only=spec["read_only_root"], user=who, covers=spec["covers"])
+    set_up(
+        spec["mounts"],
+        spec["dir"] + "/root",
+        read_only=spec["read_only_root"],
+        user=who,
+        covers=spec["covers"],
+        writable=spec["writable"],
+    )
     name = spec["hostname"].encode()
     libc().sethostname(name, len(name))
 

@@ -16,6 +16,8 @@ import os
 import stat
 import struct
 
+from unisono.agent.shim.idmap import attach, mapped
+
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 MNT_DETACH = 2
@@ -34,6 +36,7 @@ def set_up(
     read_only: bool,
     user: tuple[int, int | None, list[int]] | None = None,
     covers: list[tuple[str, list[str]]] | None = None,
+    writable: list[str] | None = None,
 ) -> None:
     """Build the view.
 
@@ -44,6 +47,7 @@ def set_up(
         read_only: everything but the given mounts becomes read-only.
         user: user, group and further groups of the container; None is the caller's.
         covers: folders that the user may not enter, and the paths below them that are shown, read-only, all the same.
+        writable: folders in which the user has the rights of their owner.
     """
     mount(None, "/", None, MS_SLAVE | MS_REC)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -56,10 +60,13 @@ def set_up(
         (hold(source, sub_path, user if by_user else None), source, target, ro)
         for source, target, ro, sub_path, by_user in mounts
     ]
+    own = mapped_folders([] if read_only else writable or [], user)
     for directory, shown in covers or ():
         view.cover(directory, shown)
     if read_only:
         freeze("/")
+    for tree, place in own:
+        attach(tree, place)
     for fd, source, target, ro in sorted(held, key=lambda item: item[2].count("/")):
         place = os.path.realpath(target)
         if fd is None:
@@ -71,6 +78,20 @@ def set_up(
             os.close(fd)
         if ro:
             remount_read_only(place)
+
+
+def mapped_folders(folders: list[str], user: tuple[int, int | None, list[int]] | None) -> list[tuple[int, str]]:
+    """Detached mounts of folders for a user; one that cannot be mapped stays as it is."""
+    found: list[tuple[int, str]] = []
+    if user is None:
+        return found
+    uid, gid = user[0], user[0] if user[1] is None else user[1]
+    for folder in folders:
+        try:
+            found.append((mapped(folder, uid, gid), folder))
+        except OSError:
+            continue
+    return found
 
 
 def hold(source: str, sub_path: str, user: tuple[int, int | None, list[int]] | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +154,9 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
             leases = trusted((await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items)
             return [lease.metadata.annotations or {} for lease in leases]
 
-        told = await told_by_all()
         written, _ = await configuration_in_maps(client)
-        for _ in range(_LOOKS):
-            if not any(_is_behind(one, written.text if written else None) for one in told):
-                break
-            await asyncio.sleep(_LOOK_SECONDS)
-            told = await told_by_all()
-        else:
+        told, caught_up = await _told_in_time(told_by_all, written.text if written else None)
+        if not caught_up:
             late = ["the scheduler has not read the newest one yet: this is what it says of the one before"]
     if not told:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
@@ -177,6 +173,19 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
         **_refused(first.get(CONFIGURATION_SOURCE) or "the running scheduler", [error] if error else []),
         "notes": [*late, *first.get(CONFIGURATION_NOTES, "").splitlines()],
     }
+
+
+async def _told_in_time(
+    look: Callable[[], Awaitable[list[dict[str, str]]]], written: str | None
+) -> tuple[list[dict[str, str]], bool]:
+    """What schedulers tell, and whether it is of the newest text; one that has just started tells in a few seconds."""
+    told = await look()
+    for _ in range(_LOOKS):
+        if told and not any(_is_behind(one, written) for one in told):
+            return told, True
+        await asyncio.sleep(_LOOK_SECONDS)
+        told = await look()
+    return told, False
 
 
 def _is_behind(told: dict[str, str], written: str | None) -> bool:

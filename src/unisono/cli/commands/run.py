@@ -64,7 +64,7 @@ def _amount(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 @click.argument("files", nargs=-1, metavar="FILE... | -- COMMAND...")
 @click.option("-n", "--processes", callback=_count, metavar="N", help="Processes of COMMAND, which start together.")
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs for each process.")
-@click.option("--cpu", callback=_amount, help="Cores for each process, such as 2 or 500m.")
+@click.option("--cpu", callback=_amount, help="Cores for each process, such as 2 or 500m.  [default: 1]")
 @click.option("--memory", callback=_amount, help="Memory for each process, such as 4Gi; one that needs more is ended.")
 @click.option("-q", "--queue", help="Queue of COMMAND's job.  [default: default]")
 @click.option("--name", help="Name of COMMAND's job.  [default: the script's]")

@@ -43,6 +43,7 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     base = elements[0].base
     asyncio.run(_dependencies(where, batch, base))
     created: list[Target] = []
+    heard: set[str] = set()
     for place, element in enumerate(elements):
         if batch.at_once:
             try:
@@ -57,6 +58,7 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
             called=element.called,
             tell=created.append,
             silent=batch.parsable,
+            heard=heard,
         )
         if code := run(request):
             raise SystemExit(code)

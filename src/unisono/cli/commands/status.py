@@ -42,7 +42,7 @@ async def _status(where: Where, most: int, output: str) -> bool:
     from unisono.sdk.overview.overview import read_overview
 
     async with connect(where) as client:
-        found = await read_overview(client, namespace_of(where))
+        found = await read_overview(client, namespace_of(where), silence=True)
     if output == "json":
         print_json(found.json())
     else:

@@ -84,6 +84,7 @@ class Request:
         tell: gets each job that is created and not followed.
         silent: nothing is printed of such jobs.
         fleet: the Fleet of a hub to whose members the jobs go; empty for no such bound.
+        heard: what was told of the namespace already, by an earlier element of the same array.
 
     """
 
@@ -100,6 +101,7 @@ class Request:
     tell: Callable[[Target], None] | None = None
     silent: bool = False
     fleet: str = ""
+    heard: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -208,7 +210,7 @@ async def _submit_and_follow(
     from unisono.cli.running.following import Progress
     from unisono.cli.running.submitting import submit
 
-    naming = Naming(request.replace, _asker(report, request))
+    naming = Naming(request.replace, _asker(report, request), heard=request.heard)
     if request.program is not None:
         manifest, naming = _of_program(request, request.program, place, naming)
         manifests = [manifest]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -232,6 +232,7 @@ _POLL_SECONDS = 0.1
 # Pods get half a minute to end by themselves.
 _GONE_SECONDS = 120.0
 _MOST_NAMES = 1000
+_USERS = "docs/local-runtime.md#users"
 
 Ask = Callable[[str], bool]
 """Asks the user whether to replace; answers False where there is no terminal."""
@@ -246,6 +247,7 @@ class Naming:
         ask: asks whether it should be.
         numbered: the name is not the user's own: the next free one is taken, ``train-2``.
         folders: further folders that the pods must be able to read.
+        heard: what was told of the namespace already, and is not told again.
 
     """
 
@@ -253,6 +255,7 @@ class Naming:
     ask: Ask | None = None
     numbered: Callable[[str], Manifest] | None = None
     folders: tuple[Path, ...] = ()
+    heard: set[str] = field(default_factory=set)
 
 
 async def submit(
@@ -384,20 +387,29 @@ class _Submission:
 
     async def _local_folders(self, manifest: Manifest) -> None:
         """Let pods start in the manifest's folder, and read what they need although only root may enter the way."""
-        from unisono.sdk.jobs.submission import is_read_only, share_folder
+        from unisono.sdk.jobs.submission import is_read_only, share_folder, share_writing
+        from unisono.standalone.paths import DataDir
 
         mark_working_directory(manifest)
         own = manifest.metadata.get("namespace") or self.namespace
         if self.place.private:
             return
+        data = DataDir.at(self.place.where.data_dir).root
+        # A command is root's own, and works in root's folder; what a manifest asks for may be anybody's.
+        if not manifest.file and await share_writing(self.client, own, manifest.folder, data):
+            self._tell(own, f"its pods may write in {manifest.folder} from now on, as its owner ({_USERS})")
         for folder in dict.fromkeys((manifest.folder, *self.naming.folders)):
             if await share_folder(self.client, own, folder):
-                self.report.line(f"namespace/{own}", f"its pods may read {folder} from now on")
+                self._tell(own, f"its pods may read {folder} from now on")
         if not manifest.file and await is_read_only(self.client, own, manifest.folder):
             who = "its pods run as a user of the namespace, and not as root"
-            self.report.line(
-                f"namespace/{own}", f"{who}: they cannot write to {manifest.folder} (docs/local-runtime.md#users)"
-            )
+            self._tell(own, f"{who}: they cannot write to {manifest.folder} ({_USERS})")
+
+    def _tell(self, namespace: str, text: str) -> None:
+        """One line of a namespace, once for all elements of an array."""
+        if text not in self.naming.heard:
+            self.naming.heard.add(text)
+            self.report.line(f"namespace/{namespace}", text)
 
 
 def _exists(manifest: Manifest) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -17,7 +18,7 @@ from unisono.cli.slurm.steps import command_text
 from unisono.cli.slurm.steps.link import REQUEUE
 from unisono.cli.slurm.steps.words import filled, in_short
 from unisono.sdk.jobs.builders import Job
-from unisono.sdk.jobs.program import TASK, Program, derived_name, port_of
+from unisono.sdk.jobs.program import TASK, Program, default_cpu, derived_name, port_of
 
 JOB_ID = "unisono.io/slurm-job-id"
 """Label of a batch's job: its number, as ``SLURM_JOB_ID`` has it."""
@@ -84,7 +85,8 @@ def program_of(
         given["SLURM_JOB_STDOUT"] = filled(batch.output, marks)
     most = max(batch.counts)
     # As Slurm, a CPU for each task where nothing is said; on one machine more tasks than CPUs would never start.
-    cpus = batch.node_cpus or (batch.cpus * most if batch.cpus else None if local else most)
+    machine = len(os.sched_getaffinity(0)) if local else 0
+    cpus = batch.node_cpus or (batch.cpus * most if batch.cpus else default_cpu(batch.nodes or 1, machine, most))
 
     def complete(job: Job) -> None:
         _complete(job, batch, name, {JOB_ID: str(job_id), BASE_NAME: label(base)}, local=local)

@@ -24,6 +24,7 @@ from unisono.sdk.follow.following import follow as follow_targets
 from unisono.sdk.follow.log_lines import LogSelection, lines
 from unisono.sdk.jobs import control
 from unisono.sdk.jobs.control import named
+from unisono.sdk.jobs.program import Program
 from unisono.sdk.jobs.submission import (
     Work,
     apply_object,
@@ -33,6 +34,7 @@ from unisono.sdk.jobs.submission import (
     objects,
     program_folders,
     share_folder,
+    share_writing,
     split,
 )
 from unisono.sdk.overview.queues import QueueView, all_groups, queue_views
@@ -139,6 +141,8 @@ class AsyncClient(Connection):
             mark_folder(job, folder)
             if endpoint.private is None:
                 namespace = job["metadata"].get("namespace") or self.namespace
+                if isinstance(work, Program):
+                    await share_writing(http, namespace, folder, self._where.data_dir)
                 for each in (folder, *program_folders(work)):
                     await share_folder(http, namespace, each)
         for other in others:

@@ -39,12 +39,14 @@ class Surroundings:
         program: absolute path of the command's first word.
         folder: in which they start.
         variables: of the environment.
+        cpus: processors of this machine that they may use; 0 where that is not known.
 
     """
 
     program: str
     folder: str
     variables: Mapping[str, str] = field(default_factory=dict)
+    cpus: int = 0
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -87,7 +89,21 @@ def caller_surroundings(word: str, environment: Mapping[str, str] | None = None)
             raise BadWork(f"there is no program {word} on the PATH: check its name, or give its path.")
     kept = {name: values[name] for name in _VARIABLES if values.get(name)}
     # Not resolved further: the link in a virtual environment is what makes it the environment's interpreter.
-    return Surroundings(str(Path(executable).absolute()), str(folder), kept)
+    return Surroundings(str(Path(executable).absolute()), str(folder), kept, len(os.sched_getaffinity(0)))
+
+
+def default_cpu(processes: int, cpus: int, wanted: int = 1) -> Amount:
+    """Cores that a process requests where nobody says how many: without a request, jobs would not queue up.
+
+    Args:
+        processes: of the gang.
+        cpus: of the one machine on which all of them run; 0 for a cluster.
+        wanted: what it gets where there is room; more processes than that divide the whole machine.
+
+    """
+    if not cpus or processes * wanted <= cpus:
+        return wanted
+    return f"{max(1, cpus * 1000 // processes)}m"
 
 
 # A program as a gang: a command line, a number of processes and a launcher become a Job, without YAML (pure).
@@ -103,6 +119,7 @@ _SSH_PORT = 2222
 _FIRST_PORT, _PORTS = 20_000, 10_000
 _LONGEST_NAME = 40
 _INTERPRETER = re.compile(r"(python|pypy)[\d.]*|(ba|z|da)?sh|Rscript|julia|node|perl|ruby|torchrun|uv|poetry")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 # Waits at most two minutes for every host to let mpirun in, by the host's first name: mpirun asks
 # for that one, and the job's ssh configuration knows no other.
 _MPIRUN = (
@@ -127,7 +144,8 @@ class Program:
         launcher: whose variables the processes get: ``torch`` (as torchrun: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE,
             LOCAL_RANK, ...), ``jax``, ``mpi`` (started by mpirun), or ``none``.
         queue: where the job waits.
-        cpu, memory, gpus: per process; ``memory`` is also the limit.
+        cpu, memory, gpus: per process; ``memory`` is also the limit. Without ``cpu`` each requests one core; on one
+            machine more processes than cores divide it.
         image: of the containers; None on this machine, where the pods are processes.
         env: further variables.
         priority_class: name of a PriorityClass.
@@ -162,7 +180,11 @@ class Program:
 
 def derived_name(command: Sequence[str]) -> str:
     """A job's name from a command: ``train`` of ``python -u train.py``, ``pkg-train`` of ``python -m pkg.train``."""
-    words = [PurePath(command[0]).name, *command[1:]] if command else ["program"]
+    words = list(command)
+    # Variables that are set for the program are not its name: env LR=0.1 python train.py.
+    while len(words) > 1 and (PurePath(words[0]).name == "env" or _ASSIGNED.match(words[0])):
+        words = words[1:]
+    words = [PurePath(words[0]).name, *words[1:]] if words else ["program"]
     chosen = words[0]
     if _INTERPRETER.fullmatch(words[0]):
         rest = words[1:]
@@ -304,7 +326,7 @@ def _task(
         replicas=replicas,
         command=command,
         image=program.image or DEFAULT_IMAGE,
-        cpu=None if alone else program.cpu,
+        cpu=None if alone else program.cpu or default_cpu(program.processes, surroundings.cpus if surroundings else 0),
         memory=None if alone else program.memory,
         memory_limit=None if alone else program.memory,
         gpus=None if alone else program.gpus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +27,7 @@ from unisono.sdk.jobs.control import is_job
 from unisono.sdk.jobs.program import Program, caller_surroundings, program_job
 
 if TYPE_CHECKING:
+    from unisono.api.core import Namespace
     from unisono.kube.client import Client
 
 
@@ -52,18 +53,20 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
     from unisono.agent.processes.users import (
         MOST_DIRECTORIES,
         closed_folder,
+        directories,
         hidden,
         is_privileged,
-        readable_directories,
     )
-    from unisono.api.annotations import READABLE_DIRECTORIES
+    from unisono.api.annotations import READABLE_DIRECTORIES, WRITABLE_DIRECTORIES
     from unisono.api.kinds import NAMESPACES
 
     if closed_folder(folder) is None or ":" in str(folder):
         return False
     try:
         namespace_object = await client.get(NAMESPACES, namespace)
-        listed = readable_directories(namespace_object)
+        listed = directories(namespace_object)
+        if any(_real(folder).is_relative_to(each) for each in directories(namespace_object, WRITABLE_DIRECTORIES)):
+            return False
         # Without those that were removed, or can be reached by now.
         needed = {path for _, paths in hidden(listed) for path in paths}
         shared = [each for each in listed if each in needed]
@@ -71,13 +74,96 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
             return False
         kept = [each for each in shared if not Path(each).is_relative_to(folder)]
         # Where there is no room for all, those that were added longest ago go.
-        value = ":".join([*kept[1 - MOST_DIRECTORIES :], str(folder)])
-        version = namespace_object.metadata.resource_version
-        change = {"metadata": {"annotations": {READABLE_DIRECTORIES: value}, "resourceVersion": version}}
-        await client.patch(NAMESPACES, namespace, change)
+        await _list_folders(
+            client, namespace_object, READABLE_DIRECTORIES, [*kept[1 - MOST_DIRECTORIES :], str(folder)]
+        )
     except ApiError:
         return False
     return True
+
+
+async def _list_folders(client: Client, space: Namespace, annotation: str, folders: Sequence[str]) -> None:
+    """Let an annotation of a namespace name these folders, where nobody changed it meanwhile."""
+    from unisono.api.kinds import NAMESPACES
+
+    changed = {"annotations": {annotation: ":".join(folders)}, "resourceVersion": space.metadata.resource_version}
+    await client.patch(NAMESPACES, space.metadata.name, {"metadata": changed})
+
+
+# Folders of the machine that no job gets, with all below them; and those that it does not get as a whole.
+_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
+_WHOLE = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/var", "/var/lib")
+
+
+async def share_writing(
+    client: Client, namespace: str, folder: Path, data: str | os.PathLike[str] | None = None
+) -> bool:
+    """Let pods of a namespace write in root's folder with its owner's rights, while nobody else may make pods there.
+
+    Args:
+        client: a control plane of this machine.
+        namespace: of the job.
+        folder: in which the job's pods start.
+        data: where the control plane keeps its own files; None for the default place.
+
+    Returns:
+        Whether the folder was added.
+    """
+    if os.geteuid() != 0 or _others_may_write(folder):
+        return False
+    from unisono.agent.processes.users import FIRST_UID, MOST_DIRECTORIES, directories, is_privileged, overlap
+    from unisono.agent.shim.idmap import mapped
+    from unisono.api.annotations import WRITABLE_DIRECTORIES
+    from unisono.api.kinds import NAMESPACES
+    from unisono.standalone.paths import DataDir
+
+    real = _real(folder)
+    if (
+        ":" in str(real)
+        or _is_the_machines(real)
+        or overlap(real, DataDir.at(None).root if data is None else Path(data))
+    ):
+        return False
+    try:
+        space = await client.get(NAMESPACES, namespace)
+        listed = _that_are_there(directories(space, WRITABLE_DIRECTORIES))
+        if is_privileged(space) or any(real.is_relative_to(each) for each in listed):
+            return False
+        if await _others_make_pods(client, namespace):
+            return False
+        # Not every kernel and file system can.
+        os.close(mapped(str(real), FIRST_UID, FIRST_UID))
+        kept = [each for each in listed if not Path(each).is_relative_to(real)]
+        await _list_folders(client, space, WRITABLE_DIRECTORIES, [*kept[1 - MOST_DIRECTORIES :], str(real)])
+    except (ApiError, OSError):
+        return False
+    return True
+
+
+def _that_are_there(folders: Sequence[str]) -> list[str]:
+    return [each for each in folders if Path(each).is_dir()]
+
+
+def _real(folder: Path) -> Path:
+    """Where a folder is, links followed."""
+    return folder.resolve()
+
+
+def _is_the_machines(folder: Path) -> bool:
+    """Whether a folder belongs to the machine, or holds what its users' shells read, and no project."""
+    home = Path.home().resolve()
+    return home.is_relative_to(folder) or str(folder) in _WHOLE or any(folder.is_relative_to(each) for each in _SYSTEM)
+
+
+async def _others_make_pods(client: Client, namespace: str) -> bool:
+    """Whether rights in the namespace were given to anybody who is no administrator of the control plane."""
+    from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+
+    wide, own = await client.list(CLUSTER_ROLE_BINDINGS), await client.list(ROLE_BINDINGS, namespace)
+    roles = [binding.role_ref.name for binding in wide.items if binding.subjects]
+    roles += [binding.role_ref.name for binding in own.items if binding.subjects]
+    # Those of the control plane itself let nobody else make pods.
+    return any(role != "cluster-admin" and not role.startswith(("system:", "unisono:")) for role in roles)
 
 
 async def is_read_only(client: Client, namespace: str, folder: Path) -> bool:
@@ -93,14 +179,17 @@ async def is_read_only(client: Client, namespace: str, folder: Path) -> bool:
     """
     if os.geteuid() != 0:
         return False
-    from unisono.agent.processes.users import is_privileged
+    from unisono.agent.processes.users import directories, is_privileged
+    from unisono.api.annotations import WRITABLE_DIRECTORIES
     from unisono.api.kinds import NAMESPACES
 
     try:
-        namespace_object = await client.get(NAMESPACES, namespace)
+        space = await client.get(NAMESPACES, namespace)
     except ApiError:
         return False
-    return not is_privileged(namespace_object) and not _others_may_write(folder)
+    real = _real(folder)
+    given = any(real.is_relative_to(each) for each in directories(space, WRITABLE_DIRECTORIES))
+    return not (given or is_privileged(space) or _others_may_write(folder))
 
 
 def _others_may_write(folder: Path) -> bool:

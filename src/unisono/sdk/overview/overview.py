@@ -38,6 +38,7 @@ from unisono.sdk.overview.queues import (
     used_by_node,
     used_of_total,
 )
+from unisono.sdk.running_state import stalls
 
 if TYPE_CHECKING:
     from unisono.api.core import Lease, Node, Pod
@@ -278,12 +279,13 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-async def read_overview(client: HttpClient, namespace: str = "default") -> Overview:
+async def read_overview(client: HttpClient, namespace: str = "default", *, silence: bool = False) -> Overview:
     """The overview now.
 
     Args:
         client: of the server.
         namespace: whose jobs are shown to a user who may not list those of all.
+        silence: also read the logs' last lines, and tell which jobs have stopped to write.
 
     What the user may not list is empty, and named in ``unseen``; so is a server that is not ready but answers.
 
@@ -307,10 +309,28 @@ async def read_overview(client: HttpClient, namespace: str = "default") -> Overv
     # Who sees no member need not know that there is such a kind.
     unseen = tuple(sorted(asked.unseen - {ATTACHED_CLUSTERS.plural}))
     answers = Answers(ready, nodes, pods, queues, groups, leases, clusters, unseen, asked.within)
-    result = overview(answers, client.transport.clock.time())
+    now = client.transport.clock.time()
+    result = overview(answers, now)
+    if silence:
+        result = await _with_stalls(client, result, pods, now)
     hooks = await unreached_webhooks(client)
     parts = [Component(f"webhook {name}", f"it stops what it is asked about: {why}") for name, why in hooks.items()]
     return replace(result, components=[*result.components, *parts]) if parts else result
+
+
+async def _with_stalls(client: HttpClient, found: Overview, pods: Sequence[Pod], now: float) -> Overview:
+    """The same with the jobs that have stopped to write."""
+    groups: dict[str, list[Pod]] = {f"{job.namespace}/{job.group}": [] for job in found.running}
+    for pod in pods:
+        if (key := _group_of(pod)) in groups:
+            groups[key].append(pod)
+    jobs = {f"{job.namespace}/{job.name}": groups[f"{job.namespace}/{job.group}"] for job in found.running}
+    told = await stalls(client, jobs, now)
+    running = [
+        replace(job, trouble=", ".join(each for each in (job.trouble, told.get(f"{job.namespace}/{job.name}")) if each))
+        for job in found.running
+    ]
+    return replace(found, running=running)
 
 
 async def unreached_webhooks(client: HttpClient) -> dict[str, str]:

@@ -1,0 +1,83 @@
+"""Manual pages of the commands, made from their help (pure)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+
+import click
+
+
+def pages(root: click.Group, name: str, headings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The name of each page (``unisono-queue-list``) and its text: of the root, its commands and theirs.
+
+    Args:
+        root: the command line.
+        name: of the program.
+        headings: groups of the root's commands, each with their names.
+
+    """
+    context = click.Context(root, info_name=name, help_option_names=_help_names(root))
+    yield name, page(context, headings)
+    for path in _below(context):
+        yield path.command_path.replace(" ", "-"), page(path)
+
+
+def page(context: click.Context, headings: Mapping[str, str] | None = None) -> str:
+    """One page as roff, for ``man``."""
+    command, path = context.command, context.command_path
+    title, summary = path.replace(" ", "-"), command.get_short_help_str(200).rstrip(".")
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f'.TH "{title.upper()}" "1" "" "Unisono" "Unisono"', ".SH NAME", f"{_text(title)} \\- {_text(summary)}"]
+    lines += [".SH SYNOPSIS", f".B {_text(path)}", _text(usage), ".SH DESCRIPTION", *_paragraphs(command.help or "")]
+    options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
+    records = [found for each in options if (found := each.get_help_record(context))]
+    if records:
+        lines += [".SH OPTIONS", *_entries(records)]
+    if isinstance(command, click.Group):
+        groups = headings or {"Commands": " ".join(command.list_commands(context))}
+        for heading, names in groups.items():
+            below = ((each, command.get_command(context, each)) for each in names.split())
+            rows = [(f"{path} {each}", one.get_short_help_str(200)) for each, one in below if one is not None]
+            lines += [f'.SH "{_text(heading.upper())}"', *_entries(rows)]
+    if context.parent is not None:
+        lines += [".SH SEE ALSO", f".BR {_text(context.parent.command_path.replace(' ', '-'))} (1)"]
+    return "\n".join(lines) + "\n"
+
+
+def _below(context: click.Context) -> Iterator[click.Context]:
+    if not isinstance(context.command, click.Group):
+        return
+    for name in context.command.list_commands(context):
+        command = context.command.get_command(context, name)
+        if command is not None and not command.hidden:
+            own = click.Context(command, parent=context, info_name=name, help_option_names=_help_names(command))
+            yield own
+            yield from _below(own)
+
+
+def _help_names(command: click.Command) -> list[str] | None:
+    """How the command calls its help; pages name it as the commands do. None for the name of the command above."""
+    names = command.context_settings.get("help_option_names")
+    return list(names) if names else None
+
+
+def _entries(records: list[tuple[str, str]]) -> Iterator[str]:
+    for term, told in records:
+        yield from (".TP", f".B {_text(term)}", _text(told) or "\\&")
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    r"""Paragraphs of a help; one that begins with ``\b`` keeps its lines."""
+    for part in inspect.cleandoc(text).replace("\f", "").split("\n\n"):
+        yield ".PP"
+        if part.startswith("\b"):
+            yield from (".nf", *(_text(line) for line in part.splitlines()[1:]), ".fi")
+        else:
+            yield _text(" ".join(part.split()))
+
+
+def _text(text: str) -> str:
+    """A line that roff prints as it is."""
+    plain = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{plain}" if plain.startswith((".", "'")) else plain
