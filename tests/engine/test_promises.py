@@ -117,6 +117,43 @@ def test_a_job_of_higher_priority_is_let_in_before_one_like_it_that_waits() -> N
 
 
 @pytest.mark.parametrize("quota", SHARING)
+def test_a_higher_priority_is_let_in_for_what_lower_ones_of_its_queue_wait_for(quota: str) -> None:
+    """Not like any of them, and no more is promised to those above than to those below."""
+    ranks = [priority_class("high", 9)]
+    held = [gang("old", 1, cpu=8, node="n1", phase="Running")]
+    low = gang("low", 1, cpu=7, min_resources=True, created=1)
+    wants = {"phase": "Pending", "cpu": 5, "min_resources": True}
+    high = [gang(f"high-{at}", 1, priority_class="high", created=50 + at, **wants) for at in range(2)]
+    equal = gang("equal", 1, created=40, **wants)
+    it = Plane(settings("enqueue, allocate, backfill", quota=quota), node("n1", cpu=8), ranks, held, low, high, equal)
+    for _ in range(3):
+        it.now += 1.0
+        it.cycle()
+    phases = {name: it.objects["PodGroup", f"ns/{name}"].status.phase for name in ("high-0", "high-1", "equal")}
+    assert phases == {"high-0": "Inqueue", "high-1": "Pending", "equal": "Pending"}
+    it.drop("ns/old-w-0")
+    it.now += 1.0
+    it.cycle()
+    assert it.running() == {"high-0": 1}
+
+
+def test_the_share_of_its_queue_is_the_reason_and_not_what_is_promised_in_vain() -> None:
+    queues = [queue("q"), queue("q2")]
+    old = gang("old", 1, cpu=4, queue="q", node="n1", phase="Running")
+    stuck = [group("stuck", 1, queue="q2", resources={"cpu": 6}), pod("stuck-0", "stuck", cpu=6)]
+    wants = gang("next", 1, phase="Pending", cpu=2, min_resources=True, queue="q", created=50)
+    it = Plane(settings("enqueue, allocate, backfill"), node("n1", cpu=8), queues, old, stuck, wants)
+    for _ in range(2):
+        it.now += 1.0
+        decisions = it.cycle()
+    verdict = decisions.verdicts["ns/next"]
+    assert (verdict.cause, verdict.message) == (
+        Cause.OVER_SHARE,
+        "queue q may hold cpu 4 and holds cpu 4; cpu 2 more is asked for",
+    )
+
+
+@pytest.mark.parametrize("quota", SHARING)
 def test_each_pod_that_comes_gives_the_gang_its_time_again(quota: str) -> None:
     it = plane(quota, hog())
     for at in range(2):

@@ -10,7 +10,7 @@ from typing import Any
 from support.build import cluster, queue
 from unisono.api.annotations import USER_LIMITS
 from unisono.api.base import Object
-from unisono.api.core import Node, Pod, ResourceQuota, Toleration
+from unisono.api.core import Node, Pod, PodCondition, ResourceQuota, Toleration
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.queues import raised
 from unisono.api.resources import resource_list, to_wire
@@ -62,8 +62,10 @@ class Objects:
         for eviction in decisions.evictions:
             self.all["Pod", f"{eviction.namespace}/{eviction.pod}"].metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
         for condition in decisions.pod_conditions:
+            pod = self.all["Pod", f"{condition.namespace}/{condition.pod}"]
+            told = PodCondition(type="PodScheduled", status="False", reason=condition.reason, message=condition.message)
+            pod.status.conditions = [told]  # by which it is known later what was tried
             if condition.nominated_node:
-                pod = self.all["Pod", f"{condition.namespace}/{condition.pod}"]
                 pod.status.nominated_node_name = condition.nominated_node
         for update in decisions.pod_groups:
             self.group(update.key).status.phase = update.phase

@@ -13,6 +13,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Heap
+from unisono.engine.session.amounts import listed
 from unisono.engine.session.book import Evictable, View
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
@@ -58,9 +59,9 @@ class AdmissionRoom:
         hooks, queue = self._cycle.hooks, job.queue
         if hooks.overused(queue) is not None:
             return False
-        return hooks.first("preemptive", queue, [self._request(job)]) is None
+        return hooks.first("preemptive", queue, [self.request(job)]) is None
 
-    def _request(self, job: JobState) -> PodClass:
+    def request(self, job: JobState) -> PodClass:
         """All that the job asks for, as one pod."""
         wanted = job.asks
         key = b"" if wanted is None else wanted.tobytes()
@@ -123,8 +124,9 @@ class Admission:
 
     A refusal holds for every job of that shape until a job is admitted. When the plug-ins say how many jobs of a
     shape they would let pass, so many pass unasked, and the plug-ins hear of them together, before the next question.
-    A job that the gate refuses for want of room is let in all the same where it would fit now (`Book.tries`), or where
-    evictions for it could make that room: otherwise it would have no pods, and nothing would ever be tried for it.
+    A job that the gate refuses for want of room is let in all the same where it would fit now (`Book.tries`), where
+    jobs of its queue that come after it were promised as much, or where evictions for it could make that room:
+    otherwise it would have no pods, and nothing would ever be tried for it.
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -151,7 +153,7 @@ class Admission:
         refusal = self.hooks.vote("enqueueable", job)
         if refusal is not None and refusal.cause in _FOR_WANT_OF_ROOM:
             now = self._refusal_now(job)
-            if self._trying or self._opens_by_evictions(job):
+            if self._trying or self._opens_before_others(job) or self._opens_by_evictions(job):
                 self._first = job
                 return self._admit(job)
             refusal = now or refusal  # what is held counts for more than what was promised and is not used
@@ -181,9 +183,20 @@ class Admission:
             self._trying = refusal is None and number > 0
             if self._trying:
                 self._left = min(number, self.hooks.admissible(job)) if job.shape else 0
+            elif refusal is None and not self.session.book.waits_in_vain(job):  # the share of its queue does not let it
+                return self.hooks.allocatable(job.queue, self._room.request(job))
             return refusal
         finally:
             self.session.book.view = View.ALL
+
+    def _opens_before_others(self, job: JobState) -> bool:
+        """Whether the gate lets the job in with room that jobs of its queue wait for which come after it."""
+        book = self.session.book
+        if job.asks is None or not book.gives_way(job):
+            return False
+        # Nothing new is promised: what it asks for is waited for already, by others.
+        promised = zip(listed(job.asks, self.session.registry), book.promised_everywhere(), strict=True)
+        return self._opens_without(job, Evictable({job.queue.name: [own + others for own, others in promised]}))
 
     def _opens_by_evictions(self, job: JobState) -> bool:
         """Whether the gate lets the job in once those are gone that it could have evicted.
@@ -192,7 +205,10 @@ class Admission:
         """
         if not self._room or job.queue.name in self._served:
             return False
-        evictable = self._room.of(job)
+        return self._opens_without(job, self._room.of(job))
+
+    def _opens_without(self, job: JobState, evictable: Evictable) -> bool:
+        """Whether the gate lets the job in where these amounts do not count."""
         if not evictable:
             return False
         self.session.book.evictable = evictable

@@ -207,6 +207,7 @@ class Book:
         self._live: dict[str, Vector] | None = None
         self._sums: dict[tuple[View, tuple[str, ...]], Amounts] = {}
         self._stuck: dict[Kind, int] | None = None
+        self._levels: dict[str, dict[int, Vector]] | None = None
         self._trying: Counter[tuple[Kind, Kind]] = Counter()
         self._room: dict[tuple[str, tuple[int, ...] | None], Amounts] = {}
 
@@ -269,6 +270,8 @@ class Book:
         amounts = np.maximum(fitted(wanted, self._rows) - gated, 0) * np.int64(number)
         self.promised(job.queue.name)
         self._promised[job.queue.name] += amounts
+        if self._levels is not None:
+            self._note_level(job.record, amounts)
         for of, found in self._groupings:
             _add(found, of(job.record), amounts)
         self._sums.clear()
@@ -461,6 +464,33 @@ class Book:
         self.hopeful = self.hopeful or all(need <= have for need, have in zip(wanted, self._free, strict=True) if need)
         parts = [max(have, 0) // need for need, have in zip(wanted, self.room(job), strict=True) if need > 0]
         return max(min(parts, default=UNLIMITED) - self._trying[_kinds(job.record)], 0)
+
+    def gives_way(self, job: JobState) -> bool:
+        """Whether the job may have what jobs of lower priority in its queue were promised, which come after it.
+
+        Those of its priority and above have at most as much so, that what is promised stays bounded.
+        """
+        if job.asks is None:
+            return False
+        if self._levels is None:
+            self._levels = {}
+            for each, number in self._admitted():
+                self._note_level(each, self._missing(each) * np.int64(number))
+        levels = self._levels.get(job.queue.name, {})
+        lower, others = self._registry.zeros(), fitted(job.asks, self._rows).copy()
+        others[PODS] = 0
+        for priority, amounts in levels.items():
+            if priority < job.priority:
+                lower += amounts
+            else:
+                others += amounts
+        return bool((others <= lower)[job.asks > 0].all()) if levels else False
+
+    def _note_level(self, job: Job, amounts: Vector) -> None:
+        assert self._levels is not None
+        levels = self._levels.setdefault(job.queue, {})
+        priority = self._snapshot.priority_of(job)
+        levels[priority] = levels.get(priority, 0) + amounts
 
     def waits_in_vain(self, job: JobState) -> bool:
         """Whether an admitted job of the same kind had its chance and found no place, and comes before this one."""

@@ -14,14 +14,15 @@ from unisono.engine.changes import (
     LowerMinAvailable,
     RequestAtMost,
     Uncordon,
-    UsePriority,
 )
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Verdict, reference
-from unisono.engine.verdicts.candidates import higher_priorities
+from unisono.engine.verdicts.candidates import before_others
 from unisono.engine.verdicts.compose import Composition
 from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
+from unisono.engine.verdicts.lines import place, place_in_line
 from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.spared import spared
 from unisono.engine.verdicts.trial import Trials
@@ -100,11 +101,14 @@ class _Attempt:
     def compose(self, cycle: Cycle, trials: Trials) -> None:
         """Look for changes that are enough together, with all that wait."""
         job = cycle.session.job(self.key)
-        higher = [step for ladder in higher_priorities(cycle, job) for step in ladder] if job is not None else []
-        search = Composition(trials, self.key, [one for one in higher if isinstance(one, UsePriority)])
+        first = before_others(cycle, job, self.draft.verdict.position) if job is not None else [()]
+        pods = max(job.min_member, job.size, 1) if job is not None else 1
+        search = Composition(trials, self.key, first, pods)
         self.steps = [_Step(change) for change in search.find(self.draft, _AT_FIRST)]
         left = [ladder for ladder in self.draft.ladders if not any(step in search.refuted for step in ladder)]
         self.draft = structs.replace(self.draft, ladders=left)
+        if job is not None and search.alone is not None and self.draft.verdict.cause is Cause.CLUSTER_OVERCOMMITTED:
+            self.draft = structs.replace(self.draft, verdict=_in_its_line(cycle, job, search.alone.verdict))
         self.tried, self.ended, self.cut = True, True, search.cut and not self.steps
 
 
@@ -148,6 +152,15 @@ def advise(
     answered = {one.key: _answer(one) for one in attempts if one.steps or (one.tried and not one.cut)}
     drafts |= {attempt.key: attempt.not_refuted() for attempt in attempts}
     return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}
+
+
+def _in_its_line(cycle: Cycle, job: JobState, alone: Verdict) -> Verdict:
+    """What would keep the job waiting if no other one did: it counts for more than what others are promised."""
+    position, ahead = place(cycle, job)
+    line = place_in_line(cycle, job)
+    message = f"{alone.message}; {line}" if line else alone.message
+    task = alone.task if alone.task in job.record.tasks else ""
+    return structs.replace(alone, message=message, position=position, ahead=ahead, task=task)
 
 
 def _by_turn(cycle: Cycle, drafts: dict[str, Draft]) -> list[str]:

@@ -77,6 +77,8 @@ _MOST_NODES = 2_000
 """Nodes up to which kinds of nodes are told apart."""
 _LEADING = frozenset(("master", "launcher", "chief", "head", "headgroup", "driver", "leader", "coordinator"))
 """Roles without whose pods the others have nothing to do."""
+_WEIGHTS = (2, 4, 16)
+"""Times its weight, by which a queue is given more of the cluster."""
 _FACTORS = (1, 2, 4, 8)
 """More than the job itself lacks, for jobs that come before it would take some."""
 
@@ -169,7 +171,7 @@ def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> La
     stated: list[Change] = []
     if record.deserved is not None:
         stated += [RaiseDeserved(job.queue.name, step) for step in rivals.steps(job, short)]
-    weights: list[Change] = [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in (2, 4, 16)]
+    weights: list[Change] = [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in _WEIGHTS]
     return [stated, weights] if stated else [weights]
 
 
@@ -247,6 +249,21 @@ def higher_priorities(cycle: Cycle, job: JobState) -> Ladders:
     known = cycle.session.snapshot.priorities
     higher = sorted((value, name) for name, value in known.items() if value > job.priority and _for_users(name))
     return [[UsePriority(name) for _, name in higher[:_PRIORITIES_TRIED]]] if higher else []
+
+
+def before_others(cycle: Cycle, job: JobState, position: int) -> list[tuple[Change, ...]]:
+    """What brings it before those of its queue (``position``: its place in that line), then before other queues.
+
+    More and more of it, from nothing on.
+    """
+    higher = higher_priorities(cycle, job) if position > 1 else []
+    priority = tuple(ladder[-1] for ladder in higher)
+    found: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]
+    waiting = {other.queue.name for other in cycle.eligible if other.phase == "Pending" or other.record.pending}
+    if waiting - {job.queue.name}:
+        weight = max(job.queue.record.weight, 1)
+        found += [(*priority, RaiseWeight(job.queue.name, weight * factor)) for factor in _WEIGHTS]
+    return found
 
 
 def _for_users(name: str) -> bool:

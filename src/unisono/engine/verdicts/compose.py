@@ -35,6 +35,8 @@ Parts = tuple[Change, ...]
 _MOST_PARTS = 5
 _PORTIONS = 16
 """Of a raised amount, in which it is made smaller."""
+_FEW_NODES = 8
+"""That may be added for any job, however few pods it has."""
 _MOST_ROUNDS = 6
 """How often it is asked among all that wait what still keeps a job."""
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
@@ -45,8 +47,8 @@ _OF_THE_JOB = (LowerMinAvailable, *OF_THE_JOB)
 
 
 def together(parts: Parts) -> Change:
-    """One change of several; nodes come last, so that no other job takes them before the rest is done."""
-    ordered = tuple(sorted(parts, key=lambda one: isinstance(one, AddNodes)))
+    """One change of several: first what brings it forward, nodes last, so that no other takes what the rest brings."""
+    ordered = tuple(sorted(parts, key=lambda one: (isinstance(one, AddNodes), not isinstance(one, UsePriority))))
     return ordered[0] if len(ordered) == 1 else Together(ordered)
 
 
@@ -62,7 +64,8 @@ def beside(parts: Parts, change: Change) -> Parts | None:
             return (*parts[:at], more, *parts[at + 1 :])
     if change in parts or (isinstance(change, AddNodes) and any(isinstance(one, AddNodes) for one in parts)):
         return None  # nodes of two kinds: each of the kinds is a way of its own
-    return (*parts, change)
+    # What is found last lies deepest: queues above others, which the API wants to be raised first.
+    return (change, *parts) if isinstance(change, _RAISED) else (*parts, change)
 
 
 def _more(one: Change, change: Change) -> Change | None:
@@ -112,16 +115,20 @@ class Composition:
     Attributes:
         trials: what asks.
         key: the job.
-        first: priority classes that would bring it forward in its line, the highest last.
+        first: what would bring it before those that wait, more and more of it; the first is nothing.
+        pods: of its gang.
         refuted: single changes after which it would wait.
+        alone: what would keep it waiting if no other job did; None: nothing that is known.
         cut: the time ended before all was tried.
 
     """
 
     trials: Trials
     key: str
-    first: Sequence[UsePriority]
+    first: Sequence[Parts]
+    pods: int = 1
     refuted: list[Change] = field(default_factory=list)
+    alone: Draft | None = None
     cut: bool = False
     _seen: set[Any] = field(default_factory=set)
     _found: list[Parts] = field(default_factory=list)
@@ -129,8 +136,8 @@ class Composition:
     def find(self, draft: Draft, most: int) -> list[Change]:
         """At most so many ways, those of which nothing can be left out; ``draft``: why it waits."""
         found: list[Change] = []
-        for parts in self._alone((), draft):
-            whole = self._in_line(parts, behind=draft.verdict.position > 1)
+        for parts in self._ways(draft):
+            whole = self._in_line(parts)
             change = together(whole) if whole else None
             if change is not None and change not in found:
                 found.append(change)
@@ -138,14 +145,25 @@ class Composition:
                 break
         return found
 
+    def _ways(self, draft: Draft) -> Iterator[Parts]:
+        """Ways to start the job if no other one waited; one of no changes where only others keep it."""
+        alone = True if self._late() else self.trials.ask(self.key, Together(()), alone=True)
+        if alone is None:
+            yield ()
+            return
+        self.alone = None if alone is True else alone
+        yield from self._alone((), self.alone or draft)
+
     def _alone(self, parts: Parts, draft: Draft) -> Iterator[Parts]:
         """Ways to start the job if no other one waited, with these changes made already."""
         deeper: list[tuple[Parts, Draft]] = []
         here = _mark(draft)
         for ladder in _larger_first(draft.ladders):
             for change in ladder:
-                wanted = beside(parts, change)
+                wanted = self._beside(parts, change)
                 if wanted is None or self._late():
+                    continue
+                if isinstance(change, LowerMinAvailable) and parts:  # the rest of the job would still wait
                     continue
                 answer = self.trials.ask(self.key, together(wanted), alone=True)
                 if answer is None:
@@ -155,7 +173,7 @@ class Composition:
                         yield least
                     break
                 self.refuted += [change] if not parts else []
-                if answer is True or (mark := _mark(answer)) == here:
+                if answer is True or isinstance(change, LowerMinAvailable) or (mark := _mark(answer)) == here:
                     continue
                 if mark not in self._seen and len(wanted) < _MOST_PARTS:
                     self._seen.add(mark)
@@ -163,6 +181,12 @@ class Composition:
                 break
         for wanted, answer in deeper:
             yield from self._alone(wanted, answer)
+
+    def _beside(self, parts: Parts, change: Change) -> Parts | None:
+        """`beside`; None as well where that is more nodes than anybody would add for this job."""
+        found = beside(parts, change)
+        nodes = sum(one.count for one in found or () if isinstance(one, AddNodes))
+        return found if nodes <= max(_FEW_NODES, 2 * self.pods) else None
 
     def _least(self, parts: Parts) -> Parts:
         """Without what is not needed."""
@@ -172,13 +196,12 @@ class Composition:
                 parts = rest
         return parts
 
-    def _in_line(self, parts: Parts, *, behind: bool) -> Parts | None:
-        """The same with all others that wait: first in its line, and with more of it where others take it.
+    def _in_line(self, parts: Parts) -> Parts | None:
+        """The same with all others that wait: before them, and with more of it where others take it.
 
         A change after which the job waits for the same as before is taken back where there is another one.
         """
-        first = self.first[-1:] if behind else ()
-        answer, vain, taken = self._asked(parts, first), set[Any](), parts
+        answer, vain, taken = self._asked(parts), set[Any](), parts
         times = Counter[Any]()
         for _ in range(_MOST_ROUNDS):
             if answer is None or answer is True or self._late():
@@ -186,21 +209,21 @@ class Composition:
             ladders = [ladder for ladder in filter(None, answer.ladders) if not isinstance(ladder[0], _OF_THE_JOB)]
             others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
             steps = [(_larger(ladder, times), ladder in others) for ladder in (*others, *ladders)]
-            wanted = ((beside(parts if known else taken, step), step) for step, known in steps)
+            wanted = ((self._beside(parts if known else taken, step), step) for step, known in steps)
             found = next(((one, step) for one, step in wanted if one is not None and len(one) <= _MOST_PARTS), None)
             if found is None:
                 break
             taken, step = found
             times[_target(step)] += 1
-            after = self._asked(taken, first)
+            after = self._asked(taken)
             if after is not None and after is not True and _mark(after) == _mark(answer):
                 vain.add(_target(step))
             else:
                 parts, vain, answer = taken, set(), after
-        if answer is not None:
-            return None
-        whole = self._unhurried(parts, first)
-        return self._tightened(whole)
+        whole = self._tightened(self._unhurried(parts)) if answer is None else ()
+        # The other jobs may take what one part brings before the next one is made.
+        sure = len(whole) == 1 or (bool(whole) and self.trials.starts_in_any_case(self.key, together(whole)))
+        return whole if sure else None
 
     def _tightened(self, parts: Parts) -> Parts:
         """As little of each part as is enough with all that wait, nodes first; steps grow fast and go too far."""
@@ -222,16 +245,15 @@ class Composition:
         """Whether the job starts with all that wait; not asked when the time is over."""
         return self.trials.possible(self.key) and self.trials.ask(self.key, together(parts), alone=False) is None
 
-    def _asked(self, parts: Parts, first: Sequence[UsePriority]) -> Draft | Literal[True] | None:
-        answer = self.trials.ask(self.key, together((*parts, *first)), alone=False)
+    def _asked(self, parts: Parts) -> Draft | Literal[True] | None:
+        answer = self.trials.ask(self.key, together((*parts, *self.first[-1])), alone=False)
         self.refuted += parts if answer is not None and len(parts) == 1 else ()
         return answer
 
-    def _unhurried(self, parts: Parts, first: Sequence[UsePriority]) -> Parts:
-        """Without the priority where that is enough."""
-        if not first or (not self._late() and self._asked(parts, ()) is None):
-            return parts
-        return (*parts, *first)
+    def _unhurried(self, parts: Parts) -> Parts:
+        """With no more than is enough of what brings it forward."""
+        enough = (ahead for ahead in self.first[:-1] if parts + ahead and self._is_enough((*parts, *ahead)))
+        return (*parts, *next(enough, self.first[-1]))
 
     def _late(self) -> bool:
         self.cut = self.cut or not self.trials.possible(self.key)

@@ -24,6 +24,7 @@ from unisono.cluster.records import JOB_SUMS, Job, Queue, Task
 from unisono.cluster.resources import fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.engine.session.book import Promises
 
 Move = tuple[PodClass, str, int]
 """A pod of a class came to a node (1) or left it (-1)."""
@@ -185,11 +186,15 @@ class Edit:
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
             tree = tree.over(moved, len(nodes))
         tasks_on, holders = self._places()
-        memo = SharedObjects() if self._facts or self._classes or self._catalogue else origin.memo
+        memo = origin.memo
+        if self._facts or self._classes or self._catalogue:
+            memo = SharedObjects()
+            memo.put(origin.memo.of(Promises, Promises))
         known = origin.active if isinstance(origin.active, frozenset | set) else set(origin.active)
         self.woken = [key for key, record in self._jobs.items() if record.pending and key not in known]
         return replace(
             origin,
+            version=origin.version + 1,  # what was tried in vain until now is not tried for the first time
             active=[*origin.active, *self.woken] if self.woken else origin.active,
             nodes=nodes,
             next_class=origin.next_class + len(self._classes),

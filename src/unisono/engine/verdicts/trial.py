@@ -16,7 +16,6 @@ from typing import Literal
 
 from unisono.api.core import ResourceClaim
 from unisono.cluster.records import Job, Queue, Task
-from unisono.cluster.resources import fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_actions
@@ -48,6 +47,8 @@ _MOST_AHEAD = 8
 _UNBOUNDED = 1 << 40
 _CYCLES = 3
 """Cycles that changes have by which others are evicted in the first one."""
+_SLOW = 2
+"""Cycles that may pass until an admitted job has its pods."""
 LIGHT = 32
 """What a spec may weigh (see `PodClass`) without a price; each class beyond it costs as much as it weighs."""
 WAY_COST = 20
@@ -107,10 +108,8 @@ class Trials:
         self._turn = {key: at for at, key in enumerate(turns)}
         self._turns = list(turns)
         self._cycles = 1
-        self._alone = self._asks = self._in_line = False
+        self._alone = self._asks = False
         self._answer: Draft | None = None
-        self._aside: list[Task] = []
-        self._again: Callable[[Edit], None]
 
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
@@ -132,7 +131,8 @@ class Trials:
         """What would keep the job waiting after a change; None: it would start, True: nobody knows.
 
         What makes the job anew lets it come to the line as a new one, which is admitted again. In line it starts where
-        the cycle after its admission binds it, in which all that were admitted with it have their pods.
+        a cycle after its admission binds it, in which all that were admitted with it have their pods; nodes join a
+        cycle after the rest.
 
         Args:
             job: its key.
@@ -140,27 +140,96 @@ class Trials:
             alone: as if no other job waited.
 
         """
-        self._alone, self._asks, self._in_line, self._answer, self._aside = alone, True, not alone, None, []
-        self._again = partial(apply_to_pods, change, job=job)
+        self._alone, self._asks, self._answer = alone, True, None
+        parts = _parts(change)
+        self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
 
         def make(edit: Edit) -> None:
             apply(change, edit, job)
-            if submit_again(change, edit, job, self.cycle.session.now) and not alone:
-                self._aside = [*edit.job(job).tasks.values()]
-                for task in self._aside:
-                    edit.drop(task.key)
+            submit_again(change, edit, job, self.cycle.session.now)
 
-        parts = change.changes if isinstance(change, Together) else (change,)
-        self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
         try:
-            started = self._try(job, make)
+            nodes = tuple(one for one in parts if isinstance(one, AddNodes))
+            rest = tuple(one for one in parts if one not in nodes)
+            started = self._try(job, make) if alone else self._guarded(job, tuple(filter(None, (rest, nodes))) or ((),))
         finally:
-            self._alone = self._asks = self._in_line = False
+            self._alone = self._asks = False
         return None if started else self._answer or True
+
+    def starts_in_any_case(self, job: str, change: Change) -> bool:
+        """Whether it starts as well where a cycle comes after each part of a change, as people make one by one.
+
+        And where a cycle sees all of it at once; but where the job has no pods yet, they come only some cycles later,
+        and nodes after them. Nodes are called otherwise than when it was asked.
+        """
+        record, parts = self._next[0].jobs.get(job), _parts(change)
+        nodes = tuple(one for one in parts if isinstance(one, AddNodes))
+        rest = tuple(one for one in parts if one not in nodes)
+        slowly = record is not None and not record.tasks
+        stages = tuple(filter(None, (rest, nodes))) if slowly else (parts,)
+        if not self._guarded(job, stages, LAST, _SLOW if slowly else 0):
+            return False
+        return len(parts) <= 2 or self._guarded(job, tuple((one,) for one in parts), LAST)
+
+    def _guarded(self, job: str, stages: Sequence[Sequence[Change]], prefix: str = FIRST, slow: int = 0) -> bool:
+        try:
+            return self._carried_out(job, stages, prefix, slow)
+        except Exception:  # see `_try`
+            return False
+
+    def _carried_out(self, key: str, stages: Sequence[Sequence[Change]], prefix: str, slow: int) -> bool:
+        """Whether the job starts when changes are made in stages, with a cycle after each.
+
+        Args:
+            key: of the job.
+            stages: at least one.
+            prefix: of the names of new nodes.
+            slow: cycles that pass after its admission until the job has pods.
+
+        """
+        edit, own, made = Edit(*self._next), list[Task](), list[Change]()
+        for at, stage in enumerate(stages, start=1):
+            made += stage
+            for one in stage:
+                if isinstance(one, AddNodes):
+                    add_nodes(one, edit, prefix)
+                else:
+                    apply(one, edit, key)
+            if submit_again(Together(tuple(stage)), edit, key, self.cycle.session.now):
+                own = [*edit.job(key).tasks.values()]
+                for task in own:
+                    edit.drop(task.key)
+            left = _CYCLES if at == len(stages) else 1
+            while left:
+                left -= 1
+                self.left -= self._costs[key]
+                trial = self._run(edit)
+                if trial is None:
+                    return False
+                job = trial.session.job(key)
+                if self._is_bound(trial, key):
+                    trial.end()
+                    return True
+                bare = job is not None and not job.size and job.phase != "Pending"
+                report = trial.reports.get(key)
+                self._answer = (
+                    first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
+                )
+                early = bare and slow > 0
+                edit, known = self._with_pods(trial, job, own if bare else [], Together(tuple(made)), early=early)
+                moving = bare or bool(trial.evicted)
+                trial.end()
+                if early:
+                    slow, left = slow - 1, left + 1
+                elif bare and not known:  # what its pods will ask for is not known
+                    return True
+                elif not moving:
+                    break
+        return False
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
         try:
-            return self._admitted(job, make) and (self._in_line or self._placed(job, make))
+            return self._admitted(job, make) and self._placed(job, make)
         except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
             return False
 
@@ -204,16 +273,31 @@ class Trials:
     def _starts(self, edit: Edit, key: str, cycles: int = 0) -> bool:
         """Whether it starts in the next cycle, or, where that evicts others for it, in one of those after it."""
         cycles = cycles or self._cycles
+        trial = self._run(edit, key)
+        if trial is None:
+            return False
+        job = trial.session.job(key)
+        started = job.phase != "Pending" if job is not None and not job.size else self._is_bound(trial, key)
+        following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
+        if self._asks and not started and following is None and job is not None:
+            report = trial.reports.get(key)
+            self._answer = first_cause(Waiting(Tools(trial), job, report)) if report is not None else None
+        trial.end()
+        return started if following is None else self._starts(following, key, cycles - 1)
+
+    def _run(self, edit: Edit, key: str = "") -> Cycle | None:
+        """A cycle on the changed cluster, with those before ``key`` where many wait; None: it says nothing."""
         cycle, session = self.cycle, self.cycle.session
         off = cycle.hooks.failed
         snapshot = edit.snapshot()
         failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
         if failed or self._alone or not self._whole:
-            before = [] if self._alone else self._turns[: self._turn[key]]
-            turns = snapshot.active if self._whole and not self._alone else [*before, key, *edit.woken]
+            before = [] if self._alone else self._turns[: self._turn[key]] if key else self._turns
+            own = [key] if key else []
+            turns = snapshot.active if self._whole and not self._alone else [*before, *own, *edit.woken]
             snapshot = replace(snapshot, active=[other for other in turns if other not in failed], waiting=None)
         if self._alone:
-            snapshot = replace(snapshot, queues={**snapshot.queues, **self._unpromised(snapshot.queues)})
+            snapshot = replace(snapshot, queues={name: _unpromised(each) for name, each in snapshot.queues.items()})
         trial = Cycle(
             snapshot,
             cycle.config,
@@ -230,51 +314,48 @@ class Trials:
         run_actions(trial)
         if trial.hooks.failed != off:  # what it says would be said without a plug-in that the next cycle asks again
             self.left = 0
-            return False
-        job = trial.session.job(key)
-        if job is not None and not job.size:
-            started = job.phase != "Pending"
-        else:
-            bound = any(placement.job.key == key for placement in trial.bound)
-            started = bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
-        following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
-        if started and self._in_line and job is not None and not job.size:
-            following = self._with_pods(trial, job)
-        if self._asks and not started and following is None and job is not None:
-            report = trial.reports.get(key)
-            self._answer = first_cause(Waiting(Tools(trial), job, report)) if report is not None else None
-        trial.end()
-        return started if following is None else self._starts(following, key, max(cycles - 1, 1))
+            return None
+        return trial
 
-    def _with_pods(self, trial: Cycle, job: JobState) -> Edit | None:
-        """The cluster once all that a trial admits have their pods; None where those of the job are not known."""
-        edit = Edit(*after(trial))
-        for task in self._aside:
+    def _is_bound(self, trial: Cycle, key: str) -> bool:
+        job = trial.session.job(key)
+        bound = any(placement.job.key == key for placement in trial.bound)
+        return bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
+
+    def _with_pods(
+        self, trial: Cycle, job: JobState | None, own: Sequence[Task], made: Change, *, early: bool
+    ) -> tuple[Edit, bool]:
+        """The cluster once a trial's decisions are carried out, and all that are admitted have their pods.
+
+        Args:
+            trial: at its end.
+            job: the one in question.
+            own: its pods, where it had some before it was made anew.
+            made: changes that its new pods get as well.
+            early: it has no pods yet.
+
+        Returns:
+            the cluster, and whether the job has pods.
+
+        """
+        edit, left, known = _without_victims(trial), MOST_ADDED, bool(own) and not early
+        for task in own if known else ():
             edit.put(task)
-        made, left = len(self._aside), MOST_ADDED
         for other in sorted(trial.jobs, key=turn):
-            admitted = other is job or (other.record.phase == "Pending" and other.phase != "Pending")
-            if admitted and not other.size and not (other is job and self._aside):
+            mine = other is job
+            admitted = other.phase != "Pending" and (mine or other.record.phase == "Pending")
+            if admitted and not other.size and not (mine and (own or early)):
                 added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, other.record), left)
-                made, left = made + (added if other is job else 0), left - added
-        self._again(edit)
-        drop_refused_pods(edit, job, self._held)
-        return edit if made else None
+                known, left = known or (mine and added > 0), left - added
+        if known and job is not None:
+            apply_to_pods(made, edit, job.key)
+            drop_refused_pods(edit, job, self._held)
+        return edit, known
 
     def _beyond(self, key: str) -> bool:
         """Whether the gang has its minimum already, and only the rest of its pods waits."""
         record = self._next[0].jobs.get(key)
         return record is not None and count(record.counts, READY_STATES) >= max(record.min_member, 1)
-
-    def _unpromised(self, queues: Mapping[str, Queue]) -> dict[str, Queue]:
-        """Queues without promises that have lapsed: of jobs that are not there it cannot be seen."""
-        book, found = self.cycle.session.book, dict[str, Queue]()
-        for name in queues.keys() & self.cycle.session.queues.keys():
-            if bool((book.promised(name) != book.live(name)).any()):
-                queue = found[name] = copy(queues[name])
-                queue.sums = queue.sums.copy()
-                queue.inqueue[:] = fitted(book.live(name), len(queue.inqueue))
-        return found
 
     @cached_property
     def _held(self) -> dict[str, Counter[str]]:
@@ -285,6 +366,20 @@ class Trials:
     def _next(self) -> tuple[Snapshot, list[Move]]:
         """The cluster as the next cycle sees it."""
         return after(self.cycle)
+
+
+def _unpromised(queue: Queue) -> Queue:
+    """The queue without what jobs were promised that are not there."""
+    if not queue.inqueue.any():
+        return queue
+    queue = copy(queue)
+    queue.sums = queue.sums.copy()
+    queue.inqueue[:] = 0
+    return queue
+
+
+def _parts(change: Change) -> tuple[Change, ...]:
+    return change.changes if isinstance(change, Together) else (change,)
 
 
 def _without_victims(trial: Cycle) -> Edit:
