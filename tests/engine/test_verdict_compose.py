@@ -109,6 +109,18 @@ TOGETHER: dict[str, tuple[list[Any], SchedulerConfig, str]] = {
         CAPPED,
         "raise the capability of queue q: cpu by 1 and add 1 node like a",
     ),
+    "the capability of a queue and of the one above it, which the API wants to be raised first": (
+        [
+            node("a", cpu=32),
+            queue("p", capability={"cpu": 1}),
+            queue("q", capability={"cpu": 1}, parent="p"),
+            pod("x-0", "x", node="a", cpu=1),
+            group("x", 1, queue="q", phase="Running"),
+            gang("j", 1, queue="q", created=20, **PENDING),
+        ],
+        CAPPED,
+        "raise the capability of queue p: cpu by 1 and raise the capability of queue q: cpu by 1",
+    ),
     "a closed queue and a taint": (
         [node("a", taints=[("t", "", "NoSchedule")]), queue("q", state="Closed"), gang("j", 1, queue="q")],
         SHARES,

@@ -16,6 +16,7 @@ from msgspec import structs
 from unisono.api import keys
 from unisono.api.core import Taint
 from unisono.api.queues import JOBS
+from unisono.api.selecting import ROOT
 from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -122,7 +123,7 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
         binding = cycle.session.queues.get(name)  # the root queue need not exist as an object
         stated = binding.record.capability or {} if binding else {}
         # What the cluster has is the limit of a queue without one of its own: to state one would only lower it.
-        raised: list[Change] = [RaiseCapability(name, step) for step in steps if stated.keys() >= step.keys()]
+        raised = [_raised_below(cycle, name, step) for step in steps if stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, job, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
@@ -130,6 +131,22 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
         fewer = [*smaller, *_gang_for_nodes(cycle, job, refusal)]
         return [fewer, _nodes_with(cycle, job, short), *higher_priorities(cycle, job)]
     return [smaller]
+
+
+def _raised_below(cycle: Cycle, name: str, step: dict[str, int]) -> Change:
+    """A larger capability of a queue, and of those above it that would be smaller, which the API refuses."""
+    queues, parts = cycle.session.snapshot.queues, [RaiseCapability(name, step)]
+    wanted = {each: (queues[name].capability or {}).get(each, 0) + amount for each, amount in step.items()}
+    at = queues[name].parent
+    for _ in range(len(queues)):
+        if at == ROOT or at not in queues:
+            break
+        limits = queues[at].capability or {}
+        short = {each: amount - limits[each] for each, amount in wanted.items() if amount > limits.get(each, amount)}
+        if short:
+            parts.insert(0, RaiseCapability(at, short))
+        at = queues[at].parent
+    return Together(tuple(parts)) if len(parts) > 1 else parts[0]
 
 
 def for_one_alike(job: JobState, ladders: Ladders, rivals: Rivals) -> Ladders:

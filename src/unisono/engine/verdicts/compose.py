@@ -56,7 +56,7 @@ def beside(parts: Parts, change: Change) -> Parts | None:
     """The parts with one more change, or with more of one of them; None where both cannot be."""
     if isinstance(change, Together):
         found: Parts | None = parts
-        for one in change.changes:
+        for one in reversed(change.changes):
             found = None if found is None else beside(found, one)
         return found
     for at, one in enumerate(parts):
