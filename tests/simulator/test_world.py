@@ -9,7 +9,8 @@ import pytest
 
 from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate, times
 from unisono.cli.simulating import result_lines
-from unisono.engine.config_file.reader import load_config
+from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
+from unisono.simulator.clusters import build
 from unisono.simulator.experiment import Experiment
 from unisono.simulator.metrics.summary import encode, summary
 from unisono.simulator.workload.job import Role
@@ -237,3 +238,12 @@ def test_failures_end_with_the_jobs_that_can_still_run() -> None:
     assert hopeless.outcomes[0].state == FAILED
     with pytest.raises(SimulationError, match="job a runs until the end, which never comes"):
         simulate([job("a", seconds=None)], failures=Failures(node=5000))
+
+
+def test_a_job_for_nodes_that_are_not_there_keeps_none_of_its_size_from_others() -> None:
+    """Both wait for admission, and are alike but for the model that their pods want."""
+    one = build({"nodes": [{"name": "n", "count": 1, "cpu": 32, "memory": "64Gi", "gpus": 8, "gpuModel": "A100"}]})
+    never = Role(count=1, gpus=8, cpu_milli=1000, gpu_models=("H100",))
+    any_of_two = Role(count=1, gpus=8, cpu_milli=1000, gpu_models=("A100", "H100"))
+    jobs = [job("a", gpus=8), job("never", roles=(never,)), job("any", roles=(any_of_two,))]
+    assert times(simulate(jobs, one, DEFAULT_TEXT))["any"] == (101, 201)

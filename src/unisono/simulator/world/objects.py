@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import CHECKPOINT_TIME, RUN_SECONDS, USER
+from unisono.api.annotations import CHECKPOINT_TIME, GANG_PARTS, RUN_SECONDS, USER
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import (
     Affinity,
@@ -25,6 +25,7 @@ from unisono.api.core import (
     PriorityClass,
     ResourceRequirements,
 )
+from unisono.api.gang_parts import Part, encode_parts
 from unisono.api.groups.scheduling import PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus
 from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, GROUP_NAME, NVIDIA_GPU, PREEMPTABLE, TASK_SPEC
@@ -50,13 +51,14 @@ class ObjectMaker:
         self._shared = shared
         self._run_times = run_times
         self._specs: dict[tuple[Any, ...], PodSpec] = {}
+        self._texts: dict[tuple[Any, ...], str] = {}  # of gangs, whose specs stay in the table above
         self._owner: tuple[Job, list[OwnerReference]] | None = None  # of the last job: its pods come together
         self._placed: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}  # the first keeps its id from being reused
 
     def group(self, job: Job, number: int) -> PodGroup:
         """The PodGroup of the ``number``-th job; jobs of one moment are told apart by microseconds."""
         name = job.name
-        notes = {**job.annotations, **self._told(job), **({USER: job.user} if job.user else {})}
+        notes = {**job.annotations, **self._told(job), **({USER: job.user} if job.user else {}), **self._parts(job)}
         topology = None
         if job.topology_tier is not None:
             mode = "hard" if job.topology_hard else "soft"
@@ -77,6 +79,23 @@ class ObjectMaker:
     def _told(self, job: Job) -> dict[str, str]:
         seconds = {"exact": job.run_seconds, "estimate": job.estimate}.get(self._run_times)
         return {RUN_SECONDS: f"{seconds:.3f}"} if seconds else {}
+
+    def _parts(self, job: Job) -> dict[str, str]:
+        """What its pods will ask for, where nodes are told apart by more than amounts: as controllers say it."""
+        if not any(role.gpu_models or role.node_labels for role in job.roles):
+            return {}
+        left, counts = job.minimum, []
+        for role in job.roles:
+            counts.append(min(left, role.count))
+            left -= counts[-1]
+        specs = [self._spec(role, job.priority) for role in job.roles]
+        key = tuple((role.name, role.count, id(spec)) for role, spec in zip(job.roles, specs, strict=True)), *counts
+        text = self._texts.get(key)
+        if text is None:
+            parts = zip(job.roles, counts, specs, strict=True)
+            text = encode_parts(Part(role.name, count, role.count, spec=spec) for role, count, spec in parts)
+            self._texts[key] = text
+        return {GANG_PARTS: text}
 
     def _least(self, job: Job) -> dict[str, str | int | float]:
         """What the smallest gang asks for, the first pods; resources of any other form do not count."""
