@@ -191,5 +191,5 @@ def _enough(case: _Case) -> list[Task]:
     return chosen
 
 
-_PREEMPTING: tuple[_Reason, ...] = (_action, _priority, _never, _marked, _plugins, _spared)
+_PREEMPTING: tuple[_Reason, ...] = (_priority, _never, _action, _marked, _plugins, _spared)
 _RECLAIMING: tuple[_Reason, ...] = (_action, _borrowed, _never, _deserved, _marked, _plugins, _spared)
