@@ -75,7 +75,7 @@ VALUED = frozenset(
 """Long options whose value may stand in the next word; those of others follow ``=`` or are left out."""
 ALONE = frozenset(
     """
-    bcast bell compress consolidate-segments container-entrypoint container-mount-home container-readonly
+    auto-resume bcast bell compress consolidate-segments container-entrypoint container-mount-home container-readonly
     container-remap-root container-writable contiguous exact exclusive external-launcher get-user-env ignore-pbs
     interactive mem-per-node multi-prog nice no-bell no-container-entrypoint no-container-mount-home
     no-container-remap-root no-requeue no-shell oom-kill-step overlap parsable propagate pty quit-on-interrupt reboot
@@ -86,12 +86,12 @@ ALONE = frozenset(
 
 OF_STEPS = frozenset(
     """
-    bcast bcast-exclude compress disable-status epilog het-group jobid kill-on-bad-exit msg-timeout no-allocate
-    pack-group preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog threads
+    auto-resume bcast bcast-exclude compress disable-status epilog het-group jobid kill-on-bad-exit msg-timeout
+    no-allocate pack-group preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog threads
     treewidth whole
     """.split()
 )
-"""Long options of ``srun`` that ``sbatch`` has not."""
+"""Long options of ``srun`` that ``sbatch`` has not; ``auto-resume`` is that of a cloud's Slurm."""
 
 _OTHERWISE = {"share": "oversubscribe", "tasks-per-node": "ntasks-per-node", "workdir": "chdir"}
 
