@@ -87,8 +87,8 @@ ALONE = frozenset(
 OF_STEPS = frozenset(
     """
     auto-resume bcast bcast-exclude compress disable-status epilog het-group jobid kill-on-bad-exit msg-timeout
-    no-allocate pack-group preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog threads
-    treewidth whole
+    no-allocate pack-group preserve-env prolog quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog
+    threads treewidth whole
     """.split()
 )
 """Long options of ``srun`` that ``sbatch`` has not; ``auto-resume`` is that of a cloud's Slurm."""
