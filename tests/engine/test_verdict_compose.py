@@ -187,3 +187,15 @@ def test_more_of_a_change_is_one_change_and_nodes_come_last() -> None:
         RequestAtMost({"cpu": 1, "memory": 1}),
     )
     assert together(parts) == Together((RaiseCapability("q", {"cpu": 1}), AddNodes("a", 5)))
+
+
+def test_where_many_wait_three_changes_together_are_not_called_tried() -> None:
+    """Between them others take what each brings, in more ways than are tried."""
+    asks = {"queue": "q", **PENDING}
+    things = [*FULL, queue("q", capability={"cpu": 1}), priority_class("high", 10)]
+    verdict = asked(flatten([*things, line(9, cpu=2, **asks), gang("j", 1, cpu=2, created=20, **asks)]), "ns/j", CAPPED)
+    assert verdict is not None
+    assert verdict.changes == ()
+    assert "give it the priority class high and raise the capability of queue q: cpu by 1 and add 1 node like a" in [
+        change.text() for change in verdict.untried
+    ]

@@ -111,6 +111,11 @@ class Trials:
         self._alone = self._asks = False
         self._answer: Draft | None = None
 
+    @property
+    def crowded(self) -> bool:
+        """Whether many jobs wait."""
+        return len(self._turns) > FEW
+
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
         late = self._until and self.stopwatch.monotonic is not None and self.stopwatch.monotonic() >= self._until
@@ -141,7 +146,7 @@ class Trials:
 
         """
         self._alone, self._asks, self._answer = alone, True, None
-        parts = _parts(change)
+        parts = parts_of(change)
         self._cycles = _CYCLES if any(isinstance(one, UsePriority | AllowReclaim) for one in parts) else 1
 
         def make(edit: Edit) -> None:
@@ -162,7 +167,7 @@ class Trials:
         And where a cycle sees all of it at once; but where the job has no pods yet, they come only some cycles later,
         and nodes after them. Nodes are called otherwise than when it was asked.
         """
-        record, parts = self._next[0].jobs.get(job), _parts(change)
+        record, parts = self._next[0].jobs.get(job), parts_of(change)
         nodes = tuple(one for one in parts if isinstance(one, AddNodes))
         rest = tuple(one for one in parts if one not in nodes)
         slowly = record is not None and not record.tasks
@@ -378,7 +383,8 @@ def _unpromised(queue: Queue) -> Queue:
     return queue
 
 
-def _parts(change: Change) -> tuple[Change, ...]:
+def parts_of(change: Change) -> tuple[Change, ...]:
+    """The changes of which it consists."""
     return change.changes if isinstance(change, Together) else (change,)
 
 
