@@ -299,7 +299,7 @@ def without_members(request: Request, view: View) -> list[str]:
 
 
 def aimless(request: Request, view: View) -> list[str]:
-    """What to tell the writer of a command that nobody will obey; it is deleted as one that was."""
+    """Warnings for a Command that has no effect; it is deleted like any other."""
     if request.kind is not COMMANDS or request.operation != "CREATE":
         return []
     command: Command = request.object

@@ -154,9 +154,7 @@ class Trials:
             submit_again(change, edit, job, self.cycle.session.now)
 
         try:
-            nodes = tuple(one for one in parts if isinstance(one, AddNodes))
-            rest = tuple(one for one in parts if one not in nodes)
-            started = self._try(job, make) if alone else self._guarded(job, tuple(filter(None, (rest, nodes))) or ((),))
+            started = self._try(job, make) if alone else self._guarded(job, _nodes_last(parts))
         finally:
             self._alone = self._asks = False
         return None if started else self._answer or True
@@ -168,10 +166,8 @@ class Trials:
         and nodes after them. Nodes are called otherwise than when it was asked.
         """
         record, parts = self._next[0].jobs.get(job), parts_of(change)
-        nodes = tuple(one for one in parts if isinstance(one, AddNodes))
-        rest = tuple(one for one in parts if one not in nodes)
         slowly = record is not None and not record.tasks
-        stages = tuple(filter(None, (rest, nodes))) if slowly else (parts,)
+        stages = _nodes_last(parts) if slowly else (parts,)
         if not self._guarded(job, stages, LAST, _SLOW if slowly else 0):
             return False
         return len(parts) <= 2 or self._guarded(job, tuple((one,) for one in parts), LAST)
@@ -208,7 +204,7 @@ class Trials:
             while left:
                 left -= 1
                 self.left -= self._costs[key]
-                trial = self._run(edit)
+                trial = self._run(edit, key)
                 if trial is None:
                     return False
                 job = trial.session.job(key)
@@ -216,10 +212,7 @@ class Trials:
                     trial.end()
                     return True
                 bare = job is not None and not job.size and job.phase != "Pending"
-                report = trial.reports.get(key)
-                self._answer = (
-                    first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
-                )
+                self._answer = _reason(trial, job)
                 early = bare and slow > 0
                 edit, known = self._with_pods(trial, job, own if bare else [], Together(tuple(made)), early=early)
                 moving = bare or bool(trial.evicted)
@@ -285,21 +278,19 @@ class Trials:
         started = job.phase != "Pending" if job is not None and not job.size else self._is_bound(trial, key)
         following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
         if self._asks and not started and following is None and job is not None:
-            report = trial.reports.get(key)
-            self._answer = first_cause(Waiting(Tools(trial), job, report)) if report is not None else None
+            self._answer = _reason(trial, job)
         trial.end()
         return started if following is None else self._starts(following, key, cycles - 1)
 
-    def _run(self, edit: Edit, key: str = "") -> Cycle | None:
+    def _run(self, edit: Edit, key: str) -> Cycle | None:
         """A cycle on the changed cluster, with those before ``key`` where many wait; None: it says nothing."""
         cycle, session = self.cycle, self.cycle.session
         off = cycle.hooks.failed
         snapshot = edit.snapshot()
         failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
         if failed or self._alone or not self._whole:
-            before = [] if self._alone else self._turns[: self._turn[key]] if key else self._turns
-            own = [key] if key else []
-            turns = snapshot.active if self._whole and not self._alone else [*before, *own, *edit.woken]
+            before = [] if self._alone else self._turns[: self._turn[key]]
+            turns = snapshot.active if self._whole and not self._alone else [*before, key, *edit.woken]
             snapshot = replace(snapshot, active=[other for other in turns if other not in failed], waiting=None)
         if self._alone:
             snapshot = replace(snapshot, queues={name: _unpromised(each) for name, each in snapshot.queues.items()})
@@ -335,7 +326,7 @@ class Trials:
         Args:
             trial: at its end.
             job: the one in question.
-            own: its pods, where it had some before it was made anew.
+            own: its pods, where it had some before it was created again.
             made: changes that its new pods get as well.
             early: it has no pods yet.
 
@@ -386,6 +377,19 @@ def _unpromised(queue: Queue) -> Queue:
 def parts_of(change: Change) -> tuple[Change, ...]:
     """The changes of which it consists."""
     return change.changes if isinstance(change, Together) else (change,)
+
+
+def _nodes_last(parts: tuple[Change, ...]) -> tuple[tuple[Change, ...], ...]:
+    """The stages in which changes are made: nodes join after the rest."""
+    nodes = tuple(one for one in parts if isinstance(one, AddNodes))
+    rest = tuple(one for one in parts if one not in nodes)
+    return tuple(filter(None, (rest, nodes))) or ((),)
+
+
+def _reason(trial: Cycle, job: JobState | None) -> Draft | None:
+    """Why the job waits at the end of a trial; None where the actions said nothing of it."""
+    report = trial.reports.get(job.key) if job is not None else None
+    return first_cause(Waiting(Tools(trial), job, report)) if job is not None and report is not None else None
 
 
 def _without_victims(trial: Cycle) -> Edit:
