@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from unisono.cli.commands.man import pages
 from unisono.cli.main import COMMANDS, GROUPS, cli
-from unisono.cli.man_pages import pages
 
 PAGES = dict(pages(cli, "unisono", GROUPS))
 

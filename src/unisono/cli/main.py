@@ -123,7 +123,6 @@ MODULES: dict[str, str] = {
     "jobtemplate": "jobflow",
     "crds": "install",
     "completion": "version",
-    "man": "version",
     "stop": "delete",
     "sinfo": "squeue",
     "scancel": "scontrol",
