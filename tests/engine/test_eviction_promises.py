@@ -84,6 +84,24 @@ def test_places_made_for_pods_without_requests_are_theirs(order: str) -> None:
     assert plane.running() == {"g": 2}
 
 
+@pytest.mark.parametrize("order", ["allocate, gangpreempt, backfill", "allocate, gangpreempt, gangreclaim, backfill"])
+def test_pods_without_requests_take_no_place_that_was_made_for_others(order: str) -> None:
+    """They have a higher priority and need but a pod's place; backfill serves them, and it comes last."""
+    things = [*RANKS, queue("qa", 1), node("n0", cpu=4, pods=2)]
+    for at in range(2):
+        things += [group(f"v{at}", 1, queue="qa", phase="Running", priority_class="low")]
+        things += [pod(f"v{at}-w-0", f"v{at}", node="n0", cpu=1)]
+    plane = Plane(acting(order, spared=False), things, job("g", 2, 1, queue="qa", priority_class="mid"), grace=2)
+    plane.cycle()
+    assert sum(map(len, plane.evicted)) == 2
+    for thing in job("z", 1, 0, queue="qa", priority_class="high", created=10):
+        plane.put(thing)
+    for _ in range(4):
+        plane.cycle()
+    assert plane.running() == {"g": 2}
+    assert sum(map(len, plane.evicted)) == 2
+
+
 @pytest.mark.parametrize(("free", "withdrawn"), [(False, True), (True, False)])
 def test_a_nomination_that_can_no_longer_be_kept_is_withdrawn(free: bool, withdrawn: bool) -> None:
     """Node autoscalers take a nominated pod for placed and bring no node for it."""

@@ -53,7 +53,7 @@ _FOUND = [
     23961,
     24111,
 ]
-_FOUND += [24656, 40405]
+_FOUND += [24656, 40405, 41216]
 
 
 @pytest.mark.parametrize("seed", _FOUND)

@@ -111,7 +111,8 @@ def promised(cycle: Cycle) -> list[JobState]:
 
     Without this, the job that comes first in the orders, such as a victim's new pod, takes the place, and the eviction
     has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over;
-    queues with any come last, so that these take no room that was made for another queue.
+    queues with any come last, so that these take no room that was made for another queue. Jobs that request nothing
+    don't: they are placed by backfill, after everybody else.
     """
     if not len(cycle.session.snapshot.nodes) or not any(_has_place(cycle, job) for job in cycle.eligible):
         return []
@@ -123,7 +124,9 @@ def promised(cycle: Cycle) -> list[JobState]:
         chosen = [job for job in ready if _has_place(cycle, job) and cycle.hooks.starving(job)]
         if chosen:
             highest = max(job.priority for job in chosen)
-            higher = [job for job in ready if job.priority > highest]
+            higher = [
+                job for job in ready if job.priority > highest and (job.shape or cycle.has_pending(job, best_effort=False))
+            ]
             outranked |= {job.queue.name for job in higher}
             found += chosen + higher
     orders = cycle.orders
