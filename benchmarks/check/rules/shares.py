@@ -101,15 +101,20 @@ class Limits:
         return True
 
     def _beside_guarantees(self, queue: str, more: Amounts) -> bool:
-        """Beside what others hold or are guaranteed."""
-        facts, total = self._turn.facts, self.total()
-        for name in set(more) - {"pods"}:
-            taken = self._held.get(queue, {}).get(name, _NONE) + more[name]
-            for other in facts.all("Queue"):
-                if other != queue and other not in facts.lineage(queue):
-                    taken += max(self._held.get(other, {}).get(name, _NONE), self._guarantee(other).get(name, _NONE))
-            if taken > total.get(name, _NONE):
-                return False
+        """Beside what others hold or are guaranteed: in the cluster, and in what each queue above it may hold."""
+        facts = self._turn.facts
+        queues, line = facts.all("Queue"), facts.lineage(queue)
+        for above in [None, *(name for name in line[1:] if name in queues)]:
+            room = self.total() if above is None else amounts(queues[above]["spec"].get("capability"))
+            for name in set(more) - {"pods"}:
+                if above is not None and name not in room:
+                    continue
+                taken = self._held.get(queue, {}).get(name, _NONE) + more[name]
+                for other in queues:
+                    if other not in line and (above is None or above in facts.lineage(other)):
+                        taken += max(self._held.get(other, {}).get(name, _NONE), self._guarantee(other).get(name, _NONE))
+                if taken > room.get(name, _NONE):
+                    return False
         return True
 
     def _guarantee(self, queue: str) -> Amounts:
