@@ -60,6 +60,8 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"queue/{change['queue']} guarantee"]
         case "RaiseWeight":
             return [f"queue/{change['queue']} weight"]
+        case "RaiseQueuePriority":
+            return [f"queue/{change['queue']} priority"]
         case "OpenQueue":
             return [f"queue/{change['queue']} open"]
         case "AllowNamespace":

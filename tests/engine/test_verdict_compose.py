@@ -189,13 +189,20 @@ def test_more_of_a_change_is_one_change_and_nodes_come_last() -> None:
     assert together(parts) == Together((RaiseCapability("q", {"cpu": 1}), AddNodes("a", 5)))
 
 
-def test_where_many_wait_three_changes_together_are_not_called_tried() -> None:
-    """Between them others take what each brings, in more ways than are tried."""
+def test_where_many_wait_three_changes_together_start_the_job() -> None:
+    """Between them others take what each brings: that is tried as well."""
     asks = {"queue": "q", **PENDING}
     things = [*FULL, queue("q", capability={"cpu": 1}), priority_class("high", 10)]
     verdict = asked(flatten([*things, line(9, cpu=2, **asks), gang("j", 1, cpu=2, created=20, **asks)]), "ns/j", CAPPED)
     assert verdict is not None
-    assert verdict.changes == ()
     assert "give it the priority class high and raise the capability of queue q: cpu by 1 and add 1 node like a" in [
-        change.text() for change in verdict.untried
+        change.text() for change in verdict.changes
     ]
+
+
+def test_where_many_wait_nothing_is_offered_that_was_not_tried() -> None:
+    """Neither the priority nor nodes alone would start it, and the time ends before more is known."""
+    things = [*FULL, priority_class("high", 10), line(9), gang("j", 1, created=20)]
+    verdict = asked(flatten(things), "ns/j", SHARES, seconds=3.0)
+    assert verdict is not None
+    assert (verdict.changes, verdict.untried) == ((), ())

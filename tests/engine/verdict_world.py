@@ -181,6 +181,9 @@ class Objects:
     def _raise_weight(self, change: c.RaiseWeight, job: str) -> None:
         self.all["Queue", change.queue].spec.weight = change.weight
 
+    def _raise_queue_priority(self, change: c.RaiseQueuePriority, job: str) -> None:
+        self.all["Queue", change.queue].spec.priority = change.priority
+
     def _open_queue(self, change: c.OpenQueue, job: str) -> None:
         found: Queue = self.all["Queue", change.queue]
         found.status.state = "Open"

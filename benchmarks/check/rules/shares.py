@@ -112,7 +112,9 @@ class Limits:
                 taken = self._held.get(queue, {}).get(name, _NONE) + more[name]
                 for other in queues:
                     if other not in line and (above is None or above in facts.lineage(other)):
-                        taken += max(self._held.get(other, {}).get(name, _NONE), self._guarantee(other).get(name, _NONE))
+                        taken += max(
+                            self._held.get(other, {}).get(name, _NONE), self._guarantee(other).get(name, _NONE)
+                        )
                 if taken > room.get(name, _NONE):
                     return False
         return True

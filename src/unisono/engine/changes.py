@@ -104,6 +104,17 @@ class RaiseWeight(msgspec.Struct, frozen=True):
         return f"raise the weight of queue {self.queue} to {self.weight}"
 
 
+class RaiseQueuePriority(msgspec.Struct, frozen=True):
+    """Give a queue another ``spec.priority``: it is served before queues of a lower one, whatever all of them hold."""
+
+    queue: str
+    priority: int
+
+    def text(self) -> str:
+        """For people."""
+        return f"serve queue {self.queue} before others (priority {self.priority})"
+
+
 class OpenQueue(msgspec.Struct, frozen=True):
     """Open a closed queue."""
 
@@ -425,6 +436,7 @@ Change = (
     | RaiseQuota
     | RaiseDeserved
     | RaiseWeight
+    | RaiseQueuePriority
     | OpenQueue
     | CreateQueue
     | CreatePods

@@ -125,7 +125,9 @@ def promised(cycle: Cycle) -> list[JobState]:
         if chosen:
             highest = max(job.priority for job in chosen)
             higher = [
-                job for job in ready if job.priority > highest and (job.shape or cycle.has_pending(job, best_effort=False))
+                job
+                for job in ready
+                if job.priority > highest and (job.shape or cycle.has_pending(job, best_effort=False))
             ]
             outranked |= {job.queue.name for job in higher}
             found += chosen + higher

@@ -25,15 +25,13 @@ from unisono.engine.verdicts.evictable import Evictable
 from unisono.engine.verdicts.lines import place, place_in_line
 from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.spared import spared
-from unisono.engine.verdicts.trial import Trials, parts_of
+from unisono.engine.verdicts.trial import Trials
 
 MOST_JOBS = 20
 """Jobs for which changes are tried in one cycle."""
 _AT_FIRST, _MOST_CHANGES = 2, 4
 """Changes that are looked for before the next job has its turn, and in all."""
 _MOST_CANDIDATES = 6
-_SURE_PARTS = 2
-"""Of a change that is called tried where many jobs wait."""
 _HELP = {
     Cause.TOO_LARGE: "add nodes large enough for its pods, or let them request less",
     Cause.NODES_FULL: "wait for other jobs to end, or add nodes that its pods may use",
@@ -107,15 +105,12 @@ class _Attempt:
         pods = max(job.min_member, job.size, 1) if job is not None else 1
         search = Composition(trials, self.key, first, pods)
         found = search.find(self.draft, _AT_FIRST)
-        # Between three changes or more others take too much that one trial could tell.
-        sure = [change for change in found if not trials.crowded or len(parts_of(change)) <= _SURE_PARTS]
-        self.steps = [_Step(change) for change in sure]
+        self.steps = [_Step(change) for change in found]
         left = [ladder for ladder in self.draft.ladders if not any(step in search.refuted for step in ladder)]
-        self.draft = structs.replace(self.draft, ladders=left)
+        # Where many wait, others take what one step brings: none is offered that was not tried.
+        self.draft = structs.replace(self.draft, ladders=left if found or not trials.crowded else [])
         if job is not None and search.alone is not None and self.draft.verdict.cause is Cause.CLUSTER_OVERCOMMITTED:
             self.draft = structs.replace(self.draft, verdict=_in_its_line(cycle, job, search.alone.verdict))
-        if found and not sure:
-            self.draft = structs.replace(self.draft, untried=tuple(found))
         self.tried, self.ended, self.cut = True, True, search.cut and not found
 
 

@@ -36,6 +36,7 @@ from unisono.engine.changes import (
     OpenQueue,
     RaiseCapability,
     RaiseDeserved,
+    RaiseQueuePriority,
     RaiseQuota,
     RaiseUserLimits,
     RaiseWeight,
@@ -277,9 +278,9 @@ def before_others(cycle: Cycle, job: JobState, position: int) -> list[tuple[Chan
     priority = tuple(ladder[-1] for ladder in higher)
     found: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]
     waiting = {other.queue.name for other in cycle.eligible if other.phase == "Pending" or other.record.pending}
-    if waiting - {job.queue.name}:
-        weight = max(job.queue.record.weight, 1)
-        found += [(*priority, RaiseWeight(job.queue.name, weight * factor)) for factor in _WEIGHTS]
+    if others := waiting - {job.queue.name}:
+        first = 1 + max(cycle.session.queues[name].record.priority for name in others)
+        found.append((*priority, RaiseQueuePriority(job.queue.name, first)))
     return found
 
 

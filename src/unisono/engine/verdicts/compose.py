@@ -20,6 +20,7 @@ from unisono.engine.changes import (
     LowerMinAvailable,
     RaiseCapability,
     RaiseDeserved,
+    RaiseQueuePriority,
     RaiseQuota,
     RaiseWeight,
     RequestAtMost,
@@ -37,6 +38,10 @@ _PORTIONS = 16
 """Of a raised amount, in which it is made smaller."""
 _FEW_NODES = 8
 """That may be added for any job, however few pods it has."""
+_MOST_OF_ONE = 3
+"""How often an amount is raised further though the job waits for the same: those before it take some of it as well."""
+_GROWTH = 4
+"""By so much larger is each further step of an amount."""
 _MOST_ROUNDS = 6
 """How often it is asked among all that wait what still keeps a job."""
 _RAISED = (RaiseCapability, RaiseDeserved, RaiseQuota)
@@ -80,7 +85,7 @@ def _more(one: Change, change: Change) -> Change | None:
         return None
     if isinstance(one, _RAISED) and isinstance(change, _RAISED):
         return structs.replace(one, amounts=_sum(one.amounts, change.amounts))
-    return change if isinstance(change, RaiseWeight | LowerMinAvailable | UsePriority) else None
+    return change if isinstance(change, RaiseWeight | RaiseQueuePriority | LowerMinAvailable | UsePriority) else None
 
 
 def _divisions(change: Change) -> int:
@@ -209,7 +214,8 @@ class Composition:
             ladders = [ladder for ladder in filter(None, answer.ladders) if not isinstance(ladder[0], _OF_THE_JOB)]
             others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
             steps = [(_larger(ladder, times), ladder in others) for ladder in (*others, *ladders)]
-            wanted = ((self._beside(parts if known else taken, step), step) for step, known in steps)
+            bases = (parts if known and not times[_target(step)] else taken for step, known in steps)
+            wanted = ((self._beside(base, step), step) for base, (step, _) in zip(bases, steps, strict=True))
             found = next(((one, step) for one, step in wanted if one is not None and len(one) <= _MOST_PARTS), None)
             if found is None:
                 break
@@ -217,13 +223,20 @@ class Composition:
             times[_target(step)] += 1
             after = self._asked(taken)
             if after is not None and after is not True and _mark(after) == _mark(answer):
-                vain.add(_target(step))
+                if times[_target(step)] >= _MOST_OF_ONE or not isinstance(step, _RAISED):
+                    vain.add(_target(step))
             else:
                 parts, vain, answer = taken, set(), after
-        whole = self._tightened(self._unhurried(parts)) if answer is None else ()
-        # The other jobs may take what one part brings before the next one is made.
-        sure = len(whole) == 1 or (bool(whole) and self.trials.starts_in_any_case(self.key, together(whole)))
-        return whole if sure else None
+        if answer is not None:
+            return None
+        ample = (*parts, *self.first[-1])
+        least = self._tightened(self._unhurried(parts))
+        # The other jobs may take what one part brings before the next one is made: then it takes more.
+        ways = [least, ample] if least != ample else [least]
+        return next((way for way in ways if self._is_sure(way)), None)
+
+    def _is_sure(self, parts: Parts) -> bool:
+        return len(parts) == 1 or (bool(parts) and self.trials.starts_in_any_case(self.key, together(parts)))
 
     def _tightened(self, parts: Parts) -> Parts:
         """As little of each part as is enough with all that wait, nodes first; steps grow fast and go too far."""
@@ -252,7 +265,8 @@ class Composition:
 
     def _unhurried(self, parts: Parts) -> Parts:
         """With no more than is enough of what brings it forward."""
-        enough = (ahead for ahead in self.first[:-1] if parts + ahead and self._is_enough((*parts, *ahead)))
+        rungs = self.first[:-1] if len(parts) <= 1 else self.first[1:-1]
+        enough = (ahead for ahead in rungs if parts + ahead and self._is_enough((*parts, *ahead)))
         return (*parts, *next(enough, self.first[-1]))
 
     def _late(self) -> bool:
@@ -267,7 +281,13 @@ def _larger_first(ladders: Ladders) -> Ladders:
 
 def _larger(ladder: list[Change], times: Counter[Any]) -> Change:
     """A larger step each time: those before the job take some of it as well."""
-    return ladder[min(times[_target(ladder[0])], len(ladder) - 1)]
+    before, first = times[_target(ladder[0])], ladder[0]
+    if not isinstance(first, _RAISED):
+        return ladder[min(before, len(ladder) - 1)]
+    least = {name: amount * _GROWTH**before for name, amount in first.amounts.items()}
+    steps = (step for step in ladder if isinstance(step, _RAISED) and step.amounts.keys() == least.keys())
+    enough = (step for step in steps if all(step.amounts[name] >= amount for name, amount in least.items()))
+    return next(enough, structs.replace(first, amounts=least))
 
 
 def _target(change: Change) -> Any:

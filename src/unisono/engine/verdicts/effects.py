@@ -156,6 +156,11 @@ def _raise_weight(change: changes.RaiseWeight, edit: Edit, job: str) -> None:
 
 
 @apply.register
+def _raise_queue_priority(change: changes.RaiseQueuePriority, edit: Edit, job: str) -> None:
+    edit.queue(change.queue).priority = change.priority
+
+
+@apply.register
 def _open(change: changes.OpenQueue, edit: Edit, job: str) -> None:
     edit.queue(change.queue).state = "Open"
     for name, record in edit.origin.queues.items():

@@ -47,6 +47,8 @@ _MOST_AHEAD = 8
 _UNBOUNDED = 1 << 40
 _CYCLES = 3
 """Cycles that changes have by which others are evicted in the first one."""
+_SETTLING = 4
+"""Cycles that may pass from one change to the next, as long as jobs are admitted or bound: they take what there is."""
 _SLOW = 2
 """Cycles that may pass until an admitted job has its pods."""
 LIGHT = 32
@@ -160,17 +162,13 @@ class Trials:
         return None if started else self._answer or True
 
     def starts_in_any_case(self, job: str, change: Change) -> bool:
-        """Whether it starts as well where a cycle comes after each part of a change, as people make one by one.
+        """Whether it starts as well where a cycle sees all of a change at once, and nodes have other names.
 
-        And where a cycle sees all of it at once; but where the job has no pods yet, they come only some cycles later,
-        and nodes after them. Nodes are called otherwise than when it was asked.
+        Where the job has no pods yet, they come only some cycles later, and nodes after them.
         """
         record, parts = self._next[0].jobs.get(job), parts_of(change)
         slowly = record is not None and not record.tasks
-        stages = _nodes_last(parts) if slowly else (parts,)
-        if not self._guarded(job, stages, LAST, _SLOW if slowly else 0):
-            return False
-        return len(parts) <= 2 or self._guarded(job, tuple((one,) for one in parts), LAST)
+        return self._guarded(job, _nodes_last(parts) if slowly else (parts,), LAST, _SLOW if slowly else 0)
 
     def _guarded(self, job: str, stages: Sequence[Sequence[Change]], prefix: str = FIRST, slow: int = 0) -> bool:
         try:
@@ -200,7 +198,8 @@ class Trials:
                 own = [*edit.job(key).tasks.values()]
                 for task in own:
                     edit.drop(task.key)
-            left = _CYCLES if at == len(stages) else 1
+            last = at == len(stages)
+            left = _CYCLES if last else _SETTLING
             while left:
                 left -= 1
                 self.left -= self._costs[key]
@@ -214,8 +213,10 @@ class Trials:
                 bare = job is not None and not job.size and job.phase != "Pending"
                 self._answer = _reason(trial, job)
                 early = bare and slow > 0
-                edit, known = self._with_pods(trial, job, own if bare else [], Together(tuple(made)), early=early)
-                moving = bare or bool(trial.evicted)
+                edit, known, others = self._with_pods(
+                    trial, job, own if bare else [], Together(tuple(made)), early=early
+                )
+                moving = bare or bool(trial.evicted) or (not last and (others or bool(trial.bound)))
                 trial.end()
                 if early:
                     slow, left = slow - 1, left + 1
@@ -320,7 +321,7 @@ class Trials:
 
     def _with_pods(
         self, trial: Cycle, job: JobState | None, own: Sequence[Task], made: Change, *, early: bool
-    ) -> tuple[Edit, bool]:
+    ) -> tuple[Edit, bool, bool]:
         """The cluster once a trial's decisions are carried out, and all that are admitted have their pods.
 
         Args:
@@ -331,22 +332,25 @@ class Trials:
             early: it has no pods yet.
 
         Returns:
-            the cluster, and whether the job has pods.
+            the cluster, whether the job has pods, and whether others have got some.
 
         """
-        edit, left, known = _without_victims(trial), MOST_ADDED, bool(own) and not early
+        edit, left, known, others = _without_victims(trial), MOST_ADDED, bool(own) and not early, False
+        _tell_in_vain(edit, trial)
         for task in own if known else ():
             edit.put(task)
         for other in sorted(trial.jobs, key=turn):
             mine = other is job
-            admitted = other.phase != "Pending" and (mine or other.record.phase == "Pending")
+            fresh = other.record.phase == "Pending" or other.key in self._let_in
+            admitted = other.phase != "Pending" and (mine or fresh)
             if admitted and not other.size and not (mine and (own or early)):
                 added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, other.record), left)
                 known, left = known or (mine and added > 0), left - added
+                others = others or (added > 0 and not mine)
         if known and job is not None:
             apply_to_pods(made, edit, job.key)
             drop_refused_pods(edit, job, self._held)
-        return edit, known
+        return edit, known, others
 
     def _beyond(self, key: str) -> bool:
         """Whether the gang has its minimum already, and only the rest of its pods waits."""
@@ -357,6 +361,11 @@ class Trials:
     def _held(self) -> dict[str, Counter[str]]:
         """What the pods of each namespace with quotas hold."""
         return counted(self.cycle.session)
+
+    @cached_property
+    def _let_in(self) -> set[str]:
+        """Keys of those that this cycle has admitted: their pods come next."""
+        return {job.key for job in self.cycle.jobs if job.phase != "Pending" and job.record.phase == "Pending"}
 
     @cached_property
     def _next(self) -> tuple[Snapshot, list[Move]]:
@@ -399,6 +408,19 @@ def _without_victims(trial: Cycle) -> Edit:
         for task in placement.tasks:
             edit.drop(task.key)
     return edit
+
+
+def _tell_in_vain(edit: Edit, trial: Cycle) -> None:
+    """Pods that were made in a trial are told that they found no place: what their jobs were promised lapses then."""
+    for job in trial.jobs:
+        pending = job.record.pending.values() if job.record.phase == "Inqueue" else ()
+        if any(task.told[0] for task in pending):
+            continue
+        for task in (edit.task(each.key) for each in pending):
+            if task.status is TaskStatus.PENDING:
+                task.told = ("Unschedulable", "")
+                edit.put(task)
+                break
 
 
 def after(cycle: Cycle) -> tuple[Snapshot, list[Move]]:

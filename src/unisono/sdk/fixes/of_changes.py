@@ -91,6 +91,8 @@ class FixMaker:
                 return await self._raised(RESOURCE_QUOTAS, change["quota"], "hard", change["amounts"])
             case "RaiseWeight":
                 return [patch(QUEUES, change["queue"], {"spec": {"weight": change["weight"]}})]
+            case "RaiseQueuePriority":
+                return [patch(QUEUES, change["queue"], {"spec": {"priority": change["priority"]}})]
             case "PassOver":
                 return [patch(QUEUES, change["queue"], {"spec": {"dequeueStrategy": "traverse"}})]
             case "AllowReclaim":
