@@ -20,7 +20,13 @@ def starts(rooms: list[int], sizes: list[int]) -> bool:
 
 @pytest.mark.parametrize(
     ("rooms", "sizes"),
-    [([4, 2], [2, 4]), ([12, 10], [1, 10, 9, 2]), ([8, 9, 2], [9, 2, 8]), ([6, 6], [3, 3, 2, 2, 2]), ([5, 4], [3, 2, 4])],
+    [
+        ([4, 2], [2, 4]),
+        ([12, 10], [1, 10, 9, 2]),
+        ([8, 9, 2], [9, 2, 8]),
+        ([6, 6], [3, 3, 2, 2, 2]),
+        ([5, 4], [3, 2, 4]),
+    ],
 )
 def test_the_only_way_to_share_domains_is_found(rooms, sizes):
     assert starts(rooms, sizes)
