@@ -23,6 +23,7 @@ Change = tuple[EventType, Pod]
 # No Kubernetes name begins with it.
 _SOMEWHERE = "-"
 _LONG_AGO = "1970-01-01T00:00:00Z"
+ENDED_PHASES = frozenset(("Succeeded", "Failed"))
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -109,6 +110,21 @@ class StandIns:
         return sum(
             bool(pod.spec.node_name) and self._believed(uid, stand, origin, pod) is not None for origin, pod in pods
         )
+
+    def left_in(self, uid: str) -> set[str]:
+        """Members with pods of earlier dispatches of the job that have a node and have not ended."""
+        stand = self._jobs.get(uid)
+        if stand is None:
+            return set()
+        pods = (each for here in stand.real.values() for each in here.values())
+        return {
+            origin.cluster
+            for origin, pod in pods
+            if pod.spec.node_name
+            and (pod.status.phase or "") not in ENDED_PHASES
+            and self._is_own(uid, stand, pod)
+            and not _is_current(stand.placement, origin, pod)
+        }
 
     def places(self, uid: str) -> list[tuple[str, Pod]]:
         """Nodes that were chosen for pods of the job, with the pods, as long as no pod of it has a node."""
