@@ -9,12 +9,56 @@ pods.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from unisono.cluster.records import Task
+from unisono.engine.placement.domain_search import Search
+from unisono.engine.placement.other_ways import Effort
+from unisono.engine.placement.remaining_tasks import RemainingByGroup
 from unisono.engine.session.sub_groups import SubGroup, by_class
 
-if TYPE_CHECKING:
-    from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
+Mark = tuple[int, list[tuple[SubGroup, tuple[int, dict[int, int]]]]]
+"""A checkpoint of the transaction, and where every group of the job was."""
+
+
+class Trials(Protocol):
+    """What places one sub-group in one domain.
+
+    Attributes:
+        search: what the cycle knows of domains.
+        effort: what is left of it.
+
+    """
+
+    search: Search
+    effort: Effort
+
+    def least_of(self, group: SubGroup, tasks: Sequence[Task]) -> int:
+        """How many of a sub-group's tasks a domain must hold to be tried."""
+        ...
+
+    def able(self, group: SubGroup, top: int, own: RemainingByGroup) -> list[int]:
+        """Domains of a sub-group below ``top`` that may hold what it needs, the nearest ones first."""
+        ...
+
+    def ranked(self, group: SubGroup, domains: list[int]) -> list[tuple[int, float]]:
+        """Domains with their points, best first."""
+        ...
+
+    def try_group(
+        self, group: SubGroup, domain: int, own: RemainingByGroup, *, settled: bool
+    ) -> tuple[RemainingByGroup, Mark] | None:
+        """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""
+        ...
+
+    def is_ready(self, group: SubGroup) -> bool:
+        """Whether the sub-group can start."""
+        ...
+
+    def undo(self, mark: Mark) -> None:
+        """Take everything back to a mark."""
+        ...
+
 
 _State = tuple[int, tuple[tuple[int, ...], ...]]
 
@@ -27,7 +71,7 @@ class OtherDomains:
 
     """
 
-    def __init__(self, solver: Solver, top: int, remaining: RemainingByGroup, *, settled: bool) -> None:
+    def __init__(self, solver: Trials, top: int, remaining: RemainingByGroup, *, settled: bool) -> None:
         self._solver, self._top, self._remaining, self._settled = solver, top, remaining, settled
         self._failed: set[_State] = set()
         self.points = 0.0
@@ -60,7 +104,7 @@ class OtherDomains:
             left, mark = tried
             before = {key: self._remaining.by_group[key] for key in left.by_group}
             self._remaining.by_group |= left.by_group
-            if (not self._settled or self._solver.rules.ready(group)) and self._go(groups[1:]):
+            if (not self._settled or self._solver.is_ready(group)) and self._go(groups[1:]):
                 self.points += points
                 return True
             self._remaining.by_group |= before

@@ -15,10 +15,10 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.placement.domain_search import Search, search_of
 from unisono.engine.placement.domain_taker import DomainTaker
-from unisono.engine.placement.other_domains import OtherDomains
+from unisono.engine.placement.other_domains import Mark, OtherDomains
 from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
 from unisono.engine.placement.plain_jobs import may_start
-from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.remaining_tasks import RemainingByGroup, RemainingTasks
 from unisono.engine.placement.task_loop import TaskGroup, place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of
@@ -135,56 +135,9 @@ class GroupInDomain(TaskGroup):
 
 # Finding the domain of a job, and within it those of its sub-groups: trials in the transaction, undone or kept.
 
-Mark = tuple[int, list[tuple[SubGroup, tuple[int, dict[int, int]]]]]
-"""A checkpoint of the transaction, and where every group of the job was."""
 
 TRIALS = 32
 """Domains of one gradient that are tried at most for a job with several sub-groups, best first."""
-
-
-class RemainingByGroup:
-    """Pending tasks of one job that are left to place, by sub-group."""
-
-    __slots__ = ("by_group",)
-
-    def __init__(self, by_group: dict[str, RemainingTasks]) -> None:
-        self.by_group = by_group
-
-    def __bool__(self) -> bool:
-        return any(self.by_group.values())
-
-    def copy(self) -> RemainingByGroup:
-        """A copy that can be used up by itself."""
-        return RemainingByGroup({key: remaining.copy() for key, remaining in self.by_group.items()})
-
-    def has(self, group: SubGroup) -> bool:
-        """Whether anything is left of one group, or of what it is made of."""
-        return any(self.by_group.get(leaf.key) for leaf in group.leaves)
-
-    def of_group(self, group: SubGroup) -> RemainingByGroup:
-        """A copy of what is left of one group, and of all that it is made of."""
-        own = (leaf.key for leaf in group.leaves if leaf.key in self.by_group)
-        return RemainingByGroup({key: self.by_group[key].copy() for key in own})
-
-    def left(self) -> list[Task]:
-        """What is left of all."""
-        return [task for remaining in self.by_group.values() for task in remaining.left()]
-
-    def tasks(self, key: str) -> list[Task]:
-        """What is left of one sub-group."""
-        return self.by_group[key].left()
-
-    @classmethod
-    def of(cls, cycle: Cycle, job: JobState, tasks: Sequence[Task]) -> RemainingByGroup:
-        """``tasks``, which are in task order, by sub-group."""
-        groups = groups_of(cycle.session, job)
-        if len(groups) == 1 and tasks:
-            return cls({groups[0].key: RemainingTasks(list(tasks))})
-        owner = {task.key: group.key for group in groups for task in group.tasks}
-        own: dict[str, list[Task]] = {}
-        for task in tasks:
-            own.setdefault(owner[task.key], []).append(task)
-        return cls({key: RemainingTasks(members) for key, members in own.items()})
 
 
 class Solver:
@@ -414,6 +367,10 @@ class Solver:
                     remaining.by_group |= again[0].by_group
                     return promised[1]
         return None
+
+    def is_ready(self, group: SubGroup) -> bool:
+        """Whether the sub-group can start."""
+        return self.rules.ready(group)
 
     def least_of(self, group: SubGroup, tasks: Sequence[Task]) -> int:
         """How many of a sub-group's tasks a domain must hold to be tried."""
