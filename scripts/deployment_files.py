@@ -14,7 +14,7 @@ from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.admission import policies, webhooks
 from unisono.install.monitoring import DASHBOARDS, alert_groups, dashboard, monitors
 from unisono.install.numa_exporter import NUMA_EXPORTER
-from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
+from unisono.install.rights import COMPONENTS, HUB, HUB_PLACES, NODE_LEASE_RIGHTS, own_rights, rules
 from unisono.install.workloads import InstallOptions
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
@@ -37,6 +37,9 @@ def files() -> dict[Path, str]:
     for component, rights in COMPONENTS.items():
         made[CHART / "files" / f"{component}-cluster-rules.yaml"] = _yaml(rules(rights))
         made[CHART / "files" / f"{component}-own-rules.yaml"] = _yaml(rules(own_rights(component)))
+    made[CHART / "files" / "hub-cluster-rules.yaml"] = _yaml(rules(HUB))
+    for place, rights in HUB_PLACES.items():
+        made[CHART / "files" / f"hub-{place}-rules.yaml"] = _yaml(rules(rights))
     made[CHART / "files" / "agent-node-leases-rules.yaml"] = _yaml(rules(NODE_LEASE_RIGHTS))
     made[CHART / "files" / "numa-exporter-cluster-rules.yaml"] = _yaml(rules(NUMA_EXPORTER))
     made[CHART / "files" / "policies.yaml"] = _yaml(*policies(webhook=True))

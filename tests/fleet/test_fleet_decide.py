@@ -50,6 +50,15 @@ def test_steps(name, view, copies, members, create, deleted, mirrored, placed):
     assert (steps.mirror.uid if steps.mirror else None) == mirrored, name
 
 
+@pytest.mark.parametrize(
+    ("cluster", "members", "create", "kept"),
+    [("b", BOTH, "", ("a",)), ("b", {"a": LOST, "b": UP}, "b", ()), ("a", BOTH, "a", ())],
+)
+def test_pods_that_have_not_ended_are_waited_for_where_their_copy_is_gone(cluster, members, create, kept):
+    steps = decide(JobView(True, False, Placement(cluster, 3), pods_in=("a",)), [], members)
+    assert (steps.create, steps.kept_by) == (create, kept)
+
+
 def test_a_short_loss_is_looked_at_when_it_has_become_long():
     assert decide(job("a", 1), [], {"a": DOWN, "b": UP}).again == 840.0
 

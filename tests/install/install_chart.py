@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from support.plane import REPOSITORY
-from unisono.install.rights import NODE_LEASES
+from unisono.install.rights import HUB_PLACES, NODE_LEASES
 from unisono.install.workloads import NAMESPACE
 
 CHART = REPOSITORY / "deploy" / "chart" / "unisono"
@@ -38,5 +38,6 @@ def rendered(namespace: str = NAMESPACE, **values: Any) -> dict[tuple[str, str],
 
 def key(manifest: dict[str, Any]) -> tuple[str, str]:
     meta = manifest["metadata"]
-    elsewhere = meta.get("namespace") == NODE_LEASES
-    return manifest["kind"], f"{NODE_LEASES}/{meta['name']}" if elsewhere else meta["name"]
+    place = meta.get("namespace")
+    elsewhere = place in (NODE_LEASES, *HUB_PLACES)
+    return manifest["kind"], f"{place}/{meta['name']}" if elsewhere else meta["name"]

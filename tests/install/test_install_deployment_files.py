@@ -323,6 +323,13 @@ def test_the_chart_makes_what_the_command_makes(simulate: int, history: tuple[st
         assert plain(one) == plain(ours[name]), name
 
 
+def test_the_chart_makes_the_hub_that_the_command_makes() -> None:
+    chart, ours = rendered(hub={"enabled": True}), everything(crds=False, hub=True)
+    assert set(chart) == set(ours) - {("Namespace", NAMESPACE), ("Queue", "root"), ("Queue", "default")}
+    for name, one in chart.items():
+        assert plain(one) == plain(ours[name]), name
+
+
 def test_the_chart_makes_the_same_in_another_namespace() -> None:
     chart = rendered("batch")
     ours = everything(crds=False, namespace="batch")

@@ -220,6 +220,9 @@ DIVIDED: Final = "unisono.io/divided"
 NETWORK: Final = "unisono.io/network"
 """On an AttachedCluster (label): name of the network in which its pods reach those of all members of the same name."""
 
+LIMITS_FROM: Final = "unisono.io/limits-from"
+"""On a Queue of a hub: with ``members`` its limits are the sum of those that queues of its name have in the members."""
+
 RESTART_POLICY: Final = "unisono.io/restart-policy"
 """On a HyperJob of a hub: ``Gang``, ``Part`` or ``Never``: what starts again when the member of a part is lost."""
 

@@ -23,7 +23,8 @@ from unisono.engine.eviction.search import evictions_of
 from unisono.engine.eviction.starving_jobs import starving_jobs
 from unisono.engine.eviction.whole_gangs import GangRule, domains_to_try, sum_of, wanted_tasks
 from unisono.engine.placement.domain_search import search_of
-from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
+from unisono.engine.placement.remaining_tasks import RemainingByGroup
+from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.plugins.common.node_selectors import open_nodes
 from unisono.engine.plugins.eviction_guard.lost_work import LostWork

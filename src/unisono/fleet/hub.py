@@ -228,7 +228,7 @@ class Hub(Scheduler):
             DivisionController(kind, self.members_state, self._members.member, self.events, self._policies, flights)
             for kind in DIVIDED
         ]
-        self._queue_copies = QueueCopies(self.members_state, self._members.member)
+        self._queue_copies = QueueCopies(self.members_state, self._members.member, self.events)
         self._applications = ApplicationsController(
             self.members_state,
             self._members.of_key,

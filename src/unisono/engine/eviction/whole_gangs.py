@@ -24,7 +24,8 @@ from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.eviction.starving_jobs import settle
 from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.placement.domain_search import search_of
-from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
+from unisono.engine.placement.remaining_tasks import RemainingByGroup
+from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.session.bundles import Bundle, bundles_of, in_order
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import groups_of, is_bounded

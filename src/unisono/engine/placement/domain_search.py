@@ -71,6 +71,11 @@ class DomainSlots:
         count[result.bits[columns] != 0] = 0
         return count
 
+    def room(self, pod_class: PodClass, domains: Sequence[int]) -> list[int]:
+        """``[len(domains)]`` how many more tasks of a class each domain could hold at most."""
+        found: list[int] = self._followed(pod_class, empty=False).sums[list(domains)].tolist()
+        return found
+
     def held(self, tasks: Iterable[Task], domains: Sequence[int], *, empty: bool = False) -> Counts:
         """``[len(domains)]`` how many of ``tasks`` each domain could hold at most (classes counted one by one)."""
         total: Counts = np.zeros(len(domains), dtype=np.int64)

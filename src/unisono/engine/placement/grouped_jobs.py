@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from unisono.cluster.status import TaskStatus
 from unisono.engine.placement.domain_advice import Advice, advise
-from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
+from unisono.engine.placement.remaining_tasks import RemainingByGroup
+from unisono.engine.placement.sub_group_solver import Solver
 from unisono.engine.placement.task_loop import note_failure
 
 if TYPE_CHECKING:

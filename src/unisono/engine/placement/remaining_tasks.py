@@ -1,10 +1,14 @@
-"""The waiting tasks of a job or sub-group, in runs of equal ones."""
+"""The waiting tasks of a job, by sub-group, in runs of equal ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.engine.session.sub_groups import runs
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.sub_groups import SubGroup, groups_of, runs
 
 
 class RemainingTasks:
@@ -73,3 +77,48 @@ class RemainingTasks:
             rest = [self.rest()] if self._run < len(self._runs) else []
             self._runs = [*self._aside, *rest, *self._runs[self._run + 1 :]]
             self._aside, self._run, self._at = [], 0, 0
+
+
+class RemainingByGroup:
+    """Pending tasks of one job that are left to place, by sub-group."""
+
+    __slots__ = ("by_group",)
+
+    def __init__(self, by_group: dict[str, RemainingTasks]) -> None:
+        self.by_group = by_group
+
+    def __bool__(self) -> bool:
+        return any(self.by_group.values())
+
+    def copy(self) -> RemainingByGroup:
+        """A copy that can be used up by itself."""
+        return RemainingByGroup({key: remaining.copy() for key, remaining in self.by_group.items()})
+
+    def has(self, group: SubGroup) -> bool:
+        """Whether anything is left of one group, or of what it is made of."""
+        return any(self.by_group.get(leaf.key) for leaf in group.leaves)
+
+    def of_group(self, group: SubGroup) -> RemainingByGroup:
+        """A copy of what is left of one group, and of all that it is made of."""
+        own = (leaf.key for leaf in group.leaves if leaf.key in self.by_group)
+        return RemainingByGroup({key: self.by_group[key].copy() for key in own})
+
+    def left(self) -> list[Task]:
+        """What is left of all."""
+        return [task for remaining in self.by_group.values() for task in remaining.left()]
+
+    def tasks(self, key: str) -> list[Task]:
+        """What is left of one sub-group."""
+        return self.by_group[key].left()
+
+    @classmethod
+    def of(cls, cycle: Cycle, job: JobState, tasks: Sequence[Task]) -> RemainingByGroup:
+        """``tasks``, which are in task order, by sub-group."""
+        groups = groups_of(cycle.session, job)
+        if len(groups) == 1 and tasks:
+            return cls({groups[0].key: RemainingTasks(list(tasks))})
+        owner = {task.key: group.key for group in groups for task in group.tasks}
+        own: dict[str, list[Task]] = {}
+        for task in tasks:
+            own.setdefault(owner[task.key], []).append(task)
+        return cls({key: RemainingTasks(members) for key, members in own.items()})

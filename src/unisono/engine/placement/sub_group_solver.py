@@ -15,9 +15,10 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.placement.domain_search import Search, search_of
 from unisono.engine.placement.domain_taker import DomainTaker
+from unisono.engine.placement.other_domains import Mark, OtherDomains
 from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
 from unisono.engine.placement.plain_jobs import may_start
-from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.remaining_tasks import RemainingByGroup, RemainingTasks
 from unisono.engine.placement.task_loop import TaskGroup, place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of
@@ -134,56 +135,9 @@ class GroupInDomain(TaskGroup):
 
 # Finding the domain of a job, and within it those of its sub-groups: trials in the transaction, undone or kept.
 
-Mark = tuple[int, list[tuple[SubGroup, tuple[int, dict[int, int]]]]]
-"""A checkpoint of the transaction, and where every group of the job was."""
 
 TRIALS = 32
 """Domains of one gradient that are tried at most for a job with several sub-groups, best first."""
-
-
-class RemainingByGroup:
-    """Pending tasks of one job that are left to place, by sub-group."""
-
-    __slots__ = ("by_group",)
-
-    def __init__(self, by_group: dict[str, RemainingTasks]) -> None:
-        self.by_group = by_group
-
-    def __bool__(self) -> bool:
-        return any(self.by_group.values())
-
-    def copy(self) -> RemainingByGroup:
-        """A copy that can be used up by itself."""
-        return RemainingByGroup({key: remaining.copy() for key, remaining in self.by_group.items()})
-
-    def has(self, group: SubGroup) -> bool:
-        """Whether anything is left of one group, or of what it is made of."""
-        return any(self.by_group.get(leaf.key) for leaf in group.leaves)
-
-    def of_group(self, group: SubGroup) -> RemainingByGroup:
-        """A copy of what is left of one group, and of all that it is made of."""
-        own = (leaf.key for leaf in group.leaves if leaf.key in self.by_group)
-        return RemainingByGroup({key: self.by_group[key].copy() for key in own})
-
-    def left(self) -> list[Task]:
-        """What is left of all."""
-        return [task for remaining in self.by_group.values() for task in remaining.left()]
-
-    def tasks(self, key: str) -> list[Task]:
-        """What is left of one sub-group."""
-        return self.by_group[key].left()
-
-    @classmethod
-    def of(cls, cycle: Cycle, job: JobState, tasks: Sequence[Task]) -> RemainingByGroup:
-        """``tasks``, which are in task order, by sub-group."""
-        groups = groups_of(cycle.session, job)
-        if len(groups) == 1 and tasks:
-            return cls({groups[0].key: RemainingTasks(list(tasks))})
-        owner = {task.key: group.key for group in groups for task in group.tasks}
-        own: dict[str, list[Task]] = {}
-        for task in tasks:
-            own.setdefault(owner[task.key], []).append(task)
-        return cls({key: RemainingTasks(members) for key, members in own.items()})
 
 
 class Solver:
@@ -324,15 +278,33 @@ class Solver:
 
     def _try_once(self, domain: int, *, settled: bool) -> tuple[RemainingByGroup | None, float]:
         """One trial; ``settled``: no sub-group waits for resources that are being released."""
-        remaining, points, start = self.given.copy(), 0.0, self.cycle.transaction.checkpoint()
+        remaining, mark = self.given.copy(), self.mark()
+        start = mark[0]
         points = self._place_some(
             self.all_groups.outermost, domain, remaining, lambda: self.hooks.ready(self.job), settled=settled
         )
-        if self.cycle.transaction.checkpoint() == start:
-            return None, 0.0
-        if self.hooks.ready(self.job) or self.hooks.vote("pipelined", self.job) is None:
+        if self._is_enough(start):
             return remaining, points
+        if self.rules.many and self.cycle.transaction.checkpoint() != start:
+            self.undo(mark)
+            other = OtherDomains(self, domain, remaining := self.given.copy(), settled=settled)
+            if other.place(self._needed(remaining)) and self._is_enough(start):
+                return remaining, other.points
         return None, 0.0
+
+    def _needed(self, remaining: RemainingByGroup) -> list[SubGroup]:
+        """Sub-groups that the job cannot start without; all that wait, where those are too few pods for it."""
+        waiting = [group for group in self.all_groups.outermost if remaining.has(group)]
+        needed = self.search.needed(self.job)
+        least = [group for group in waiting if group.key in needed]
+        pods = sum(self.rules.missing(group) for group in least)
+        return least if pods >= self.hooks.missing(self.job) else waiting
+
+    def _is_enough(self, since: int) -> bool:
+        """Whether something was placed after ``since``, and the job can start, now or later."""
+        if self.cycle.transaction.checkpoint() == since:
+            return False
+        return self.hooks.ready(self.job) or self.hooks.vote("pipelined", self.job) is None
 
     def _place_some(
         self,
@@ -371,7 +343,7 @@ class Solver:
         """Place a sub-group in the best of its domains below ``top``; its points, or None when none works."""
         own = remaining.of_group(group)
         tasks = own.left()
-        least = self._least(tasks, self.rules.missing(group))
+        least = self.least_of(group, tasks)
         nominated = self._nominated(group, top, tasks)
         gradients = self.search.gradients(self.job, group, top, evict=self.promise)
         for gradient in [[nominated], *gradients] if nominated is not None else gradients:
@@ -379,8 +351,8 @@ class Solver:
             able = [at for at, number in zip(gradient, held, strict=True) if number >= least]
             promised: tuple[int, float] | None = None
             needless = len(able) == 1 and not self.rules.many  # a job that is ready has nothing to compare with
-            for domain, points in [(able[0], 0.0)] if needless else self._ranked(group, able):
-                left = self._try_group(group, domain, own, settled=settled)
+            for domain, points in [(able[0], 0.0)] if needless else self.ranked(group, able):
+                left = self.try_group(group, domain, own, settled=settled)
                 if left is None:
                     continue
                 if self.rules.ready(group):
@@ -388,21 +360,36 @@ class Solver:
                     return points
                 self.undo(left[1])
                 if promised is None and not settled:
-                    promised = domain, self._ranked(group, able)[0][1] if needless else points
+                    promised = domain, self.ranked(group, able)[0][1] if needless else points
             if promised is not None:
-                again = self._try_group(group, promised[0], own, settled=settled)
+                again = self.try_group(group, promised[0], own, settled=settled)
                 if again is not None:
                     remaining.by_group |= again[0].by_group
                     return promised[1]
         return None
 
-    def _ranked(self, group: SubGroup, domains: list[int]) -> list[tuple[int, float]]:
+    def is_ready(self, group: SubGroup) -> bool:
+        """Whether the sub-group can start."""
+        return self.rules.ready(group)
+
+    def least_of(self, group: SubGroup, tasks: Sequence[Task]) -> int:
+        """How many of a sub-group's tasks a domain must hold to be tried."""
+        return self._least(tasks, self.rules.missing(group))
+
+    def able(self, group: SubGroup, top: int, own: RemainingByGroup) -> list[int]:
+        """Domains of a sub-group below ``top`` that may hold what it needs, the nearest ones first."""
+        tasks, gradients = own.left(), self.search.gradients(self.job, group, top, evict=self.promise)
+        domains = [at for gradient in gradients for at in gradient]
+        held, least = self.search.slots.held(tasks, domains).tolist(), self.least_of(group, tasks)
+        return [at for at, number in zip(domains, held, strict=True) if number >= least]
+
+    def ranked(self, group: SubGroup, domains: list[int]) -> list[tuple[int, float]]:
         """Domains with their points, best first."""
         if len(domains) == 1:
             return [(domains[0], float(self.search.points(group, domains)[0]))]
         return self.search.ranked(group, domains)
 
-    def _try_group(
+    def try_group(
         self, group: SubGroup, domain: int, own: RemainingByGroup, *, settled: bool
     ) -> tuple[RemainingByGroup, Mark] | None:
         """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""

@@ -11,8 +11,7 @@ from unisono.cluster.waiting_jobs import Alike, Entry
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.grouped_jobs import place_grouped
 from unisono.engine.placement.plain_jobs import place_job
-from unisono.engine.placement.remaining_tasks import RemainingTasks
-from unisono.engine.placement.sub_group_solver import RemainingByGroup
+from unisono.engine.placement.remaining_tasks import RemainingByGroup, RemainingTasks
 from unisono.engine.plugin_host.orders import Heap, Key, Orders
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session

@@ -77,6 +77,36 @@ class KnownWork:
         self._known.clear()
 
 
+# Pods outlive the copy that they belong to, by the time that they have to end.
+
+
+class LeftPods:
+    """Where pods of earlier dispatches of a job are: it is sent nowhere else before they have ended.
+
+    A member that answers may keep pods for ever, and its users write labels. So they are waited for no longer than a
+    member that does not answer.
+    """
+
+    def __init__(self, state: HubState) -> None:
+        self._state = state
+        self._since: dict[str, float] = {}
+
+    def look(self, key: str, job: Object, copies: Iterable[Copy], now: float) -> set[str]:
+        """The members whose pods are to be waited for."""
+        found = self._state.stand_ins.left_in(job.metadata.uid or "") - {copy.cluster for copy in copies}
+        if not found:
+            self._since.pop(key, None)
+            return found
+        since = self._since.setdefault(key, now)
+        return found if now - since < annotated_seconds(job, WORKER_LOST_TIMEOUT, DEFAULT_TIMEOUT) else set()
+
+    def forget(self, key: str) -> None:
+        """The job is gone."""
+        self._since.pop(key, None)
+
+
+_LEFT_SECONDS = 1.0
+
 # A member whose writes are slow is asked again after so long (seconds).
 _BUSY_SECONDS = 1.0
 
@@ -106,6 +136,7 @@ class DispatchController(Controller):
         self._standing: dict[str, str] = {}
         self._work = KnownWork(self._priority)
         self._telling = Telling(recorder)
+        self._left = LeftPods(state)
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their PodGroups, and their copies in members."""
@@ -169,11 +200,12 @@ class DispatchController(Controller):
         own = [copy for copy, _ in copies if copy.origin == uid]
         part = self._part(job)
         view = JobView(True, has_ended(job), part.placement, math.inf) if part else self._alone(job)
+        view = replace(view, pods_in=self._left.look(key, job, own, self._clock.monotonic()))
         steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
         work, again = await self._stand(job, view, part)
         if part is not None:
             await self._reconcile_part(job, part, steps, work, dict_of(copies))
-            return again
+            return sooner(again, _LEFT_SECONDS if view.pods_in else None)
         if steps.place is not None:
             await self.place(job, steps.place, "the member that ran it is lost" if steps.lost else "found in a member")
             return 0.0
@@ -191,7 +223,7 @@ class DispatchController(Controller):
                 await delete_seen(self._client, self.kind, job)
                 return None
             again = sooner(again, left)
-        return sooner(steps.again, again)
+        return sooner(sooner(steps.again, again), _LEFT_SECONDS if view.pods_in else None)
 
     async def _look_whether_it_moves(self, job: Any, work: Work, placement: Placement) -> float | None:
         """What has no node in its member, and what may be moved, goes where it had better be; 0.0 where it does."""
@@ -299,6 +331,7 @@ class DispatchController(Controller):
 
     def _leave(self, key: str) -> None:
         self._work.forget(key)
+        self._left.forget(key)
         uid = self._standing.pop(key, None)
         if uid is not None:
             self._state.unstand(uid)

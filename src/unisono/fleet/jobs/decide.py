@@ -6,7 +6,7 @@ done again after a crash. Generations grow with each dispatch and each taking ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,6 +42,7 @@ class JobView:
         ended: it has ended, and its status says how.
         placement: where it belongs.
         timeout: seconds that its member may be lost before another one gets it.
+        pods_in: members where pods of an earlier dispatch have not ended, though their copy may be gone.
 
     """
 
@@ -49,6 +50,7 @@ class JobView:
     ended: bool
     placement: Placement
     timeout: float = WORKER_LOST_TIMEOUT
+    pods_in: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Steps:
         again: look again after so many seconds; None when only a change calls for it.
         lost: the job's member does not answer.
         forged: a copy in the job's member carries a number that the hub has not given.
-        kept_by: members that still have an older copy, for which the job waits.
+        kept_by: members that still have an older copy, or pods of one, for which the job waits.
 
     """
 
@@ -102,6 +104,7 @@ def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberVie
     current = [copy for copy in copies if (copy.cluster, copy.generation) == (placement.cluster, placement.generation)]
     others = [copy for copy in copies if copy not in current]
     steps.delete = [copy for copy in others if _can_delete(copy, members)]
+    earlier = {copy.cluster for copy in others} | (set(job.pods_in) - {placement.cluster})
     member = members.get(placement.cluster, _GONE)
     if current and (member.reachable or not job.ended):
         # What a lost member said last must not revive a job that has failed because of the loss.
@@ -110,7 +113,7 @@ def decide(job: JobView, copies: Sequence[Copy], members: Mapping[str, MemberVie
         return steps
     if not member.reachable:
         _wait_for(steps, job, member, trusted=trusted)
-    elif not current and (kept := {copy.cluster for copy in others if members.get(copy.cluster, _GONE).reachable}):
+    elif not current and (kept := {name for name in earlier if members.get(name, _GONE).reachable}):
         steps.kept_by = tuple(sorted(kept))
         steps.forged = any(_is_forged(copy, placement) for copy in others)
     elif not current:

@@ -1,6 +1,7 @@
 """Pods that stand in the hub's state for a job: made from its templates first, and its member's pods later (pure).
 
-A pod of the member takes the place of the stand-in of its name. While a job is with a member, a pod that the member
+A pod of the member takes the place of the stand-in of its name. Operators of other projects name pods as they like:
+such a pod takes the place of one that asks for as much. While a job is with a member, a pod that the member
 has not made yet, or makes again, keeps its place in the hub's state, so that no one else is promised it.
 """
 
@@ -14,6 +15,7 @@ import msgspec
 from unisono.api.annotations import CLUSTER, DISPATCH, ORIGIN_GROUP, ORIGIN_UID
 from unisono.api.core import Pod
 from unisono.api.keys import GROUP_NAME
+from unisono.api.resources import pod_requests
 from unisono.fleet.jobs import translation
 from unisono.fleet.jobs.copies import Placement
 from unisono.fleet.jobs.translation import Origin, cluster_of, within
@@ -23,6 +25,7 @@ Change = tuple[EventType, Pod]
 # No Kubernetes name begins with it.
 _SOMEWHERE = "-"
 _LONG_AGO = "1970-01-01T00:00:00Z"
+ENDED_PHASES = frozenset(("Succeeded", "Failed"))
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -31,7 +34,8 @@ class _Stand:
     """One job: its stand-ins by name, the places they were given, and the pods that members have of it.
 
     ``adopted`` are pods that a hub before this one has dispatched: they hold their part of the queue, on a node that is
-    not known until their member names it.
+    not known until their member names it. ``instead`` are pods of other names, by key, and the stand-ins in whose place
+    they are.
     """
 
     placement: Placement = field(default_factory=Placement)
@@ -40,6 +44,8 @@ class _Stand:
     real: dict[str, dict[str, tuple[Origin, Pod]]] = field(default_factory=dict)
     shown: dict[str, Pod] = field(default_factory=dict)
     adopted: frozenset[str] = frozenset()
+    instead: dict[str, str] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
 
     def place(self, name: str) -> str:
         """Node of a pod that the member has not bound; empty where it has none."""
@@ -73,11 +79,16 @@ class StandIns:
         self._owners.update((pod.key, uid) for pod in stand.made.values())
         if is_new and placement.cluster:
             stand.adopted = frozenset(stand.made)
+        stand.instead, stand.hidden = {}, set()
+        for key in sorted(stand.real):
+            self._find_seat(uid, stand, key)
         changes: list[Change] = []
         for key in sorted(pod.key for pod in stand.made.values() if self._claims.get(pod.key, _NOBODY) - {uid}):
             for other in sorted(self._claims[key] - {uid}):  # those come first: what they told of the pod goes
                 claimed = self._jobs[other]
                 changes += self._show_one(other, claimed, key, claimed.real[key].keys())
+                for seat in self._find_seat(other, claimed, key):
+                    changes += self._show_one(other, claimed, seat, ())
         return changes + list(self._show(uid, stand))
 
     def place(self, uid: str, pod: str, node: str) -> None:
@@ -110,6 +121,21 @@ class StandIns:
             bool(pod.spec.node_name) and self._believed(uid, stand, origin, pod) is not None for origin, pod in pods
         )
 
+    def left_in(self, uid: str) -> set[str]:
+        """Members with pods of earlier dispatches of the job that have a node and have not ended."""
+        stand = self._jobs.get(uid)
+        if stand is None:
+            return set()
+        pods = (each for here in stand.real.values() for each in here.values())
+        return {
+            origin.cluster
+            for origin, pod in pods
+            if pod.spec.node_name
+            and (pod.status.phase or "") not in ENDED_PHASES
+            and self._is_own(uid, stand, pod)
+            and not _is_current(stand.placement, origin, pod)
+        }
+
     def places(self, uid: str) -> list[tuple[str, Pod]]:
         """Nodes that were chosen for pods of the job, with the pods, as long as no pod of it has a node."""
         stand = self._jobs.get(uid)
@@ -124,6 +150,7 @@ class StandIns:
             return []
         self._disown(uid, stand)
         stand.made, stand.places, stand.placement = {}, {}, Placement("", -1)
+        stand.instead, stand.hidden = {}, set()
         changes = list(self._show(uid, stand))
         if not stand.real:
             del self._jobs[uid]
@@ -142,6 +169,8 @@ class StandIns:
             here[origin.cluster] = (origin, pod)
             self._claims.setdefault(pod.key, set()).add(uid)
         changes = list(self._show_one(uid, stand, pod.key, {origin.cluster, *here}))
+        for seat in self._find_seat(uid, stand, pod.key):
+            changes += self._show_one(uid, stand, seat, ())
         if not here:
             del stand.real[pod.key]
             self._claims.get(pod.key, set()).discard(uid)
@@ -150,6 +179,37 @@ class StandIns:
         if not stand.real and not stand.made and stand.placement.generation < 0:
             self._jobs.pop(uid, None)
         return changes
+
+    def _find_seat(self, uid: str, stand: _Stand, key: str) -> list[str]:
+        """Let a pod of another name than any stand-in's take the place of one, or give it back; keys that have changed.
+
+        One that has failed gives it back: its successor has yet another name.
+        """
+        if key.partition("/")[2] in stand.made:
+            return []
+        pods = [
+            pod
+            for origin, pod in stand.real.get(key, {}).values()
+            if pod.status.phase != "Failed" and self._believed(uid, stand, origin, pod) is not None
+        ]
+        had = stand.instead.get(key)
+        if pods and had is None:
+            seats = [
+                name for name, made in stand.made.items() if name not in stand.hidden and made.key not in stand.real
+            ]
+            wanted = pod_requests(pods[0].spec)
+            had = next((name for name in seats if pod_requests(stand.made[name].spec) == wanted), None)
+            had = had or next(iter(seats), None)
+            if had is None:
+                return []
+            stand.instead[key] = had
+            stand.hidden.add(had)
+            return [stand.made[had].key]
+        if not pods and had is not None:
+            del stand.instead[key]
+            stand.hidden.discard(had)
+            return [stand.made[had].key]
+        return []
 
     def _disown(self, uid: str, stand: _Stand) -> None:
         for pod in stand.made.values():
@@ -191,7 +251,7 @@ class StandIns:
         """The same for one pod of the job: its stand-in, and the pods of its name in these members."""
         name = key.partition("/")[2]
         made = stand.made.get(name)
-        if made is not None and made.key != key:
+        if made is not None and (made.key != key or name in stand.hidden):
             made = None
         wanted: dict[str, Pod | None] = {key: None if made is None else self._stood(stand, made)}
         for cluster in clusters:

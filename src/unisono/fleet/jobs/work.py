@@ -183,9 +183,10 @@ def _training(kind: Kind[Any], job: Object, now: float, priority: Priorities) ->
     group = decide(seen, now).create_group
     if group is None:
         return None
-    admitted = msgspec.structs.replace(group, status=msgspec.structs.replace(group.status, phase="Inqueue"))
-    admitted.metadata.uid = job.metadata.uid
-    seen.group = admitted
+    # As the server would have it: what is written has no uid.
+    meta = msgspec.structs.replace(group.metadata, uid=job.metadata.uid)
+    status = msgspec.structs.replace(group.status, phase="Inqueue")
+    seen.group = msgspec.structs.replace(group, metadata=meta, status=status)
     while len(seen.pods) < MOST_PODS:
         wanted = decide(seen, now).create_pods
         fresh_pods = [build() for build in wanted]
