@@ -294,7 +294,8 @@ _ACTED_ON_BY_HUBS: Final = frozenset(
 
 def without_members(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object of a fleet where no cluster is attached, as on any that is no hub."""
-    spread = request.kind is HYPER_JOBS and any(each.cluster_names for each in request.object.spec.replicated_jobs or ())
+    parts = request.object.spec.replicated_jobs or () if request.kind is HYPER_JOBS else ()
+    spread = any(each.cluster_names for each in parts)
     if not (spread or request.kind.resource in _ACTED_ON_BY_HUBS) or any(True for _ in view.all(ATTACHED_CLUSTERS)):
         return []
     if spread:
