@@ -141,6 +141,10 @@ INTERRUPTED: Final = "unisono.io/interrupted"
 CHECKPOINT_BEFORE: Final = "unisono.io/checkpoint-before"
 """On a pod: it is evicted, or a machine of its gang goes, at that time; what is to be kept must be saved before."""
 
+EVICTABLE: Final = "unisono.io/evictable"
+"""On a job, a pod or a PodGroup: which pods may be evicted for others: ``all``, ``surplus`` (those that the gang can
+spare) or ``none``. On a Queue the same for its jobs, also by priority: ``surplus,10000=none``."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 
