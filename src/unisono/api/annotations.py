@@ -268,6 +268,10 @@ QUEUE_USERS: Final = "unisono.io/users"
 USER_LIMITS: Final = "unisono.io/user-limits"
 """On a Queue: what one user may hold in it, such as ``jobs=4,pods=16,nvidia.com/gpu=8``."""
 
+QUOTAS: Final = "unisono.io/quotas"
+"""On a Queue: amounts of its spec as parts of what nodes that are ready have, such as
+``deserved.nvidia.com/gpu=80%,capability.cpu=100%``; the controllers write the amounts."""
+
 SHARE_WEIGHTS: Final = "unisono.io/share-weights"
 """On a Queue: weights of users or namespaces that are not 1, such as ``team-a=2,team-b=0.5``."""
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 import msgspec
 
-from unisono.api.annotations import ADMITTED_QUEUES, ENFORCED_QUEUE_FIELDS, EVICTABLE, QUEUE_NAMESPACES, QUEUE_USERS
+from unisono.api.annotations import (
+    ADMITTED_QUEUES,
+    ENFORCED_QUEUE_FIELDS,
+    EVICTABLE,
+    QUEUE_NAMESPACES,
+    QUEUE_USERS,
+    QUOTAS,
+)
 from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import resource_list, to_units, to_wire
@@ -105,6 +113,10 @@ def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         evictable_of(annotations.get(EVICTABLE, ""))
     except ValueError as error:
         yield EVICTABLE, annotations[EVICTABLE], str(error)
+    try:
+        quotas_of(annotations.get(QUOTAS, ""))
+    except ValueError as error:
+        yield QUOTAS, annotations[QUOTAS], str(error)
 
 
 def _parts(text: str) -> list[str]:
@@ -151,6 +163,33 @@ def evictable_of(text: str) -> list[tuple[int, str]]:
 def level_at(bands: Sequence[tuple[int, str]], priority: int) -> str:
     """The level that holds for a priority; ``all`` below the first one."""
     return next((level for since, level in reversed(bands) if since <= priority), ALL)
+
+
+# Amounts of a queue that follow the nodes, as an annotation of the Queue says (pure).
+
+_AMOUNTS: Final = ("capability", "deserved", "guarantee")
+_WHOLE = 100
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%", re.ASCII)
+
+
+def quotas_of(text: str) -> dict[tuple[str, str], Fraction]:
+    """``deserved.nvidia.com/gpu=80%`` as a part of the whole, by field of the spec and name of the resource.
+
+    Raises:
+        ValueError: a part is no such thing, or is there twice.
+
+    """
+    found: dict[tuple[str, str], Fraction] = {}
+    for part in _parts(text):
+        where, _, share = (each.strip() for each in part.partition("="))
+        field, _, name = where.partition(".")
+        percent = _PERCENT.fullmatch(share)
+        if field not in _AMOUNTS or not name or percent is None or Fraction(percent[1]) > _WHOLE:
+            raise ValueError(f"{part!r} must be such as deserved.cpu=80%, with {', '.join(_AMOUNTS)} and at most 100%")
+        if (field, name) in found:
+            raise ValueError(f"{where} is there twice")
+        found[field, name] = Fraction(percent[1]) / _WHOLE
+    return found
 
 
 # What one user may hold in a queue, as an annotation of the Queue says (pure).
