@@ -145,6 +145,10 @@ EVICTABLE: Final = "unisono.io/evictable"
 """On a job, a pod or a PodGroup: which pods may be evicted for others: ``all``, ``surplus`` (those that the gang can
 spare) or ``none``. On a Queue the same for its jobs, also by priority: ``surplus,10000=none``."""
 
+RELOCATE_AFTER: Final = "unisono.io/relocate-after"
+"""On a job, the template of its pods, or a PodGroup: how long a gang that lost members waits for places in its domain
+before all its pods are made again elsewhere, such as ``5m``."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from unisono.api import keys
-from unisono.api.annotations import EVICTABLE
+from unisono.api.annotations import EVICTABLE, RELOCATE_AFTER
 from unisono.api.numa import POLICIES
 from unisono.api.pod_states import LEVELS
 from unisono.api.queues import LEVELS as EVICTION_LEVELS
@@ -36,6 +36,7 @@ _BUDGET = re.compile(r"[0-9]+%?", re.ASCII).fullmatch
 
 _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     keys.PREEMPTABLE: (_BOOLS, "true or false", "counts as false"),
+    RELOCATE_AFTER: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
     EVICTABLE: (_readable_levels, "all, surplus or none", "is left out"),
     keys.COOLDOWN_TIME: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
     keys.SLA_WAITING_TIME: (_positive_duration, "a duration such as 1h", "is left out"),
