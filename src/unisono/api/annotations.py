@@ -149,6 +149,9 @@ RELOCATE_AFTER: Final = "unisono.io/relocate-after"
 """On a job, the template of its pods, or a PodGroup: how long a gang that lost members waits for places in its domain
 before all its pods are made again elsewhere, such as ``5m``."""
 
+FAILED_NODES: Final = "unisono.io/failed-nodes"
+"""On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 

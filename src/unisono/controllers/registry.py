@@ -13,6 +13,7 @@ from unisono.controllers.claims.decide import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController, TtlController
 from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
+from unisono.controllers.failed_nodes import FailedNodesController
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import (
     HyperNodeController,
@@ -87,6 +88,7 @@ def all_controllers(
         QueueController(recorder, default_queue),
         QueueQuotasController(recorder),
         *(jobs if runs_jobs else ()),
+        FailedNodesController(recorder),
         TtlController(),
         HyperNodeController(),
         HyperNodeDiscoveryController(recorder),
