@@ -314,14 +314,11 @@ tiers:
       proportion.firstGang: true
       proportion.deserved: true
   - name: user-limits
-    arguments:
-      user-limits.AutoEnable: true
+    arguments: {user-limits.AutoEnable: true}
   - name: deviceshare
-    arguments:
-      deviceshare.AutoEnable: true
+    arguments: {deviceshare.AutoEnable: true}
   - name: failed-nodes
-    arguments:
-      failed-nodes.AutoEnable: true
+    arguments: {failed-nodes.AutoEnable: true}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware
