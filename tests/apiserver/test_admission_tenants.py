@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
-from unisono.api.annotations import QUEUE_NAMESPACES, QUEUE_USERS, USER, USER_LIMITS
+from unisono.api.annotations import EVICTABLE, QUEUE_NAMESPACES, QUEUE_USERS, QUOTAS, USER, USER_LIMITS
 from unisono.api.groups.batch import CronJob
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
@@ -186,6 +186,10 @@ async def test_what_jobs_are_made_from_has_its_author_too(backend: Backend) -> N
     ("key", "text", "told"),
     [
         (QUEUE_NAMESPACES, "te*m", "a \\* may only stand at the end"),
+        (EVICTABLE, "often", "must be all, surplus or none"),
+        (QUOTAS, "cpu=80%", "must be such as deserved.cpu=80%"),
+        (QUOTAS, "deserved.cpu=101%", "at most 100%"),
+        (QUOTAS, "deserved.cpu=1%,deserved.cpu=2%", "deserved.cpu is there twice"),
         (USER_LIMITS, "pods", "is no NAME=QUANTITY"),
         (USER_LIMITS, "jobs=few", "must be a whole number"),
     ],

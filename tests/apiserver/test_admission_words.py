@@ -12,6 +12,7 @@ from unisono.api.kind import Kind
 from unisono.api.kind_families import (
     ATTACHED_CLUSTERS,
     FLEETS,
+    HYPER_JOBS,
     PROPAGATION_POLICIES,
     PYTORCH_JOBS,
     RAY_CLUSTERS,
@@ -41,6 +42,7 @@ HEAD = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": POD}}}
 CLASS = "ray.io/priority-class-name"
 SYSTEM = "system-node-critical"
 NODES_OWN = {"priorityClassName": SYSTEM}
+PARTS = {"replicatedJobs": [{"name": "p", "clusterNames": ["gpu1"], "templateSpec": job_body("x")["spec"]}]}
 POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}], "placement": {}}
 
 
@@ -57,6 +59,7 @@ POLICY = {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]
             "maxReplicas": 3, "rayStartParams": {}, "template": {"spec": POD}}]}), "replicas: 5 counts as 3"),
         (FLEETS, body(FLEETS, {}), "no cluster is attached"),
         (PROPAGATION_POLICIES, body(PROPAGATION_POLICIES, POLICY), "no cluster is attached"),
+        (HYPER_JOBS, body(HYPER_JOBS, PARTS), "no cluster is attached: all jobs run here, whatever clusterNames says"),
     ],
     ids=lambda value: value.kind if isinstance(value, Kind) else "",
 )  # fmt: skip

@@ -188,3 +188,19 @@ async def test_a_machine_that_stays_beyond_its_time_keeps_its_pods_ending_as_the
         await made.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
         await made.advance(600)
         assert len(deleted(made)) == 1
+
+
+async def test_a_time_that_is_taken_off_a_pod_is_said_again() -> None:
+    """As where the scheduler takes back the notice of an eviction that would have come before."""
+    async with interrupting() as made:
+        machine_and_node(made, "n1")
+        running_pod(made, "w0", "n1", owner="PyTorchJob", **{GROUP_NAME: "g"})
+        now = made.client.clock.time()
+        taint = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule", "timeAdded": rfc3339(now)}
+        await made.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+        await settle(60)
+        await made.client.patch(
+            PODS, "w0", {"metadata": {"annotations": {CHECKPOINT_BEFORE: None}}}, namespace="default"
+        )
+        await made.advance(11)
+        assert (await notes_of(made, "w0"))[CHECKPOINT_BEFORE] == rfc3339(now + 120)

@@ -104,10 +104,11 @@ def test_the_group_of_an_owner_takes_over_its_annotations():
         "scheduling.volcano.sh/group-min-member": "3",
         "volcano.sh/sla-waiting-time": "1h",
         "deployment.kubernetes.io/revision": "1",
+        "unisono.io/evictable": "surplus",
     }
     group = pod_group_for(given, handed, "of-namespace")
     assert group.metadata.name == "podgroup-rs-uid"
-    assert group.metadata.annotations == {"volcano.sh/sla-waiting-time": "1h"}
+    assert group.metadata.annotations == {"volcano.sh/sla-waiting-time": "1h", "unisono.io/evictable": "surplus"}
     assert [owner.uid for owner in group.metadata.owner_references] == ["rs-uid"]
     assert (group.spec.min_member, group.spec.queue) == (3, "of-namespace")
     assert group.spec.min_resources["cpu"] == "1500m"

@@ -47,6 +47,12 @@ def test_the_generated_files_are_current() -> None:
 # ---- what is installed
 
 
+def test_simulated_nodes_beat_faster_than_a_node_controller_loses_patience() -> None:
+    agent = everything(simulate=3)["Deployment", "unisono-agent"]
+    given = agent["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--heartbeat=10" in given
+
+
 def test_what_comes_later_needs_only_what_comes_earlier() -> None:
     kinds = [one["kind"] for one in manifests(InstallOptions())]
     first = {kind: kinds.index(kind) for kind in kinds}

@@ -17,7 +17,7 @@ from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE
 from unisono.api.core import Pod
 from unisono.api.groups.batch import Job
 from unisono.api.kinds import EVENTS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.api.times import parse_time
+from unisono.api.times import parse_time, rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.cluster.status import TaskStatus
 from unisono.controllers.registry import all_controllers
@@ -285,6 +285,31 @@ async def test_a_notice_is_taken_back_when_nobody_waits_for_the_place_any_longer
         await client.create(JOBS, job("job-b-1", "queue-b"))
         await live(it, 80)
         assert holders(client) == {"a": 5, "b": 1}
+
+
+@pytest.mark.parametrize(("left", "kept"), [(30, True), (90, False), (-30, False)], ids=["sooner", "later", "over"])
+async def test_the_sooner_of_two_times_stands_and_outlives_a_notice_that_is_taken_back(left: int, kept: bool) -> None:
+    """The controllers write the same annotation where a machine of the gang is taken back."""
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it, "60s")
+        machine = rfc3339(client.clock.time() + left)
+        for pod in client.objects(PODS):
+            notes = {"metadata": {"annotations": {CHECKPOINT_BEFORE: machine}}}
+            await client.patch(PODS, pod.metadata.name, notes, namespace="default")
+        await client.create(JOBS, job("job-b-0", "queue-b"))
+        await live(it, 10)
+        (told,) = it.scheduler.feed.state.noticed.values()
+        said = told.annotations[CHECKPOINT_BEFORE]
+        assert (said == machine) is kept
+        for kind in (JOBS, PODS, POD_GROUPS):
+            for obj in client.objects(kind):
+                if obj.metadata.name.startswith("job-b-0"):
+                    client.remove(kind, obj.key)
+        await live(it, 15)
+        after = client.find(PODS, told.key).metadata.annotations or {}
+        assert it.scheduler.feed.state.noticed == {}
+        assert after.get(CHECKPOINT_BEFORE) == (machine if kept else None)
 
 
 async def test_a_scheduler_that_starts_anew_carries_out_what_was_told() -> None:

@@ -329,6 +329,11 @@ PLUGINS: dict[str, Row] = {
         nodes=ONE,
         queues=({"name": "left", "annotations": {"unisono.io/user-limits": f"{GPU}=2"}},),
     ),
+    "failed-nodes": Row(
+        (job("j", 0, 60, annotations={"unisono.io/failed-nodes": "a=900@2023-11-14T22:00:00Z"}),),
+        (("gang", "predicates"), ("failed-nodes",)),
+        nodes=TWO,
+    ),
 }
 
 ACTIONS: dict[str, Row] = {

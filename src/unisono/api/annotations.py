@@ -141,6 +141,17 @@ INTERRUPTED: Final = "unisono.io/interrupted"
 CHECKPOINT_BEFORE: Final = "unisono.io/checkpoint-before"
 """On a pod: it is evicted, or a machine of its gang goes, at that time; what is to be kept must be saved before."""
 
+EVICTABLE: Final = "unisono.io/evictable"
+"""On a job, a pod or a PodGroup: which pods may be evicted for others: ``all``, ``surplus`` (those that the gang can
+spare) or ``none``. On a Queue the same for its jobs, also by priority: ``surplus,10000=none``."""
+
+RELOCATE_AFTER: Final = "unisono.io/relocate-after"
+"""On a job, the template of its pods, or a PodGroup: how long a gang that lost members waits for places in its domain
+before all its pods are made again elsewhere, such as ``5m``."""
+
+FAILED_NODES: Final = "unisono.io/failed-nodes"
+"""On a PodGroup: on which nodes pods of the job have failed, how often and when (`unisono.api.failed_nodes`)."""
+
 EVICT_NOTICE: Final = "unisono.io/evict-notice"
 """On a pod or a PodGroup: how long a pod is told before it is evicted, such as ``2m``."""
 
@@ -266,6 +277,10 @@ QUEUE_USERS: Final = "unisono.io/users"
 
 USER_LIMITS: Final = "unisono.io/user-limits"
 """On a Queue: what one user may hold in it, such as ``jobs=4,pods=16,nvidia.com/gpu=8``."""
+
+QUOTAS: Final = "unisono.io/quotas"
+"""On a Queue: amounts of its spec as parts of what nodes that are ready have, such as
+``deserved.nvidia.com/gpu=80%,capability.cpu=100%``; the controllers write the amounts."""
 
 SHARE_WEIGHTS: Final = "unisono.io/share-weights"
 """On a Queue: weights of users or namespaces that are not 1, such as ``team-a=2,team-b=0.5``."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 import msgspec
 
-from unisono.api.annotations import ADMITTED_QUEUES, ENFORCED_QUEUE_FIELDS, QUEUE_NAMESPACES, QUEUE_USERS
+from unisono.api.annotations import (
+    ADMITTED_QUEUES,
+    ENFORCED_QUEUE_FIELDS,
+    EVICTABLE,
+    QUEUE_NAMESPACES,
+    QUEUE_USERS,
+    QUOTAS,
+)
 from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import resource_list, to_units, to_wire
@@ -23,6 +31,8 @@ from unisono.api.resources import resource_list, to_units, to_wire
 USE = "use"
 """The verb of RBAC."""
 _GROUP = "group:"
+_PRIORITY = re.compile(r"-?[0-9]{1,10}", re.ASCII)
+_BELOW_ALL = -(10**11)
 _RESERVED = re.compile(r"queue (\S{1,253}?)(?:, which queue \S{1,253} is below,)? is for jobs of other namespaces than")
 
 
@@ -99,6 +109,14 @@ def mistakes(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     for part in _parts(annotations.get(QUEUE_NAMESPACES, "")):
         if "*" in part[:-1]:
             yield QUEUE_NAMESPACES, part, "a * may only stand at the end"
+    try:
+        evictable_of(annotations.get(EVICTABLE, ""))
+    except ValueError as error:
+        yield EVICTABLE, annotations[EVICTABLE], str(error)
+    try:
+        quotas_of(annotations.get(QUOTAS, ""))
+    except ValueError as error:
+        yield QUOTAS, annotations[QUOTAS], str(error)
 
 
 def _parts(text: str) -> list[str]:
@@ -112,6 +130,66 @@ def _matches(namespace: str, pattern: str) -> bool:
 def _listed(names: Iterable[str], user: str, groups: Iterable[str]) -> bool:
     members = {user, *(f"{_GROUP}{group}" for group in groups)}
     return any(name in members for name in names)
+
+
+# Which pods of a queue's jobs may be evicted for others, as annotations say (pure).
+
+ALL: Final = "all"
+SURPLUS: Final = "surplus"
+NONE: Final = "none"
+LEVELS: Final = (ALL, SURPLUS, NONE)
+"""From the least protection to the most."""
+
+
+def evictable_of(text: str) -> list[tuple[int, str]]:
+    """``surplus,10000=none`` as priorities from which on a level holds, ascending; one without a priority holds below.
+
+    Raises:
+        ValueError: a part is no level, or stands for a priority that another one stands for.
+
+    """
+    found: dict[int, str] = {}
+    for part in _parts(text):
+        number, mark, level = part.rpartition("=")
+        if level.strip() not in LEVELS or (mark and not _PRIORITY.fullmatch(number.strip())):
+            raise ValueError(f"{part!r} must be all, surplus or none, or such as 10000=none from a priority on")
+        since = int(number) if mark else _BELOW_ALL
+        if since in found:
+            raise ValueError(f"{part!r}: another part is for the same priority")
+        found[since] = level.strip()
+    return sorted(found.items())
+
+
+def level_at(bands: Sequence[tuple[int, str]], priority: int) -> str:
+    """The level that holds for a priority; ``all`` below the first one."""
+    return next((level for since, level in reversed(bands) if since <= priority), ALL)
+
+
+# Amounts of a queue that follow the nodes, as an annotation of the Queue says (pure).
+
+_AMOUNTS: Final = ("capability", "deserved", "guarantee")
+_WHOLE = 100
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%", re.ASCII)
+
+
+def quotas_of(text: str) -> dict[tuple[str, str], Fraction]:
+    """``deserved.nvidia.com/gpu=80%`` as a part of the whole, by field of the spec and name of the resource.
+
+    Raises:
+        ValueError: a part is no such thing, or is there twice.
+
+    """
+    found: dict[tuple[str, str], Fraction] = {}
+    for part in _parts(text):
+        where, _, share = (each.strip() for each in part.partition("="))
+        field, _, name = where.partition(".")
+        percent = _PERCENT.fullmatch(share)
+        if field not in _AMOUNTS or not name or percent is None or Fraction(percent[1]) > _WHOLE:
+            raise ValueError(f"{part!r} must be such as deserved.cpu=80%, with {', '.join(_AMOUNTS)} and at most 100%")
+        if (field, name) in found:
+            raise ValueError(f"{where} is there twice")
+        found[field, name] = Fraction(percent[1]) / _WHOLE
+    return found
 
 
 # What one user may hold in a queue, as an annotation of the Queue says (pure).

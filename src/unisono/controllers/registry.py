@@ -13,6 +13,7 @@ from unisono.controllers.claims.decide import LimitClaimController
 from unisono.controllers.cronjob.controller import CronJobController, TtlController
 from unisono.controllers.elastic.controller import ElasticController
 from unisono.controllers.execution import Offload
+from unisono.controllers.failed_nodes import FailedNodesController
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import (
     HyperNodeController,
@@ -28,6 +29,7 @@ from unisono.controllers.node_scaling.provisioning import ProvisioningController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController, WorkloadGroupController
 from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
 from unisono.controllers.queue import QueueController
+from unisono.controllers.queue_quotas import QueueQuotasController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import MADE_BY_MEMBERS, training_controllers
 from unisono.kube.controller import Controller
@@ -84,7 +86,9 @@ def all_controllers(
     made_by_members = () if runs_jobs else MADE_BY_MEMBERS
     return [
         QueueController(recorder, default_queue),
+        QueueQuotasController(recorder),
         *(jobs if runs_jobs else ()),
+        FailedNodesController(recorder),
         TtlController(),
         HyperNodeController(),
         HyperNodeDiscoveryController(recorder),

@@ -71,6 +71,7 @@ def _decide(
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
+    from unisono.engine.relocation import relocate
     from unisono.engine.session.book import close_promises, open_promises
     from unisono.engine.verdict import Asked
     from unisono.engine.verdicts.explain import explain
@@ -83,6 +84,7 @@ def _decide(
     again_at = close_promises(snapshot, now)
     if cycle.session.book.hopeful:
         cycle.decisions.again_at = again_at
+    relocate(cycle)
     cycle.hooks.close(cycle.session)
     with watch.stage("check"):
         enforce(cycle)

@@ -74,6 +74,10 @@ class Purpose(Enum):
     DEFRAGMENT = "defragment"
 
 
+RELOCATE = "relocate"
+"""Why all pods of a gang that is to start elsewhere are evicted, beside the names of actions."""
+
+
 class Normalise(Enum):
     """How the engine turns a raw static score into points, over the nodes that are candidates at that moment."""
 

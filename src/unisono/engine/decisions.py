@@ -67,7 +67,7 @@ class Bind(msgspec.Struct, frozen=True):
 class Eviction(msgspec.Struct, frozen=True):
     """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name.
 
-    Only ``shuffle`` evicts without a beneficiary, which is ``""`` then.
+    Only ``shuffle`` and ``relocate`` (`unisono.engine.relocation`) evict without a beneficiary, which is ``""`` then.
     """
 
     namespace: str

@@ -153,7 +153,8 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
             heartbeat = f"--heartbeat-lease={options.namespace}/{CYCLES_LEASE}"
             return [*common, f"--config={_CONFIG_DIR}/{INSTALLED_KEY}", heartbeat, *named]
         case "agent":
-            return [*common, f"--simulate={options.simulate}"]
+            # A cluster has a node controller, whose patience is less than a minute.
+            return [*common, f"--simulate={options.simulate}", "--heartbeat=10"]
         case "webhook":
             return [*common, f"--serve=:{WEBHOOK_PORT}", f"--service-namespace={options.namespace}"]
         case _:

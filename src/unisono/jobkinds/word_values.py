@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from unisono.api import keys
+from unisono.api.annotations import EVICTABLE, RELOCATE_AFTER
 from unisono.api.numa import POLICIES
 from unisono.api.pod_states import LEVELS
+from unisono.api.queues import LEVELS as EVICTION_LEVELS
 from unisono.api.times import duration_or_none
 from unisono.jobkinds.paths import walk
 
@@ -21,6 +23,11 @@ def _positive_duration(text: str) -> bool:
     return (duration_or_none(text) or 0) > 0
 
 
+def _readable_levels(text: str) -> bool:
+    """On a Queue also by priority, which admission refuses where it cannot be read."""
+    return text.strip() in EVICTION_LEVELS or "=" in text
+
+
 _BOOLS = _one_of("true", "True", "TRUE", "t", "T", "1", "false", "False", "FALSE", "f", "F", "0")
 _WHOLE = re.compile(r"[0-9]+", re.ASCII).fullmatch
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
@@ -29,6 +36,8 @@ _BUDGET = re.compile(r"[0-9]+%?", re.ASCII).fullmatch
 
 _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     keys.PREEMPTABLE: (_BOOLS, "true or false", "counts as false"),
+    RELOCATE_AFTER: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
+    EVICTABLE: (_readable_levels, "all, surplus or none", "is left out"),
     keys.COOLDOWN_TIME: (lambda text: duration_or_none(text) is not None, "a duration such as 10m", "is left out"),
     keys.SLA_WAITING_TIME: (_positive_duration, "a duration such as 1h", "is left out"),
     "sla-waiting-time": (_positive_duration, "a duration such as 1h", "is left out"),

@@ -23,7 +23,7 @@ from unisono.api.annotations import CHECKPOINT_BEFORE, EVICT_NOTICE, MOST_NOTICE
 from unisono.api.core import ObjectReference, Pod, PodCondition
 from unisono.api.kinds import PODS
 from unisono.api.selecting import pod_group_name, selects
-from unisono.api.times import duration_or_none, format_duration, rfc3339
+from unisono.api.times import duration_or_none, format_duration, rfc3339, time_or
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
@@ -252,10 +252,13 @@ class Evictor:
         seconds = self._notice(pod.metadata.annotations, _job_of(pod))
         if seconds <= 0:
             return False
-        now = self._clock.time()
+        now = float(int(self._clock.time()))  # as the condition says it
         until = rfc3339(now + seconds)
+        # Its machine may go sooner, which the controllers have said there.
+        sooner = now < time_or((pod.metadata.annotations or {}).get(CHECKPOINT_BEFORE, ""), 0.0) <= now + seconds
+        told = pod if sooner else await self._annotated(pod, until)
         # The condition comes last: with it the notice counts, and before it all of this is done again.
-        await self._condition(await self._annotated(pod, until), NOTICE_GIVEN, "True", action, why)
+        await self._condition(told, NOTICE_GIVEN, "True", action, why, now)
         self._sent.pop(pod.metadata.uid or "", None)
         text = f"Pod will be evicted in {format_duration(seconds)}, because of {why}: save work before {until}"
         self._events.event(pod, "Warning", "EvictionNotice", text)
@@ -267,7 +270,9 @@ class Evictor:
                 pod = await self._client.get(PODS, task.name, task.namespace)
                 if pod.metadata.uid != task.uid or _notice_given(pod) is None:
                     return
-                pod = await self._annotated(pod, None)
+                said = (pod.metadata.annotations or {}).get(CHECKPOINT_BEFORE)
+                if said == rfc3339(task.noticed + self._notice(task.annotations, task.job)):  # else its machine goes
+                    pod = await self._annotated(pod, None)
                 await self._condition(pod, NOTICE_GIVEN, "False", "NotNeeded", "no job waits for the place")
             except (UnisonoError, OSError, TimeoutError) as error:
                 self._sent.pop(task.uid, None)
@@ -311,14 +316,16 @@ class Evictor:
         patch = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT_BEFORE: until}}}
         return await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
 
-    async def _condition(self, pod: Pod, kind: str, status: str, reason: str, message: str) -> None:
+    async def _condition(
+        self, pod: Pod, kind: str, status: str, reason: str, message: str, at: float | None = None
+    ) -> None:
         others = [c for c in pod.status.conditions or () if c.type != kind]
         condition = {
             "type": kind,
             "status": status,
             "reason": reason,
             "message": message,
-            "lastTransitionTime": rfc3339(self._clock.time()),
+            "lastTransitionTime": rfc3339(self._clock.time() if at is None else at),
         }
         patch = {
             "metadata": {"resourceVersion": pod.metadata.resource_version},

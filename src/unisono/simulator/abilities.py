@@ -32,7 +32,7 @@ ACTING: Final = frozenset(
         *("priority", "gang", "conformance", "drf", "proportion", "capacity", "overcommit", "predicates", "nodeorder"),
         *("binpack", "network-topology-aware", "deviceshare", "fragmentation", "gpu-aware", "gpu-placement"),
         *("service-order", "sla", "nodegroup", "tdm", "resource-strategy-fit", "reservation", "eviction-guard"),
-        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology"),
+        *("rescheduling", "cost", "fair-share", "user-limits", "cdp", "task-topology", "failed-nodes"),
     )
 )
 """Plug-ins that act as they do live."""
@@ -48,7 +48,7 @@ ACTIONS: Final = frozenset(
 QUEUE_NOTES: Final = frozenset(
     (
         *(keys.HIERARCHY, keys.HIERARCHY_WEIGHTS, keys.NODE_GROUP_LIMITS),
-        *(ours.USER_LIMITS, ours.SHARE_WEIGHTS, ours.MIN_RUN_TIME, ours.MAX_EVICTIONS),
+        *(ours.USER_LIMITS, ours.SHARE_WEIGHTS, ours.MIN_RUN_TIME, ours.MAX_EVICTIONS, ours.EVICTABLE),
     )
 )
 """Annotations of queues by which a simulation goes."""
@@ -57,7 +57,8 @@ JOB_NOTES: Final = frozenset(
     (
         *(keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.PREEMPTABLE, keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE),
         *(keys.TASK_TOPOLOGY_AFFINITY, keys.TASK_TOPOLOGY_ANTI_AFFINITY, keys.TASK_TOPOLOGY_ORDER),
-        *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY, ours.MIN_RUN_TIME),
+        *(keys.SLA_WAITING_TIME, keys.SCORING_TYPE, keys.SCORING_WEIGHT, keys.TASK_PRIORITY),
+        *(ours.MIN_RUN_TIME, ours.EVICTABLE, ours.FAILED_NODES),
     )
 )
 """Annotations of jobs, and so of their PodGroups and pods, by which a simulation goes."""

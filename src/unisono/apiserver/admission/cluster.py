@@ -18,6 +18,7 @@ from unisono.api.kind_families import (
     ATTACHED_CLUSTERS,
     CLUSTER_PROPAGATION_POLICIES,
     FLEETS,
+    HYPER_JOBS,
     PROPAGATION_POLICIES,
 )
 from unisono.api.kinds import (
@@ -293,8 +294,12 @@ _ACTED_ON_BY_HUBS: Final = frozenset(
 
 def without_members(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object of a fleet where no cluster is attached, as on any that is no hub."""
-    if request.kind.resource not in _ACTED_ON_BY_HUBS or any(True for _ in view.all(ATTACHED_CLUSTERS)):
+    parts = request.object.spec.replicated_jobs or () if request.kind is HYPER_JOBS else ()
+    spread = any(each.cluster_names for each in parts)
+    if not (spread or request.kind.resource in _ACTED_ON_BY_HUBS) or any(True for _ in view.all(ATTACHED_CLUSTERS)):
         return []
+    if spread:
+        return ["no cluster is attached: all jobs run here, whatever clusterNames says (unisono fleet join)"]
     return [f"no cluster is attached: nothing comes of this {request.kind.kind} until one is (unisono fleet join)"]
 
 

@@ -31,7 +31,7 @@ from unisono.controllers.job.decide import beginning, decide
 from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pods import PodBuilder, job_volumes
-from unisono.controllers.job.status import CountPacing, GivingWay
+from unisono.controllers.job.status import CountPacing, GivingWay, starts
 from unisono.controllers.job.sync import PodSlot, VolcanoPlan
 from unisono.controllers.job.view import JobView
 from unisono.controllers.metrics import PhaseCounts
@@ -242,6 +242,8 @@ class JobController(GangController[Job, VolcanoPlan]):
             plan.status = plan.status or begun.status
             self._pacing.met(job.metadata.uid or "", self._clock.monotonic())
         self._pace(key, begun, plan)
+        if begun is not job and plan.status is not None and starts(begun.status, plan.status):
+            plan.status = begun.status  # programs wait for Pending, and then for Running: both are there to be seen
         return await self._carry_out(key, job, plan)
 
     def wrote(self, job: Job) -> None:

@@ -255,10 +255,13 @@ class GivingWay:
 
 def _good_news(old: JobStatus, new: JobStatus) -> bool:
     """Counts have moved, or the job runs now: nothing that anybody has to act upon."""
-    if _but_counts(old) == _but_counts(new):
-        return True
+    return _but_counts(old) == _but_counts(new) or starts(old, new)
+
+
+def starts(old: JobStatus, new: JobStatus) -> bool:
+    """The job runs now, and nothing else is new but counts."""
     started = (old.state.phase, new.state.phase) == (phases.PENDING, phases.RUNNING)
-    return started and _but_counts(old, state=None) == _but_counts(new, state=None)
+    return started and _but_counts(old, state=None, conditions=None) == _but_counts(new, state=None, conditions=None)
 
 
 def _but_counts(status: JobStatus, **others: None) -> JobStatus:

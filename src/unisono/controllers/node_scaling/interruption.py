@@ -153,8 +153,11 @@ class InterruptionController(Controller):
             for mate in self._pods.by_index(POD_INDEX, group)
             if mate.spec.node_name and not has_ended(mate)
         }
-        # When its time is over, it is looked at whether the machine has gone.
-        again: float | None = (notice.ends - now if now < notice.ends else _LOOK_AGAIN) if pods else None
+        # Until its time is over, a notice of eviction that is taken back may have taken the time along; after it, it is
+        # looked at whether the machine has gone.
+        again: float | None = (
+            (sooner(notice.ends - now, _LOOK_AGAIN) if now < notice.ends else _LOOK_AGAIN) if pods else None
+        )
         for pod in (mates | {pod.key: pod for pod in pods}).values():
             try:
                 await self._tell(pod, node, notice, now)

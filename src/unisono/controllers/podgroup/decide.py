@@ -23,7 +23,6 @@ from unisono.controllers.pod_groups import PENDING, sum_usage
 from unisono.jobkinds.kind import JobKind
 
 KUBERNETES_SCHEDULER = "default-scheduler"
-_PREFIX = "volcano.sh/"
 # Replicas of the Deployment, on its ReplicaSets.
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
 # A group of a LeaderWorkerSet: a leader and its workers, in StatefulSets of their own.
@@ -71,7 +70,7 @@ def pod_group_for(
     """
     annotations = pod.metadata.annotations or {}
     members = _members(pod, owner_annotations)
-    handed = {k: v for k, v in owner_annotations.items() if k.startswith(_PREFIX)}
+    handed = {k: v for k, v in owner_annotations.items() if owners.for_group(k)}
     return PodGroup(
         metadata=ObjectMeta(
             name=group_name(pod),

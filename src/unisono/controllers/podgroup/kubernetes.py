@@ -28,15 +28,13 @@ from unisono.api.selecting import DEFAULT_QUEUE, pod_group_of
 from unisono.api.times import rfc3339
 from unisono.controllers import owners
 from unisono.controllers.objects import delete_seen, to_json
-from unisono.controllers.owners import index, inherited_annotations, inherited_labels, owned_by
+from unisono.controllers.owners import for_group, index, inherited_annotations, inherited_labels, owned_by
 from unisono.controllers.pod_groups import PENDING, foreign_group, sum_usage
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.jobkinds.kubernetes_groups import Group, Node, bound_of, policies_of, top_of, tree_of, wrong_layout
 from unisono.kube.controller import Context, Controller
 
 # What groups of ``scheduling.k8s.io`` become for the scheduler, and what their status says (pure).
-
-_PREFIX = "volcano.sh/"
 
 
 def mirror(tree: Node, pods: Sequence[Pod], namespace_queue: str) -> PodGroup:
@@ -50,7 +48,7 @@ def mirror(tree: Node, pods: Sequence[Pod], namespace_queue: str) -> PodGroup:
     """
     group, spec = tree.group, tree.spec
     notes, first = group.metadata.annotations or {}, pods[0]
-    handed = {key: value for key, value in notes.items() if key.startswith(_PREFIX) and key != LAST_APPLIED}
+    handed = {key: value for key, value in notes.items() if for_group(key) and key != LAST_APPLIED}
     of_pod = first.metadata.annotations or {}
     kind = _kind_of(tree)
     owner = owned_by(kind, group)

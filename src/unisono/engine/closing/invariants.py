@@ -18,7 +18,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
 from unisono.cluster.resources import fitted
 from unisono.cluster.status import ALLOCATED_STATES, PREEMPTABLE_STATES, TaskStatus
-from unisono.engine.answers import Purpose
+from unisono.engine.answers import RELOCATE, Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.decisions import Violation
@@ -107,6 +107,8 @@ def _groups_inside(record: Job, tree: HyperNodeTree, held: dict[str, int], bound
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 
 _FOR_OTHERS = (Purpose.PREEMPT, Purpose.RECLAIM, Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
+
+_FOR_NOBODY = (Purpose.SHUFFLE.value, RELOCATE)
 
 _SHUFFLED = "action shuffle"
 """Stands for the beneficiary of evictions that have none."""
@@ -253,7 +255,7 @@ def _check_beneficiaries(cycle: Cycle, broken: dict[str, str]) -> None:
     lost: Counter[str] = Counter()
     for placement, key in cycle.evicted:
         lost[placement.job.key] += len(placement.tasks)
-        if key or placement.reason != Purpose.SHUFFLE.value:
+        if key or placement.reason not in _FOR_NOBODY:
             gone[key] += len(placement.tasks)
     for key, number in gone.items():
         record = cycle.session.snapshot.jobs.get(key)

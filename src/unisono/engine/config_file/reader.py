@@ -220,7 +220,7 @@ BIND_WORKERS = "bind-worker-threads"
 """Binds under way at a time."""
 STRICT = "volcano-strict"
 """The default configuration is Volcano's: bounds that its plug-ins do not enforce have no effect."""
-_ADDED = frozenset(("deviceshare", "network-topology-aware", "user-limits"))
+_ADDED = frozenset(("deviceshare", "failed-nodes", "network-topology-aware", "user-limits"))
 """Plug-ins of the default configuration that Volcano's has not."""
 
 COMMAND_FLAGS: dict[str, CommandFlag] = {
@@ -314,11 +314,11 @@ tiers:
       proportion.firstGang: true
       proportion.deserved: true
   - name: user-limits
-    arguments:
-      user-limits.AutoEnable: true
+    arguments: {user-limits.AutoEnable: true}
   - name: deviceshare
-    arguments:
-      deviceshare.AutoEnable: true
+    arguments: {deviceshare.AutoEnable: true}
+  - name: failed-nodes
+    arguments: {failed-nodes.AutoEnable: true}
   - name: nodeorder
   - name: binpack
   - name: network-topology-aware

@@ -15,6 +15,7 @@ from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.amounts import Amounts
 from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.protected_cores import Cores
 from unisono.engine.session.session import Session
 from unisono.engine.session.victims import VictimIndex
 
@@ -172,8 +173,9 @@ class EvictableAmounts:
 class EvictableCache:
     """The evictable amounts that were asked for last, kept up to date through evictions and their undoing."""
 
-    def __init__(self, index: VictimIndex, hooks: CombinedAnswers, rows: int) -> None:
+    def __init__(self, index: VictimIndex, hooks: CombinedAnswers, rows: int, cores: Cores) -> None:
         self.index = index
+        self.cores = cores
         self.hooks = hooks
         self._rows = rows
         self._last: EvictableAmounts | None = None
@@ -199,13 +201,16 @@ class EvictableCache:
         self._last = None
 
     def unprotected(self, purpose: Purpose) -> BoolArray:
-        """``[T]`` tasks that no plug-in protects."""
+        """``[T]`` tasks that no plug-in protects, and that their jobs and queues let go."""
         found = self._free_to_go.get(purpose)
         if found is None:
             if self.hooks.has("protected"):
                 found = ~self.hooks.protected(self.index.tasks, purpose)
             else:
                 found = np.ones(len(self.index), dtype=np.bool_)
+            kept = self.cores.kept(self.index.tasks)
+            if kept is not None:
+                found = found & ~kept
             self._free_to_go[purpose] = found
         return found
 

@@ -32,6 +32,7 @@ from unisono.engine.eviction.victim_rank import ActorRank, LossOrder, RoomTable
 from unisono.engine.session.amounts import Amounts
 from unisono.engine.session.bundles import Surplus
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.protected_cores import Cores
 from unisono.engine.session.victims import Index, VictimIndex
 
 Cost = tuple[float, ...]
@@ -62,7 +63,7 @@ class Evictions:
         self.cycle = cycle
         self.session = cycle.session
         self.index = VictimIndex(cycle.session)
-        self.pool = EvictableCache(self.index, cycle.hooks, cycle.session.rows)
+        self.pool = EvictableCache(self.index, cycle.hooks, cycle.session.rows, Cores(cycle.session))
         self._action = cycle.action
         self._dead = FailedNodes(cycle.session.nodes.size)
         self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}

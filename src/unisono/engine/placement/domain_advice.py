@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unisono.api.annotations import RELOCATE_AFTER
 from unisono.api.messages import counted
 from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
@@ -179,7 +180,9 @@ def _elsewhere(search: Search, subject: _Subject) -> str:
     whole = [at for at, number in zip(domains, held, strict=True) if number >= len(subject.staying) + subject.needed]
     if not whole:
         return ""
-    return f"restart {_pods(subject.staying)}, too: HyperNode {tree.names[whole[0]]} has room for all of them together"
+    text = f"restart {_pods(subject.staying)}, too: HyperNode {tree.names[whole[0]]} has room for all of them together"
+    by_itself = RELOCATE_AFTER in subject.job.record.annotations
+    return text if by_itself else f"{text} (annotation {RELOCATE_AFTER} does that)"
 
 
 def _emptied(search: Search, subject: _Subject, pod_class: PodClass) -> Counts:

@@ -22,6 +22,7 @@ from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
+from unisono.engine.plugins.failed_nodes import FailedNodesPlugin
 from unisono.engine.plugins.fair_share import FairSharePlugin
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
@@ -84,6 +85,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ClusterPreferencePlugin,
         FairSharePlugin,
         UserLimitsPlugin,
+        FailedNodesPlugin,
     )
 }
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.annotations import EVICTABLE
+from unisono.api.queues import NONE
 from unisono.api.selecting import selects
 from unisono.cluster.records import Task
 from unisono.cluster.status import PREEMPTABLE_STATES
@@ -14,6 +16,7 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.contract.switches import VICTIM_FLAGS
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.protected_cores import Cores
 from unisono.engine.verdict import reference
 from unisono.engine.verdicts.job_holders import holder_of, named
 
@@ -123,6 +126,18 @@ def _marked(case: _Case) -> str:
     return f"{case.who} is marked volcano.sh/preemptable: false"
 
 
+def _core(case: _Case) -> str:
+    """That the holder, or its queue, lets none of its pods go, or none that its gang needs."""
+    cores = Cores(case.cycle.session)
+    kept = cores.kept(case.tasks) if case.tasks else None
+    if kept is None or not kept.all():
+        return ""
+    level, queue = cores.level_of(case.other)
+    which = "none of its pods" if level == NONE else f"no pods that its gang needs ({case.other.min_member})"
+    lets = f"queue {queue} lets {case.who} lose" if queue else f"{case.who} lets go"
+    return f"{lets} {which} (annotation {EVICTABLE})"
+
+
 def _plugins(case: _Case) -> str:
     """The first plug-in that gives up none of its pods."""
     pods, waiting = case.tasks, next(iter(case.job.record.pending.values()), None)
@@ -191,5 +206,5 @@ def _enough(case: _Case) -> list[Task]:
     return chosen
 
 
-_PREEMPTING: tuple[_Reason, ...] = (_priority, _never, _action, _marked, _plugins, _spared)
-_RECLAIMING: tuple[_Reason, ...] = (_action, _borrowed, _never, _deserved, _marked, _plugins, _spared)
+_PREEMPTING: tuple[_Reason, ...] = (_priority, _never, _action, _marked, _core, _plugins, _spared)
+_RECLAIMING: tuple[_Reason, ...] = (_action, _borrowed, _never, _deserved, _marked, _core, _plugins, _spared)

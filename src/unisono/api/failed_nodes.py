@@ -1,0 +1,77 @@
+"""The book of nodes on which pods of a job have failed, in an annotation of its PodGroup (pure).
+
+``node-3=2@2026-01-02T03:04:05Z,node-7=1@...``: how often, and when the last time. A count halves each hour, and a node
+is avoided while its count is above 1: from the second failure on, and for an hour after it, two hours after the fourth.
+Anybody who may write the PodGroup may take an entry out, or write one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log2
+from typing import Final, NamedTuple
+
+from unisono.api.times import rfc3339, time_or
+
+HALF_LIFE: Final = 3600.0
+"""Seconds in which a count halves."""
+_MOST = 32
+"""Entries of one book; the least ones are dropped."""
+_FORGOTTEN = 0.1
+_LARGEST = 1000.0
+
+
+class Failures(NamedTuple):
+    """How often pods of a job failed on a node, as it counts at ``last``, seconds since 1970."""
+
+    number: float
+    last: float
+
+    def at(self, now: float) -> float:
+        """What is left of the count."""
+        return self.number * float(0.5 ** (max(now - self.last, 0.0) / HALF_LIFE))
+
+    @property
+    def until(self) -> float:
+        """When the node is avoided no longer; in the past of ``last`` where it never was."""
+        return self.last + HALF_LIFE * log2(self.number)
+
+    def settled(self, now: float) -> Failures:
+        """The same as it counts now, so that the text changes when a node is avoided no longer."""
+        return Failures(self.at(now), now) if self.number > 1 else self
+
+
+def book_of(text: str | None) -> dict[str, Failures]:
+    """Failures by node; what cannot be read is left out."""
+    found: dict[str, Failures] = {}
+    for part in (text or "").split(","):
+        name, _, rest = part.strip().partition("=")
+        number, _, time = rest.partition("@")
+        try:
+            count = float(number)
+        except ValueError:
+            continue
+        last = time_or(time, -1.0)
+        if name and 0 < count <= _LARGEST and last >= 0:
+            found[name] = Failures(count, last)
+        if len(found) == _MOST:
+            break
+    return found
+
+
+def text_of(book: Mapping[str, Failures], now: float) -> str:
+    """The same as text, without what is forgotten; nodes in order of their names."""
+    kept = sorted(book, key=lambda name: -book[name].at(now))[:_MOST]
+    lines = {name: book[name] for name in kept if book[name].at(now) > _FORGOTTEN}
+    return ",".join(f"{name}={lines[name].number:.4g}@{rfc3339(lines[name].last)}" for name in sorted(lines))
+
+
+def failed(book: Mapping[str, Failures], node: str, now: float) -> dict[str, Failures]:
+    """The book with one more failure on a node."""
+    before = book.get(node)
+    return {**book, node: Failures(min((before.at(now) if before is not None else 0.0) + 1.0, _LARGEST), now)}
+
+
+def avoided(book: Mapping[str, Failures], now: float) -> dict[str, float]:
+    """Nodes that are avoided now, and until when."""
+    return {name: one.until for name, one in book.items() if one.until > now}

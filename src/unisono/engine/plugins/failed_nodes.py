@@ -1,0 +1,68 @@
+"""failed-nodes: pods of a job keep away from nodes on which pods of it have failed again and again.
+
+The book is an annotation of the PodGroup (`unisono.api.failed_nodes`), which the controllers keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.api.annotations import FAILED_NODES
+from unisono.api.failed_nodes import avoided, book_of
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import Reason, Scope, Veto
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.engine.session.node_view import NodeView
+    from unisono.engine.session.session import Session
+
+_AUTO = Argument("failed-nodes.AutoEnable", "bool", False, "nothing where no job that waits has such nodes")
+AVOIDED = Reason(
+    f"node(s) failed pods of this job lately (annotation {FAILED_NODES})", unresolvable=True, cause=Cause.FILTERS
+)
+
+
+class FailedNodesPlugin(Plugin):
+    """Refuses the nodes that the book of the present job says to avoid."""
+
+    name = "failed-nodes"
+    scope = Scope.JOB
+    known_arguments = (_AUTO,)
+
+    def needed(self, session: Session) -> bool:
+        """With ``failed-nodes.AutoEnable`` only where a job that waits avoids a node: jobs share no answers then."""
+        return not argument_value(_AUTO, self.arguments) or bool(_nodes_by_job(session))
+
+    def open(self, session: Session) -> None:
+        """Read the books of the jobs that wait."""
+        self.session = session
+        self.nodes = _nodes_by_job(session)
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Only jobs that avoid nodes."""
+        subject = self.session.subject
+        return subject is not None and subject.key in self.nodes
+
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Nodes in the book of the present job."""
+        subject = self.session.subject
+        columns = self.nodes.get(subject.key) if subject is not None else None
+        return (Veto(np.isin(nodes.columns, columns), AVOIDED),) if columns else ()
+
+
+def _nodes_by_job(session: Session) -> dict[str, list[int]]:
+    """Columns of nodes to avoid, by job."""
+    index, found = session.snapshot.nodes.index, dict[str, list[int]]()
+    for job in session.active:
+        text = job.record.annotations.get(FAILED_NODES)
+        if text and job.record.pending:
+            columns = [index[name] for name in avoided(book_of(text), session.now) if name in index]
+            if columns:
+                found[job.key] = columns
+    return found
