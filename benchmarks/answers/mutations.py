@@ -81,7 +81,7 @@ def _held_quota(world: World) -> None:
 
 def _ports(world: World) -> None:
     ports = [{"containerPort": 8080, "hostPort": 8080}]
-    world.add(_elsewhere(_others("proxy", len(NODES), "100m", ports=ports)))
+    world.add(_elsewhere(_others("proxy", len(NODES), "0", ports=ports)))
     world.spec["containers"][0]["ports"] = ports
 
 
@@ -167,19 +167,24 @@ _DOOR: Final = (
     Cause("account", "account", lambda w: w.spec.update(serviceAccountName="tranier")),
     Cause("priority", "PriorityClass|priority class", lambda w: w.spec.update(priorityClassName="hihg")),
     Cause("runtime", "RuntimeClass", lambda w: w.spec.update(runtimeClassName="gvsior")),
-    Cause("quota", "quota", lambda w: w.hard.update(pods="1"), ("pods",)),
-    Cause("quota-held", "quota", _held_quota, ("pods",)),
-    Cause("quota-cpu", "quota", lambda w: w.hard.update({"requests.cpu": "3"})),
+    Cause("quota", "quota", lambda w: w.hard.update(pods="1"), ("pods", "replicas")),
+    Cause("quota-held", "quota", _held_quota, ("pods", "replicas", "floor")),
+    Cause("quota-cpu", "quota", lambda w: w.hard.update({"requests.cpu": "3"}), ("small",)),
     Cause("quota-unstated", r"limits\.memory", lambda w: w.hard.update({"limits.memory": "40Gi"})),
-    Cause("limits", "sizes|LimitRange|maximum cpu", lambda w: w.limits[0]["max"].update(cpu="1"), ("floor", "most")),
+    Cause(
+        "limits",
+        "sizes|LimitRange|maximum cpu",
+        lambda w: w.limits[0]["max"].update(cpu="1"),
+        ("floor", "most", "small"),
+    ),
     Cause("limit-min", "LimitRange|minimum cpu", lambda w: w.limits[0].update(min={"cpu": "4"}), ("floor", "least")),
     Cause(
         "limit-pod",
         "maximum cpu",
         lambda w: w.limits.append({"type": "Pod", "max": {"cpu": "1"}}),
-        ("least",),
+        ("least", "floor", "small"),
     ),
-    Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request")),
+    Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request", "small")),
     Cause("suspended", "suspend|paused|abort", lambda w: setattr(w, "suspended", True)),
     Cause("zero", "replicas", _zero, ("replicas",), ("deployment",)),
     Cause("paused-scaler", "ScaledObject", _paused_scaler, ("replicas",), ("deployment",)),
@@ -221,9 +226,14 @@ _PLACE: Final = (
     Cause("gpus", r"nvidia\.com/gpu\b", lambda w: _ask_for(w, "nvidia.com/gpu", "4"), ("device",)),
     Cause("large", r"cpu 4\d|cpu 40|at most cpu", lambda w: w.resources["requests"].update(cpu="40"), ("request",)),
     Cause("init", r"cpu 4\d|cpu 40|at most cpu", _init, ("request",)),
-    Cause("full", r"free|insufficient cpu|used|room", lambda w: w.add(_elsewhere(_others("hog", len(NODES), "7")))),
-    Cause("ports", "port", _ports),
-    Cause("spread", "rack", _spread),
+    Cause(
+        "full",
+        r"free|insufficient cpu|used|room",
+        lambda w: w.add(_elsewhere(_others("hog", len(NODES), "7"))),
+        ("small", "room"),
+    ),
+    Cause("ports", "port", _ports, ("room",)),
+    Cause("spread", "rack|topologySpread", _spread),
     Cause("apart", "anti-?affinity", lambda w: _require(w, "podAntiAffinity", {"name": "train"}, _ZONE)),
     Cause("near", r"(?<!anti)(?<!anti-)affinity", lambda w: _require(w, "podAffinity", {"name": "nobody"}, _ZONE)),
     Cause("claim", "datset", lambda w: w.spec["volumes"][0]["persistentVolumeClaim"].update(claimName="datset")),
