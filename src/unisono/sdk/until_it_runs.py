@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 CPU_SECONDS = 8.0
 """Within which another change is tried."""
 _LONGEST_CHAIN = 6
+_ADDED = "-added-"
 _MOST_TRIED = 4
 """Changes of one explanation that are tried."""
 _SAME_LIMIT = 3
@@ -237,7 +238,7 @@ class _Search:
         """Fixes that can be sent to the cluster as it is, and once what is in the chain was sent."""
         made = {_target(one) for step in chain for one in step.fix.operations if one.verb == "create"}
         done = [limit_of(step.fix) for step in chain]
-        offered = [*told.fixes, *told.candidates]
+        offered = [_like_one_there(fix) for fix in (*told.fixes, *told.candidates)]
         if chain:  # pods that a change of their owner makes anew
             offered = [replace(fix, operations=fix.lasting or fix.operations) for fix in offered]
         found = [
@@ -340,6 +341,14 @@ def adds_nodes(fix: Fix) -> bool:
     return any(one["kind"] == "AddNodes" for one in parts(fix.change))
 
 
+def _like_one_there(fix: Fix) -> Fix:
+    """More nodes like one that was added are like the one that it is like."""
+    if fix.change["kind"] != "AddNodes" or _ADDED not in fix.change["like"]:
+        return fix
+    change = {**fix.change, "like": fix.change["like"].partition(_ADDED)[0]}
+    return replace(fix, change=change, text=change_text(change))
+
+
 def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Nodes as fixes add them: like one that is there as the fixes leave it, with names of their own, not cordoned."""
     nodes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Node"}
@@ -351,7 +360,7 @@ def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]]) -> 
         like = nodes.get(change["like"])
         for _ in range(change["count"] if like is not None else 0):
             node = deepcopy(dict(like or {}))
-            name = f"{change['like']}-added-{len(added)}"
+            name = f"{change['like']}{_ADDED}{len(added)}"
             labels = {**(node["metadata"].get("labels") or {}), HOSTNAME: name}
             node["metadata"] = {**node["metadata"], "name": name, "uid": name, "labels": labels}
             taints = [one for one in node["spec"].get("taints") or () if one["key"] != NODE_UNSCHEDULABLE]

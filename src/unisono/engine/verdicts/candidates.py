@@ -122,8 +122,7 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
         name = binding_queue(cycle.session, job, refusal)
         binding = cycle.session.queues.get(name)  # the root queue need not exist as an object
         stated = binding.record.capability or {} if binding else {}
-        # What the cluster has is the limit of a queue without one of its own: to state one would only lower it. Nor
-        # does a larger one help where less than it is left by what others are guaranteed.
+        # What the cluster has, or guarantees leave, limits a queue whatever its own: to state or raise one is in vain.
         own = all(stated.get(each, 0) <= refusal.limit[each] for each in short)
         raised = [_raised_below(cycle, name, step) for step in steps if own and stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, job, short)]
@@ -505,10 +504,9 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
     room = _room(cycle, pod_class, nodes.idle)
-    if not room.any():  # first what keeps it off nodes that could hold it, and room there as well
-        room = _room(cycle, pod_class, nodes.allocatable)
-    if not room.any():  # as small as the largest node: that it is too large is another change's
-        room = _room(cycle, pod_class, nodes.allocatable, shrunk=True)
+    for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
+        if not room.any():
+            room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
     facts = nodes.table.facts
     cordoned = enough(nodes.table.unschedulable, room, missing)
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
@@ -541,10 +539,7 @@ def _named(taint: Taint) -> tuple[str, str, str]:
 
 
 def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix, *, shrunk: bool = False) -> Vector:
-    """How many pods of a class ``amounts`` hold on each node, if they asked for what was meant where no node has it.
-
-    ``shrunk``: if they asked for no more than the largest node has of each resource.
-    """
+    """How many pods ``amounts`` hold on each node, asking for what was meant; ``shrunk``: or for the most there is."""
     nodes, registry = cycle.session.nodes, cycle.session.registry
     rows = pod_class.rows.tolist()
     names = pod_class.resource_names(registry)
