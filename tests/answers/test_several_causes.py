@@ -20,6 +20,7 @@ PAIRS = (
     "deployment limit-min namespaces",
     "deployment paused-scaler selector",
     "deployment queue-name claim",
+    "deployment quota ports",
     "job account taint",
     "job namespaces scheduler",
     "job queue-closed limits",

@@ -22,7 +22,7 @@ from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.offered_fixes import against, offer_fixes
 from unisono.sdk.overview.components import server_time
 from unisono.sdk.state.dependents import dependents
-from unisono.sdk.until_it_runs import Ask, Cluster, Found, adds_nodes, same, until_it_runs
+from unisono.sdk.until_it_runs import Ask, Cluster, Found, Told, adds_nodes, same, until_it_runs
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -68,8 +68,9 @@ async def mended(
     cluster, whole = await _cluster(client, config, item["metadata"].get("namespace", ""))
     if cluster is None:
         return told
-    if whole and _wants_more(told, item):  # the engine has tried them for the gang's minimum only
-        told.fixes = [replace(fix, tried=False, change={**fix.change, "tried": False}) for fix in told.fixes]
+    more = whole and _wants_more(told, item)
+    if more:
+        told.fixes = _untried(told.fixes)
     if not whole or not any(_can_be_tried(fix) for fix in (*told.fixes, *told.candidates)):
         late = await _ask_alone(client, told, item, cluster)
         return _as_far_as_tried(told, late=late, whole=whole)
@@ -77,12 +78,17 @@ async def mended(
     async def runs(copy: HttpClient) -> bool:
         return await all_run(copy, item)
 
+    async def asked(copy: HttpClient) -> Told:
+        again = await ask(copy)
+        again.fixes = _untried(again.fixes) if more else again.fixes
+        return again
+
     async def accepting(copy: HttpClient, refusal: str) -> list[Fix]:
         return await against(copy, item, refusal)
 
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs, accepting)
+        found = await loop.run_in_executor(None, until_it_runs, cluster, asked, runs, accepting)
     except (UnisonoError, OSError):  # the answer is true without it
         return told
     return _with(told, found)
@@ -91,6 +97,11 @@ async def mended(
 def _wants_more(told: Explanation, item: Raw) -> bool:
     """Whether it wants more pods than have to start together."""
     return len(told.verdicts) == 1 and 0 < told.verdicts[0].tasks_needed < pods_wanted(item)
+
+
+def _untried(fixes: list[Fix]) -> list[Fix]:
+    """What the engine has tried for the minimum of a gang only."""
+    return [replace(fix, tried=False, change={**fix.change, "tried": False}) for fix in fixes]
 
 
 def _can_be_tried(fix: Fix) -> bool:
