@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.answers.case import FOLDER, cases
+from benchmarks.answers.case import FOLDER, Case, cases
 from benchmarks.answers.composed import figures, judge_composed
 from benchmarks.answers.judge import Result, judge
 from benchmarks.answers.mutations import drawn
@@ -27,10 +28,12 @@ def main() -> int:
     parser.add_argument("--causes", type=int, metavar="N", help="in place of them: worlds with N causes at once")
     parser.add_argument("--draws", type=int, default=100, metavar="COUNT", help="so many of those worlds")
     parser.add_argument("--seed", type=int, default=1, metavar="SEED", help="which of them")
+    parser.add_argument("--every", action="store_true", help="carry out all offers there, not the first one only")
     options = parser.parse_args()
     configure_logs(level="critical")
     if options.causes:
-        return _compose(options.causes, options.draws, options.seed)
+        made = drawn(options.draws, options.seed, options.causes)
+        return _compose([case for case in made if options.only in case.name], every=options.every)
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="unisono-answers-") as folder:
         part, parts = map(int, options.part.split("/"))
@@ -49,15 +52,15 @@ def main() -> int:
     return 0
 
 
-def _compose(size: int, draws: int, seed: int) -> int:
+def _compose(found: Iterable[Case], *, every: bool) -> int:
     """Worlds of several causes; 1 where a cause is not named, or the first fix does not undo them all."""
     results = []
     with tempfile.TemporaryDirectory(prefix="unisono-answers-") as folder:
-        for case in drawn(draws, seed, size):
-            results.append(judge_composed(case, Path(folder)))
+        for case in found:
+            results.append(judge_composed(case, Path(folder), every=every))
             print(results[-1], flush=True)
     print("\n".join(["", *(f"{name}: {figure}" for name, figure in figures(results).items())]))
-    return int(any(one.sound and (one.why or not one.named) for one in results))
+    return int(any(one.sound and (one.why or one.fails or not one.named) for one in results))
 
 
 if __name__ == "__main__":

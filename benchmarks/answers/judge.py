@@ -62,18 +62,18 @@ def judge(case: Case, folder: Path, *, soundness_only: bool = False) -> Result:
     if not result.unsound and not soundness_only:
         for offer in result.offers:
             what = "; ".join(touched(case, offer))
-            if offer.fix is None or not (offer.fix.operations or _is_outside(offer.change)):
+            if offer.fix is None or not (offer.fix.operations or is_outside(offer.change)):
                 result.words.append(offer.text)
                 continue
-            why = run(_tried(case, folder, offer))
+            why = run(tried(case, folder, offer))
             (result.fails if why else result.works).append(f"{what}: {why}" if why else what)
     result.seconds = time.process_time() - began
     return result
 
 
-def _is_outside(change: dict[str, Any]) -> bool:
+def is_outside(change: dict[str, Any]) -> bool:
     """Done by nodes that join, or by waiting."""
-    return change["kind"] in ("AddNodes", "WaitFor") or any(map(_is_outside, change.get("changes", ())))
+    return change["kind"] in ("AddNodes", "WaitFor") or any(map(is_outside, change.get("changes", ())))
 
 
 _PLANES_KEPT = 16
@@ -146,7 +146,9 @@ def _nameless(text: str) -> str:
     return re.sub(r"-[a-z0-9]{9,10}-[a-z0-9]{5}\b|-[a-z0-9]{5}\b", "", text)
 
 
-async def _tried(case: Case, folder: Path, offer: Offer) -> str:
+async def tried(case: Case, folder: Path, offer: Offer) -> str:
+    """Carry an offer out where the job of the case is stuck, and see what the gang lacks then."""
+
     async def work(made: Plane) -> str:
         again = None
         for search in (False, True):  # most are offered without a copy of the plane, which takes longer

@@ -1,97 +1,23 @@
 """Cases by mutation: a healthy world with one job, and the inverse of some relaxations; the answer must undo them.
 
-A world has four nodes, a queue, and one object of each kind that a pod can refer to, so that each cause can be fixed.
 While the job is created no node takes pods: what happens to its queue afterwards happens before it could start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from random import Random
 from typing import Any, Final
 
 from benchmarks.answers.case import Case, Step
-
-KINDS: Final = ("deployment", "job", "pytorchjob", "jobset")
-_PODS = 2
-_NODES: Final = ("n-0", "n-1", "n-2", "n-3")
-_NOTE: Final = "scheduling.volcano.sh/queue-name"
-
-
-@dataclass
-class World:
-    """What a cause changes: the spec and labels of the job's pods, objects and nodes, and what happens afterwards."""
-
-    spec: dict[str, Any]
-    queue: str = "research"
-    suspended: bool = False
-    objects: list[dict[str, Any]] = field(default_factory=list)
-    nodes: dict[str, Any] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    cordoned: bool = False
-
-    def named(self, kind: str, name: str) -> dict[str, Any]:
-        """An object of the world."""
-        return next(one for one in self.objects if (one["kind"], one["metadata"]["name"]) == (kind, name))
-
-    @property
-    def resources(self) -> dict[str, Any]:
-        """Of the pods' container."""
-        found: dict[str, Any] = self.spec["containers"][0]["resources"]
-        return found
-
-
-def _object(api: str, kind: str, name: str, **body: Any) -> dict[str, Any]:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, **body}
-
-
-def _queue(name: str) -> dict[str, Any]:
-    return _object("scheduling.volcano.sh/v1beta1", "Queue", name, spec={"weight": 1, "capability": {"cpu": "200"}})
-
-
-def healthy() -> World:
-    """A world in which the job runs."""
-    container: dict[str, Any] = {
-        "name": "main",
-        "image": "train:1",
-        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}},
-    }
-    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    spec: dict[str, Any] = {
-        "schedulerName": "volcano",
-        "serviceAccountName": "trainer",
-        "priorityClassName": "high",
-        "runtimeClassName": "gvisor",
-        "nodeSelector": {"pool": "training"},
-        "containers": [container],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "dataset"}}],
-    }
-    claim = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
-    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": {"server": "s", "path": "/d"}}
-    objects = [
-        _queue("research"),
-        _object("v1", "ServiceAccount", "trainer"),
-        _object("scheduling.k8s.io/v1", "PriorityClass", "high", value=100),
-        _object("node.k8s.io/v1", "RuntimeClass", "gvisor", handler="runsc"),
-        _object("v1", "PersistentVolume", "volume", spec=volume),
-        _object("v1", "PersistentVolumeClaim", "dataset", spec={**claim, "volumeName": "volume"}),
-        _object("v1", "ResourceQuota", "team", spec={"hard": {"pods": "20"}}),
-        _object("v1", "LimitRange", "sizes", spec={"limits": [{"type": "Container", "max": {"cpu": "100"}}]}),
-    ]
-    nodes = {
-        "name": "n",
-        "count": len(_NODES),
-        "capacity": {"cpu": 8, "memory": "32Gi", "nvidia.com/gpu": 2},
-        "labels": {"pool": "training", "topology.kubernetes.io/zone": "a"},
-    }
-    return World(spec, objects=objects, nodes=nodes)
+from benchmarks.answers.worlds import KINDS, NODES, World, healthy, job_of, made_object, queue
 
 
 def _queue_name(world: World) -> None:
     world.queue = "reserach"
-    world.objects.append(_queue("reserach"))
+    world.objects.append(queue("reserach"))
     world.steps.append({"delete": "queue/reserach", "gone": False})
 
 
@@ -105,8 +31,12 @@ def _reserve(world: World) -> None:
 
 
 def _gpu_name(world: World) -> None:
-    world.resources["limits"] = {"nvidia.com/gpus": "1"}
-    world.resources["requests"]["nvidia.com/gpus"] = "1"
+    _ask_for(world, "nvidia.com/gpus", "1")
+
+
+def _ask_for(world: World, resource: str, amount: str) -> None:
+    world.resources["limits"] = {resource: amount}
+    world.resources["requests"][resource] = amount
 
 
 def _require(world: World, rule: str, labels: dict[str, str], topology: str) -> None:
@@ -115,80 +45,209 @@ def _require(world: World, rule: str, labels: dict[str, str], topology: str) -> 
     affinity[rule] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
+def _gone_queue(world: World) -> None:
+    world.queue = "vision"
+    world.objects.append(queue("vision"))
+    world.steps.append({"delete": "queue/vision", "gone": False})
+
+
+def _default_request(world: World) -> None:
+    del world.resources["requests"]["cpu"]
+    world.limits[0].update(defaultRequest={"cpu": "40"}, default={"cpu": "40"})
+
+
+def _others(name: str, pods: int, cpu: str, **container: Any) -> dict[str, Any]:
+    """Pods of somebody else, which run before."""
+    resources = {"requests": {"cpu": cpu, "memory": "100Mi"}}
+    spec = {
+        "schedulerName": "volcano",
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "main", "image": "web:1", "resources": resources, **container}],
+    }
+    template = {"metadata": {"labels": {"name": name}}, "spec": spec}
+    body = {"replicas": pods, "selector": {"matchLabels": {"name": name}}, "template": template}
+    return made_object("apps/v1", "Deployment", name, spec=body)
+
+
+def _elsewhere(found: dict[str, Any]) -> dict[str, Any]:
+    found["metadata"]["namespace"] = "kube-public"
+    return found
+
+
+def _held_quota(world: World) -> None:
+    world.hard.update(pods="3")
+    world.add(_others("web", 2, "100m"))
+
+
+def _ports(world: World) -> None:
+    ports = [{"containerPort": 8080, "hostPort": 8080}]
+    world.add(_elsewhere(_others("proxy", len(NODES), "0", ports=ports)))
+    world.spec["containers"][0]["ports"] = ports
+
+
+def _node_affinity(world: World) -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    world.spec.setdefault("affinity", {})["nodeAffinity"] = rule
+
+
+def _spread(world: World) -> None:
+    rule = {"maxSkew": 1, "topologyKey": "example.com/rack", "whenUnsatisfiable": "DoNotSchedule"}
+    world.spec["topologySpreadConstraints"] = [{**rule, "labelSelector": {"matchLabels": {"name": "train"}}}]
+
+
+def _class(world: World) -> None:
+    world.objects.insert(
+        0, made_object("storage.k8s.io/v1", "StorageClass", "fast", provisioner="kubernetes.io/no-provisioner")
+    )
+    world.named("PersistentVolume", "volume")["spec"]["storageClassName"] = "fast"
+    claim = world.named("PersistentVolumeClaim", "dataset")["spec"]
+    del claim["volumeName"]
+    claim["storageClassName"] = "fsat"
+
+
+def _stale(world: World) -> None:
+    held = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "dataset"}
+    held |= {"apiVersion": "v1", "uid": "00000000-dead-4000-8000-000000000000"}
+    world.named("PersistentVolume", "volume")["spec"]["claimRef"] = held
+    del world.named("PersistentVolumeClaim", "dataset")["spec"]["volumeName"]
+
+
+def _zero(world: World) -> None:
+    world.replicas, world.wanted = 0, 1
+
+
+def _paused_scaler(world: World) -> None:
+    always = {"timezone": "UTC", "start": "0 0 * * *", "end": "59 23 * * *", "desiredReplicas": "2"}
+    spec = {
+        "scaleTargetRef": {"name": "train"},
+        "minReplicaCount": 2,
+        "triggers": [{"type": "cron", "metadata": always}],
+    }
+    scaler = made_object("keda.sh/v1alpha1", "ScaledObject", "train", spec=spec)
+    scaler["metadata"]["annotations"] = {"autoscaling.keda.sh/paused-replicas": "0"}
+    world.steps.insert(0, {"create": scaler})
+
+
+def _init(world: World) -> None:
+    resources = {"requests": {"cpu": "40", "memory": "1Gi"}}
+    world.spec["initContainers"] = [{"name": "fetch", "image": "fetch:1", "resources": resources}]
+
+
+def _guarantee(world: World) -> None:
+    vip = queue("vip")
+    vip["spec"]["guarantee"] = {"resource": {"cpu": "31"}}
+    world.add(vip)
+
+
 @dataclass(frozen=True)
 class Cause:
-    """A relaxation's inverse: what it does to a world, and how an answer names it."""
+    """A relaxation's inverse.
+
+    Attributes:
+        name: of the cause.
+        named: how an answer names it.
+        apply: what it does to a world.
+        fields: what it writes or hides; causes that share one of these are not put together.
+        kinds: of jobs that can have it.
+
+    """
 
     name: str
     named: str
     apply: Callable[[World], Any]
+    fields: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = KINDS
 
 
 _ZONE = "topology.kubernetes.io/zone"
-CAUSES: Final = (
+_SANDBOX = {"nodeSelector": {"sandbox": "gvisor"}}
+_TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
+_DOOR: Final = (
     Cause("account", "account", lambda w: w.spec.update(serviceAccountName="tranier")),
     Cause("priority", "PriorityClass|priority class", lambda w: w.spec.update(priorityClassName="hihg")),
     Cause("runtime", "RuntimeClass", lambda w: w.spec.update(runtimeClassName="gvsior")),
-    Cause("quota", "quota", lambda w: w.named("ResourceQuota", "team")["spec"]["hard"].update(pods="1")),
+    Cause("quota", "quota", lambda w: w.hard.update(pods="1"), ("pods", "replicas")),
+    Cause("quota-held", "quota", _held_quota, ("pods", "replicas", "floor")),
+    Cause("quota-cpu", "quota", lambda w: w.hard.update({"requests.cpu": "3"}), ("small",)),
+    Cause("quota-unstated", r"limits\.memory", lambda w: w.hard.update({"limits.memory": "40Gi"})),
     Cause(
         "limits",
         "sizes|LimitRange|maximum cpu",
-        lambda w: w.named("LimitRange", "sizes")["spec"]["limits"][0]["max"].update(cpu="1"),
+        lambda w: w.limits[0]["max"].update(cpu="1"),
+        ("floor", "most", "small"),
     ),
-    Cause("queue-name", "reserach", _queue_name),
-    Cause("queue-closed", "research is not open|research is clos|queue is closed|clos", _close),
-    Cause("namespaces", "namespace", _reserve),
+    Cause("limit-min", "LimitRange|minimum cpu", lambda w: w.limits[0].update(min={"cpu": "4"}), ("floor", "least")),
+    Cause(
+        "limit-pod",
+        "maximum cpu",
+        lambda w: w.limits.append({"type": "Pod", "max": {"cpu": "1"}}),
+        ("least", "floor", "small"),
+    ),
+    Cause("limit-default", "cpu 4\\d|LimitRange", _default_request, ("most", "request", "small")),
+    Cause("suspended", "suspend|paused|abort", lambda w: setattr(w, "suspended", True)),
+    Cause("zero", "replicas", _zero, ("replicas",), ("deployment",)),
+    Cause("paused-scaler", "ScaledObject", _paused_scaler, ("replicas",), ("deployment",)),
+)
+_QUEUE: Final = (
+    Cause("queue-name", "reserach", _queue_name, ("queue",)),
+    Cause("queue-gone", "vision", _gone_queue, ("queue", "closed", "namespaces", "capability")),
+    Cause("queue-closed", "research is not open|research is clos|queue is closed|clos", _close, ("closed",)),
+    Cause("namespaces", "namespace", _reserve, ("namespaces",)),
     Cause(
         "capability",
         "capability",
         lambda w: w.named("Queue", "research")["spec"]["capability"].update(cpu="1"),
+        ("capability",),
     ),
+    Cause("guarantee", "guarantee|vip", _guarantee),
+    Cause("scheduler", "volcnao", lambda w: w.spec.update(schedulerName="volcnao")),
     Cause(
-        "taint",
-        "taint",
-        lambda w: w.nodes.update(taints=[{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]),
+        "members",
+        "minAvailable|min-member|minMember|gang|5 pods",
+        lambda w: setattr(w, "members", 5),
+        (),
+        ("deployment", "pytorchjob"),
     ),
+    Cause("gate", "gate", lambda w: w.spec.update(schedulingGates=[{"name": "example.com/ready"}])),
+)
+_PLACE: Final = (
+    Cause("taint", "taint", lambda w: w.nodes.update(taints=[_TAINT])),
     Cause("cordon", "cordon|unschedulable", lambda w: setattr(w, "cordoned", True)),
     Cause("selector", "pool", lambda w: w.spec.update(nodeSelector={"pool": "trianing"})),
-    Cause("device", r"nvidia\.com/gpus", _gpu_name),
-    Cause("large", r"cpu 4\d|cpu 40|at most cpu", lambda w: w.resources["requests"].update(cpu="40")),
-    Cause("gate", "gate", lambda w: w.spec.update(schedulingGates=[{"name": "example.com/ready"}])),
+    Cause("node-affinity", "nvme|disk", _node_affinity),
+    Cause("runtime-nodes", "sandbox", lambda w: w.named("RuntimeClass", "gvisor").update(scheduling=_SANDBOX)),
+    Cause(
+        "overhead",
+        r"overhead|cpu 4\d",
+        lambda w: w.named("RuntimeClass", "gvisor").update(overhead={"podFixed": {"cpu": "40"}}),
+    ),
+    Cause("device", r"nvidia\.com/gpus", lambda w: _ask_for(w, "nvidia.com/gpus", "1"), ("device",)),
+    Cause("gpus", r"nvidia\.com/gpu\b", lambda w: _ask_for(w, "nvidia.com/gpu", "4"), ("device",)),
+    Cause("large", r"cpu 4\d|cpu 40|at most cpu", lambda w: w.resources["requests"].update(cpu="40"), ("request",)),
+    Cause("init", r"cpu 4\d|cpu 40|at most cpu", _init, ("request",)),
+    Cause(
+        "full",
+        r"free|insufficient cpu|used|room",
+        lambda w: w.add(_elsewhere(_others("hog", len(NODES), "7"))),
+        ("small", "room"),
+    ),
+    Cause("ports", "port", _ports, ("room",)),
+    Cause("spread", "rack|topologySpread", _spread),
     Cause("apart", "anti-?affinity", lambda w: _require(w, "podAntiAffinity", {"name": "train"}, _ZONE)),
     Cause("near", r"(?<!anti)(?<!anti-)affinity", lambda w: _require(w, "podAffinity", {"name": "nobody"}, _ZONE)),
     Cause("claim", "datset", lambda w: w.spec["volumes"][0]["persistentVolumeClaim"].update(claimName="datset")),
-    Cause("scheduler", "volcnao", lambda w: w.spec.update(schedulerName="volcnao")),
-    Cause("suspended", "suspend|paused|abort", lambda w: setattr(w, "suspended", True)),
+    Cause("class", "fsat", _class, ("claim",)),
+    Cause("stale", "claimRef|released|claim that was deleted|another claim|earlier claim", _stale, ("claim",)),
 )
+CAUSES: Final = (*_DOOR, *_QUEUE, *_PLACE)
+"""At the door and in its owners, in its queue and its gang, and on nodes."""
 
 
-def _made(kind: str, world: World) -> dict[str, Any]:
-    notes = {} if kind in ("job", "pytorchjob") else {"annotations": {_NOTE: world.queue}}
-    once = world.spec | {"restartPolicy": "Never"}
-    meta = {"labels": {"name": "train"}, **notes}
-    match kind:
-        case "deployment":
-            body = {
-                "replicas": _PODS,
-                "selector": {"matchLabels": {"name": "train"}},
-                "template": {"metadata": meta, "spec": world.spec},
-            }
-            body |= {"paused": True} if world.suspended else {}
-            return _object("apps/v1", "Deployment", "train", spec=body)
-        case "job":
-            task = {"name": "w", "replicas": _PODS, "template": {"metadata": meta, "spec": once}}
-            body = {"schedulerName": once["schedulerName"], "queue": world.queue, "minAvailable": _PODS}
-            return _object("batch.volcano.sh/v1alpha1", "Job", "train", spec={**body, "tasks": [task]})
-        case "pytorchjob":
-            role = {"replicas": 1, "restartPolicy": "Never", "template": {"metadata": meta, "spec": world.spec}}
-            policy: dict[str, Any] = {"schedulingPolicy": {"queue": world.queue}}
-            policy |= {"suspend": True} if world.suspended else {}
-            body = {"runPolicy": policy, "pytorchReplicaSpecs": {"Master": role, "Worker": role}}
-            return _object("kubeflow.org/v1", "PyTorchJob", "train", spec=body)
-        case _:
-            job = {"parallelism": 1, "completions": 1, "template": {"metadata": meta, "spec": once}}
-            body = {"replicatedJobs": [{"name": "w", "replicas": _PODS, "template": {"spec": job}}]}
-            body |= {"suspend": True} if world.suspended else {}
-            return _object("jobset.x-k8s.io/v1alpha2", "JobSet", "train", spec=body)
+def fit(kind: str, causes: Sequence[Cause]) -> bool:
+    """Whether a job of this kind can have all of these causes at once."""
+    fields = [field for cause in causes for field in cause.fields]
+    return len(set(fields)) == len(fields) and all(kind in cause.kinds for cause in causes)
 
 
 def case_of(kind: str, causes: Sequence[Cause]) -> Case:
@@ -199,21 +258,21 @@ def case_of(kind: str, causes: Sequence[Cause]) -> Case:
     name = "-".join((kind, *(cause.name for cause in causes)))
     if world.suspended and kind == "job":
         world.steps.append({"command": "AbortJob", "to": "job/train"})
-    hold = [{"patch": f"node/{node}", "merge": {"spec": {"unschedulable": True}}} for node in _NODES]
-    go = [{"patch": f"node/{node}", "merge": {"spec": {"unschedulable": None}}} for node in _NODES]
+    hold = [{"patch": f"node/{node}", "merge": {"spec": {"unschedulable": True}}} for node in NODES]
+    go = [{"patch": f"node/{node}", "merge": {"spec": {"unschedulable": None}}} for node in NODES]
     settle: list[Step] = [{"wait": 5}]
-    steps: list[Step] = [*hold, {"create": _made(kind, world)}, *settle, *world.steps, *settle]
+    steps: list[Step] = [*hold, {"create": job_of(kind, world)}, *settle, *world.steps, *settle]
     steps += [] if world.cordoned else go
     roots = [cause.named for cause in causes]
     slow = 60.0
     return Case(
-        name, "", f"{kind}/train", roots, [], world.objects, [world.nodes], "", steps, [], [], _PODS, 30.0, slow
+        name, "", f"{kind}/train", roots, [], world.objects, [world.nodes], "", steps, [], [], world.wanted, 30.0, slow
     )
 
 
 def drawn(number: int, seed: int, size: int = 2, kinds: Sequence[str] = KINDS) -> Iterator[Case]:
     """So many cases of ``size`` causes each, drawn without repetition; all of them where there are fewer."""
-    every = [(kind, chosen) for kind in kinds for chosen in combinations(CAUSES, size)]
+    every = [(kind, chosen) for kind in kinds for chosen in combinations(CAUSES, size) if fit(kind, chosen)]
     random = Random(seed)
     for kind, chosen in random.sample(every, min(number, len(every))):
         yield case_of(kind, chosen)

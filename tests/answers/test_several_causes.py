@@ -17,12 +17,19 @@ from unisono.sdk.until_it_runs import limit_of, until_it_runs
 
 SEED = 20
 PAIRS = (
+    "deployment limit-min namespaces",
+    "deployment paused-scaler selector",
     "deployment queue-name claim",
+    "deployment quota ports",
     "job account taint",
     "job namespaces scheduler",
     "job queue-closed limits",
+    "job limit-pod overhead",
+    "jobset guarantee ports",
     "jobset priority gate",
     "jobset quota cordon",
+    "jobset taint large",
+    "pytorchjob limit-default stale",
     "pytorchjob namespaces device",
 )
 
@@ -38,6 +45,25 @@ def _check(case: object, folder: Path) -> None:
 def test_one_fix_undoes_both(names: str, tmp_path: Path) -> None:
     kind, *causes = names.split()
     _check(case_of(kind, [one for name in causes for one in CAUSES if one.name == name]), tmp_path)
+
+
+def test_a_fix_has_no_step_that_a_later_one_makes_needless(tmp_path: Path) -> None:
+    case = case_of("pytorchjob", [one for one in CAUSES if one.name == "limit-min"])
+    told: list[str] = []
+
+    async def work(made: Plane) -> str:
+        told.extend(fix.text for fix in (await made.explain(case.question)).fixes if fix.tried)
+        return ""
+
+    assert judge.run(judge.stuck(case, tmp_path, work)) == ""
+    assert told == ["lower the minimum cpu of LimitRange sizes to 50m"]  # the operator's init container asks for that
+
+
+def test_what_starts_the_gang_but_not_all_pods_is_not_called_tried(tmp_path: Path) -> None:
+    result = judge_composed(
+        case_of("deployment", [one for one in CAUSES if one.name == "guarantee"]), tmp_path, every=True
+    )
+    assert result.named and not result.why and not result.fails, str(result)
 
 
 def test_no_copy_is_made_of_a_large_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

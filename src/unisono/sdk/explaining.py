@@ -44,6 +44,7 @@ from unisono.sdk.group_verdicts import (
     verdicts_beside,
     verdicts_of,
 )
+from unisono.sdk.kept_empty import kept_empty
 from unisono.sdk.leaving_pods import has_fixed_names, overdue_text
 from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, next_run, not_begun, paused_by, suspended_part
@@ -267,6 +268,7 @@ async def explain_owner(
         told.unready = await unready_text(client, owner.metadata.namespace or "", item, found.pods)
     if known and not (found.pods or found.groups or told.suspended or is_over(item)):
         told.suspended, told.empty = paused_by(item), empty_by(item)
+        told.kept = await kept_empty(client, item) if told.empty else None
         if not (told.suspended or told.empty or refused or told.stalled):
             now = await server_time(client)
             stalled = await not_begun(client, resource, item, [owner, *found.parts], now)

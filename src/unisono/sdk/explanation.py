@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unisono.sdk.failed_flows import FailedStep
     from unisono.sdk.failures import FailedPod
     from unisono.sdk.fixes.fix import Fix
+    from unisono.sdk.kept_empty import Kept
     from unisono.sdk.refusals import Refusal
     from unisono.sdk.running_state import RunningNote
     from unisono.sdk.waiting import Misnamed, UnboundPod
@@ -56,6 +57,7 @@ class Explanation:
         stalled: why it has neither pods nor PodGroups, where it should have.
         unready: which of its pods run and are not ready, and why.
         empty: the field by which it wants no pods.
+        kept: who keeps it there.
         silent: that no scheduler is alive; ``verdicts`` is empty then, because what stood there may no longer hold.
         outdated: the verdicts that a scheduler wrote before it fell silent.
         configuration_error: why the scheduler refuses its newest configuration.
@@ -98,6 +100,7 @@ class Explanation:
     fleet: FleetNotes = field(default_factory=FleetNotes)
     candidates: list[Fix] = field(default_factory=list)
     then: list[str] = field(default_factory=list)
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         self.verdicts = telling(self.verdicts, self.refused)
@@ -153,7 +156,8 @@ class Explanation:
         if self.stalled:
             return f"{self.title} waits: {self.stalled}; {self.state}{self._first_failure()}."
         if self.empty:
-            return f"{self.title} wants no pods: {self.empty} is 0."
+            kept = f", and {self.kept.why}" if self.kept is not None else ""
+            return f"{self.title} wants no pods: {self.empty} is 0{kept}."
         if self.unseen:
             return f"{self.title} waits: {self.unseen}; {self.state}."
         if self.unready:

@@ -44,8 +44,10 @@ QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), l
 OVER_QUOTA = re.compile(r'\b([a-z]+) "[^"]*" is forbidden: exceeded quota')
 ABOVE_LIMIT = re.compile(r"must be less than or equal to (\S+) limit of (\S+)")
 """A container requests more than its limit, which a LimitRange may have set."""
-MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)")
+MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)(?:, but (limit) is)?")
+"""The limit that exceeds it may be one that a LimitRange has set."""
 LEAST = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+)")
+REQUESTED = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+), but request is ([^,;\s\]]+)")
 RATIO = re.compile(r"(\S+) max limit to request ratio per (?:Container|Pod) is ([\d.]+), but")
 UNSTATED = re.compile(r"must specify ((?:limits|requests)\.[\w./-]+(?:[,;] ?(?:limits|requests)\.[\w./-]+)*)")
 UNLIMITED = "Limit must be set for non overcommitable resources"

@@ -22,7 +22,7 @@ from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.offered_fixes import against, offer_fixes
 from unisono.sdk.overview.components import server_time
 from unisono.sdk.state.dependents import dependents
-from unisono.sdk.until_it_runs import Ask, Cluster, Found, same, until_it_runs
+from unisono.sdk.until_it_runs import Ask, Cluster, Found, Told, adds_nodes, same, until_it_runs
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -68,27 +68,53 @@ async def mended(
     cluster, whole = await _cluster(client, config, item["metadata"].get("namespace", ""))
     if cluster is None:
         return told
-    if not whole or not any(fix.operations for fix in (*told.fixes, *told.candidates)):
+    more = whole and _wants_more(told, item)
+    if more:
+        told.fixes = _untried(told.fixes)
+    if not whole or not any(_can_be_tried(fix) for fix in (*told.fixes, *told.candidates)):
         late = await _ask_alone(client, told, item, cluster)
         return _as_far_as_tried(told, late=late, whole=whole)
 
     async def runs(copy: HttpClient) -> bool:
         return await all_run(copy, item)
 
+    async def asked(copy: HttpClient) -> Told:
+        again = await ask(copy)
+        again.fixes = _untried(again.fixes) if more else again.fixes
+        return again
+
     async def accepting(copy: HttpClient, refusal: str) -> list[Fix]:
         return await against(copy, item, refusal)
 
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, until_it_runs, cluster, ask, runs, accepting)
+        found = await loop.run_in_executor(None, until_it_runs, cluster, asked, runs, accepting)
     except (UnisonoError, OSError):  # the answer is true without it
         return told
     return _with(told, found)
 
 
+def _wants_more(told: Explanation, item: Raw) -> bool:
+    """Whether it wants more pods than have to start together."""
+    return len(told.verdicts) == 1 and 0 < told.verdicts[0].tasks_needed < pods_wanted(item)
+
+
+def _untried(fixes: list[Fix]) -> list[Fix]:
+    """What the engine has tried for the minimum of a gang only."""
+    return [replace(fix, tried=False, change={**fix.change, "tried": False}) for fix in fixes]
+
+
+def _can_be_tried(fix: Fix) -> bool:
+    return bool(fix.operations) or (adds_nodes(fix) and not fix.tried)
+
+
 def _with(told: Explanation, found: Found) -> Explanation:
     """The fix that was found first, and of the others what the search has learned."""
-    told.fixes = [fix for fix in told.fixes if fix.tried or fix.text not in found.failed or not fix.operations]
+    told.fixes = [
+        fix
+        for fix in told.fixes
+        if fix.text not in found.failed or ((fix.tried or not fix.operations) and found.fix is None)
+    ]
     others = [
         replace(fix, tried=False, change={**fix.change, "tried": False}) if fix.text in found.failed else fix
         for fix in told.fixes
@@ -196,13 +222,20 @@ async def all_run(client: HttpClient, item: Raw) -> bool:
         pods = _living((await dependents(client, kind.resource, obj)).pods)
     except ApiError:
         return False
-    known = job_kind_of(live)
-    wanted = sum(each.count for each in known.pods(obj) if not each.later) if known is not None else 0
+    wanted = pods_wanted(live)
     if kind in (DEPLOYMENTS, STATEFUL_SETS):  # their pods are brought to a new revision, and are to be ready
         ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
         if min(ready, updated) < wanted or status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
             return False
     return bool(pods) and len(pods) >= wanted and all(map(_runs, pods))
+
+
+def pods_wanted(item: Raw) -> int:
+    """How many pods an object wants at this time, as far as its kind is known."""
+    kind, known = kinds.find(item["apiVersion"], item["kind"]), job_kind_of(item)
+    if kind is None or known is None:
+        return 0
+    return sum(each.count for each in known.pods(decode(kind, item).obj) if not each.later)
 
 
 def _living(pods: list[Pod]) -> list[Pod]:

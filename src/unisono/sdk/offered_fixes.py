@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, QUEUES
 from unisono.api.messages import closed_queue_in
 from unisono.api.queues import reserved_queue_in
+from unisono.api.resources import to_units
 from unisono.api.verdict import Verdict
 from unisono.errors import ApiError
+from unisono.sdk import foreign
 from unisono.sdk.closed_queues import closed_queues
 from unisono.sdk.failed_flows import begun_again
 from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.fixes.limit_ranges import lowered_minimum
 from unisono.sdk.fixes.of_changes import FixMaker
 from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.operations import patch
@@ -74,8 +77,21 @@ async def candidates(client: HttpClient, told: Explanation, item: Raw) -> list[F
         quota = quota_verdict(refusal, f"{namespace}/{root['metadata']['name']}", missing)
         if quota is not None:
             found.append(await FixMaker(client, root, namespace).fix(quota.change, change_text(quota.change)))
-        found += of_objects.allowed(root, refusal.message)
+        found += [
+            *of_objects.allowed(root, refusal.message),
+            *await lowered_minimum(client, namespace, refusal.message),
+            *await _smaller_with_overhead(FixMaker(client, root, namespace), refusal.message),
+        ]
     return found
+
+
+async def _smaller_with_overhead(maker: FixMaker, message: str) -> list[Fix]:
+    """Of pods that are larger than a LimitRange allows for what their RuntimeClass adds."""
+    most = {one[1]: to_units(one[1], one[3]) for one in foreign.MOST.finditer(message[: foreign.LONGEST])}
+    if not most or not await maker.adds_overhead():
+        return []
+    change = {"kind": "RequestAtMost", "amounts": most, "tried": False}
+    return [await maker.fix(change, change_text(change))]
 
 
 async def _released(client: HttpClient, root: Raw, namespace: str) -> list[Fix]:
@@ -192,7 +208,9 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
         yield from of_objects.allowed(root, refusal.message)
     messages = [*(refusal.message for refusal in told.refused[:1]), *(verdict.message for verdict in told.verdicts[:1])]
     messages += dict.fromkeys(container.message for container in told.containers)
-    yield from for_fields(root, told.empty, told.stalled, messages)
+    if told.kept is not None:
+        yield told.kept.fix
+    yield from for_fields(root, told.empty if told.kept is None else "", told.stalled, messages)
     wrong = _misnamed(told)
     if wrong is None:
         return

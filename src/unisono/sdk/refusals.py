@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 # Reasons of events about what an object could not make: FailedCreatePod, FailedCreateService, FailedToCreateRayCluster.
-_FAILED_TO_CREATE = ("FailedCreate", "FailedToCreate", "PVCError", "PluginError")
+_FAILED_TO_CREATE = ("FailedCreate", "FailedToCreate", "ReplicaSetCreateError", "PVCError", "PluginError")
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
 _OBJECTS = 10
 # Of a time up to its second, without its fraction: events and pods are written with different ones.

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from unisono.api.annotations import VERDICT
 from unisono.api.documents import apply_json_patch, apply_merge_patch, json_diff
-from unisono.api.keys import HOSTNAME
+from unisono.api.keys import HOSTNAME, NODE_UNSCHEDULABLE
+from unisono.api.kinds import NODES
 from unisono.errors import UnisonoError
 from unisono.sdk.fixes.applying import apply_fix
+from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix, Operation, Verb
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 CPU_SECONDS = 8.0
 """Within which another change is tried."""
 _LONGEST_CHAIN = 6
+_ADDED = "-added-"
 _MOST_TRIED = 4
 """Changes of one explanation that are tried."""
 _SAME_LIMIT = 3
@@ -235,13 +238,13 @@ class _Search:
         """Fixes that can be sent to the cluster as it is, and once what is in the chain was sent."""
         made = {_target(one) for step in chain for one in step.fix.operations if one.verb == "create"}
         done = [limit_of(step.fix) for step in chain]
-        offered = [*told.fixes, *told.candidates]
+        offered = [_like_one_there(fix) for fix in (*told.fixes, *told.candidates)]
         if chain:  # pods that a change of their owner makes anew
             offered = [replace(fix, operations=fix.lasting or fix.operations) for fix in offered]
         found = [
             fix
             for number, fix in enumerate(offered)
-            if (fix.operations or (chain and adds_nodes(fix)))  # nodes alone: the engine has tried them
+            if (fix.operations or (adds_nodes(fix) and (chain or not fix.tried)))  # else the engine has tried them
             and not any(same(fix, other) for other in offered[:number])
             and not (limit_of(fix) and done.count(limit_of(fix)) == _SAME_LIMIT)
             and all(one.verb == "create" or _target(one) in self._known | made for one in fix.operations)
@@ -265,16 +268,30 @@ class _Search:
         return ""
 
     def _proved(self, chain: Sequence[_Step]) -> Found | None:
-        """The chain as one fix, carried out from the cluster as it is."""
+        """The chain as one fix, carried out from the cluster as it is, without steps that later ones make needless."""
         self._until = max(self._until, time.thread_time() + CPU_SECONDS / 2)  # what was found is not lost for that
+        found = self._as_one(chain)
+        needed = list(chain)
+        for step in chain[:-1] if found is not None else ():
+            rest = [one for one in needed if one is not step]
+            try:
+                shorter = self._as_one(rest, proved=False)
+            except _TimeIsUp:
+                break
+            if shorter is not None:
+                found, needed = shorter, rest
+        return None if found is None else Found(found, tuple(one.cause for one in chain), tuple(self._failed))
+
+    def _as_one(self, chain: Sequence[_Step], *, proved: bool = True) -> Fix | None:
+        """One fix, which starts the job; ``proved``: that the steps do, one after the other, is known."""
         live = {_key(one): one for one in self._cluster.objects}
-        for fix in (joined(chain, live), joined(chain, {})):
+        for fix in (joined(chain, live), joined(chain, {})) if proved else (joined(chain, live),):
 
             async def work(shadow: Shadow, fix: Fix = fix) -> bool:
                 return not await self._made(shadow, fix) and await self._runs(shadow.client)
 
-            if len(chain) == 1 or self._in_copy(work, [fix]):
-                return Found(fix, tuple(one.cause for one in chain), tuple(self._failed))
+            if (proved and len(chain) == 1) or self._in_copy(work, [fix]):
+                return fix
         return None
 
 
@@ -292,10 +309,31 @@ def joined(chain: Sequence[_Step], live: Mapping[tuple[str, ...], Mapping[str, A
             at = operations.index(mine[-1])
             operations = [*(each for each in operations[:at] if each not in mine), one, *operations[at + 1 :]]
     operations.sort(key=lambda one: one.verb == "replace")  # what it needs comes before the job itself
-    changes = [one for fix in fixes for one in parts(fix.change)]
-    text = " and ".join(dict.fromkeys(fix.text for fix in fixes))
+    told = _summed(fixes)
+    text = " and ".join(dict.fromkeys(text for _, text in told))
+    changes = [one for change, _ in told for one in parts(change)]
     why_not = next((fix.why_not for fix in fixes if not fix.operations), "")
     return Fix(text, True, {"kind": "Together", "changes": changes}, tuple(operations), why_not)
+
+
+def _summed(fixes: Sequence[Fix]) -> list[tuple[dict[str, Any], str]]:
+    """The changes with their texts; of one limit that is raised again and again, and of nodes of one kind, the sum."""
+    found: dict[Any, tuple[dict[str, Any], str]] = {}
+    for number, fix in enumerate(fixes):
+        change = fix.change
+        nodes = change["kind"] == "AddNodes"
+        key: Any = ("AddNodes", change["like"]) if nodes else limit_of(fix)
+        key = number if change["kind"].endswith("AtMost") else key or number  # the smaller one counts
+        before = found.get(key)
+        if before is None:
+            found[key] = change, fix.text
+            continue
+        change = {**change, "count": before[0]["count"] + change["count"]} if nodes else dict(change)
+        if not nodes:
+            amounts = change["amounts"]
+            change["amounts"] = {name: before[0]["amounts"][name] + amount for name, amount in amounts.items()}
+        found[key] = change, change_text(change)
+    return list(found.values())
 
 
 def adds_nodes(fix: Fix) -> bool:
@@ -303,17 +341,30 @@ def adds_nodes(fix: Fix) -> bool:
     return any(one["kind"] == "AddNodes" for one in parts(fix.change))
 
 
+def _like_one_there(fix: Fix) -> Fix:
+    """More nodes like one that was added are like the one that it is like."""
+    if fix.change["kind"] != "AddNodes" or _ADDED not in fix.change["like"]:
+        return fix
+    change = {**fix.change, "like": fix.change["like"].partition(_ADDED)[0]}
+    return replace(fix, change=change, text=change_text(change))
+
+
 def _added_nodes(fixes: Sequence[Fix], objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Nodes as fixes add them: like one that is there, with names of their own."""
+    """Nodes as fixes add them: like one that is there as the fixes leave it, with names of their own, not cordoned."""
     nodes = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Node"}
+    for one in (one for fix in fixes for one in fix.operations if one.kind is NODES and one.verb == "patch"):
+        if one.name in nodes and one.patch_type == "merge":
+            nodes[one.name] = apply_merge_patch(nodes[one.name], one.body)
     added: list[dict[str, Any]] = []
     for change in (one for fix in fixes for one in parts(fix.change) if one["kind"] == "AddNodes"):
         like = nodes.get(change["like"])
         for _ in range(change["count"] if like is not None else 0):
             node = deepcopy(dict(like or {}))
-            name = f"{change['like']}-added-{len(added)}"
+            name = f"{change['like']}{_ADDED}{len(added)}"
             labels = {**(node["metadata"].get("labels") or {}), HOSTNAME: name}
             node["metadata"] = {**node["metadata"], "name": name, "uid": name, "labels": labels}
+            taints = [one for one in node["spec"].get("taints") or () if one["key"] != NODE_UNSCHEDULABLE]
+            node["spec"] = {**node["spec"], "unschedulable": None, "taints": taints}
             added.append(node)
     return added
 

@@ -420,6 +420,9 @@ class DeploymentController(Controller):
         errors = await self._sets.create(deployment, [plan.create])
         if not errors:
             self._scaled(deployment, plan.create, 0, size(plan.create))
+        elif not isinstance(errors[0], AlreadyExists):
+            text = f'Failed to create new replica set "{plan.create.metadata.name}": {errors[0]}'
+            self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", text)
         return errors
 
     async def _change(self, deployment: Deployment, replica_set: ReplicaSet, change: Change) -> None:

@@ -60,7 +60,7 @@ from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.labels import enough, joined_labels, labelled, meant_labels, roomy_labels, unselected
 from unisono.engine.verdicts.limits import binding_queue, guarantees_of_others
 from unisono.engine.verdicts.missing_resources import alternatives, unoffered
-from unisono.engine.verdicts.port_holders import daemonset_of, port_holders
+from unisono.engine.verdicts.port_holders import comes_again, port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 if TYPE_CHECKING:
@@ -123,8 +123,9 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
         name = binding_queue(cycle.session, job, refusal)
         binding = cycle.session.queues.get(name)  # the root queue need not exist as an object
         stated = binding.record.capability or {} if binding else {}
-        # What the cluster has is the limit of a queue without one of its own: to state one would only lower it.
-        raised = [_raised_below(cycle, name, step) for step in steps if stated.keys() >= step.keys()]
+        # What the cluster has, or guarantees leave, limits a queue whatever its own: to state or raise one is in vain.
+        own = all(stated.get(each, 0) <= refusal.limit[each] for each in short)
+        raised = [_raised_below(cycle, name, step) for step in steps if own and stated.keys() >= step.keys()]
         return [smaller, raised, *_less_guaranteed(cycle, job, short), _nodes_with(cycle, job, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
@@ -476,7 +477,7 @@ def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change
     for name in sorted(held.keys() & session.snapshot.nodes.index.keys()):
         taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
         pods = tuple(sorted(key for key, port in taken.items() if port))
-        if any(key in job.record.tasks or daemonset_of(cycle, key) for key in pods):  # they would take it again
+        if any(key in job.record.tasks or comes_again(cycle, key) for key in pods):  # they would take it again
             continue
         if pods and _fits_without(cycle, task.pod_class, name, [held[name][key] for key in pods]):
             found.append((len(pods), name, pods, taken[pods[0]]))
@@ -504,8 +505,9 @@ def unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
     room = _room(cycle, pod_class, nodes.idle)
-    if not room.any():  # first what keeps it off nodes that could hold it, and room there as well
-        room = _room(cycle, pod_class, nodes.allocatable)
+    for shrunk in (False, True):  # what keeps it off nodes that could hold it; then if it were no larger than they are
+        if not room.any():
+            room = _room(cycle, pod_class, nodes.allocatable, shrunk=shrunk)
     facts = nodes.table.facts
     cordoned = enough(nodes.table.unschedulable, room, missing)
     if not cordoned:  # fewer may do: where a sub-group finds no domain, its pods that do find nodes count as missing
@@ -537,8 +539,8 @@ def _named(taint: Taint) -> tuple[str, str, str]:
     return taint.key or "", taint.value or "", taint.effect or ""
 
 
-def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix) -> Vector:
-    """How many pods of a class ``amounts`` hold on each node, if they asked for what was meant where no node has it."""
+def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix, *, shrunk: bool = False) -> Vector:
+    """How many pods ``amounts`` hold on each node, asking for what was meant; ``shrunk``: or for the most there is."""
     nodes, registry = cycle.session.nodes, cycle.session.registry
     rows = pod_class.rows.tolist()
     names = pod_class.resource_names(registry)
@@ -547,7 +549,10 @@ def _room(cycle: Cycle, pod_class: PodClass, amounts: Matrix) -> Vector:
         if not near:
             return np.zeros(nodes.size, dtype=np.int64)
         rows[names.index(name)] = registry.requested(near[0])
-    return np.asarray((np.maximum(amounts[rows], 0) // pod_class.amounts[:, None]).min(axis=0), dtype=np.int64)
+    asked = pod_class.amounts
+    if shrunk and nodes.size:
+        asked = np.maximum(np.minimum(asked, amounts[rows].max(axis=1)), 1)
+    return np.asarray((np.maximum(amounts[rows], 0) // asked[:, None]).min(axis=0), dtype=np.int64)
 
 
 def _relaxed(pod_class: PodClass) -> Ladders:

@@ -147,7 +147,9 @@ def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
     create = f"create a volume that fits claim {name}"
     default = _default_class(catalogue.storage_classes)
     if not class_name:
+        why = misfits(cycle, claim)
         what = f"claim {name} is not bound: it names no storage class, and no volume without one fits"
+        what += f" ({why})" if why else ""
         change = UseStorageClass(name, default) if default else None
         return Lack(what, f"{create}, or name a storage class in it", change)
     found = catalogue.storage_classes.get(class_name)

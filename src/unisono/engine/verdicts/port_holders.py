@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.verdicts.job_holders import is_of_daemonset, owner_of
+from unisono.engine.verdicts.job_holders import is_created_again, is_of_daemonset, owner_of
 
 
 def port_holders(cycle: Cycle) -> dict[str, dict[str, PodClass]]:
@@ -17,6 +17,12 @@ def port_holders(cycle: Cycle) -> dict[str, dict[str, PodClass]]:
             for task, column in zip(placement.tasks, placement.columns, strict=True):
                 held.setdefault(names[column], {})[task.key] = placement.pod_class
     return held
+
+
+def comes_again(cycle: Cycle, key: str) -> bool:
+    """Whether a controller makes another pod in place of this one (by its key), which may take the port first."""
+    task = cycle.session.snapshot.tasks.get(key)
+    return task is not None and is_created_again(task)
 
 
 def daemonset_of(cycle: Cycle, key: str) -> str:

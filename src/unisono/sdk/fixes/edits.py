@@ -54,6 +54,8 @@ def edit_of(change: Mapping[str, Any]) -> Edit | None:
             return lambda body: gang_sizes.use_queue(body, change["queue"])
         case "UsePriority":
             return lambda body: gang_sizes.use_priority(body, change["priority_class"])
+        case "AddAnnotation":
+            return lambda body: pod_specs.annotate(body, change["key"], change["value"])
     edit = _pod_edit(change)
     return None if edit is None else pod_specs.each_pod(edit)
 
@@ -73,15 +75,14 @@ def _pod_edit(change: Mapping[str, Any]) -> Edit | None:
     """What a change does to the spec of each pod; None for changes of anything else."""
     match change["kind"]:
         case "RequestAtMost":
-            return lambda spec: pod_specs.request_at_most(spec, change["amounts"], change.get("overheads"))
+            given = change.get("overheads"), change.get("defaults")
+            return lambda spec: pod_specs.request_at_most(spec, change["amounts"], *given)
         case "UseResource":
             return lambda spec: pod_specs.use_resource(spec, change["name"], change["instead"])
         case "UseLabel":
             return lambda spec: pod_specs.use_label(spec, change)
         case "AddToleration":
             return lambda spec: pod_specs.tolerate(spec, change)
-        case "AddAnnotation":
-            return lambda body: pod_specs.annotate(body, change["key"], change["value"])
         case "RelaxRule":
             return lambda spec: pod_specs.relax(spec, change["rule"])
         case "UseClaim":

@@ -31,6 +31,7 @@ from unisono.jobkinds.kind import NoSuchField
 from unisono.sdk.fixes import pod_specs
 from unisono.sdk.fixes.edits import Edit, all_of, edit_of, other_device_class, other_storage_class
 from unisono.sdk.fixes.fix import Fix, Operation
+from unisono.sdk.fixes.limit_ranges import default_requests
 from unisono.sdk.fixes.operations import changed, command, create, is_from_template, new_claim, patch, pod_operation
 from unisono.sdk.fixes.owners import Raw, read
 from unisono.sdk.fixes.workload_groups import group_named_in
@@ -46,6 +47,7 @@ _OF_WORKLOAD_GROUPS = frozenset({"LowerMinAvailable", "UseQueue"})
 _APART = frozenset({"CreatePods", "LowerMinAvailable", "UseQueue", "UseStorageClass"})
 _MOST_PODS, _MOST_CLASSES = 200, 8
 _WITHOUT_GATES = pod_specs.each_pod(lambda spec: pod_specs.set_field(spec, "schedulingGates", None))
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
 _NOT_HERE = "the API cannot add nodes: create them where your cluster gets its nodes"
 
 
@@ -74,6 +76,8 @@ class FixMaker:
         why_not = _NOT_HERE if _adds_nodes(told) else ""
         if not operations and not why_not:
             why_not = "nothing is to be changed" if kind == "WaitFor" else "no patch for it is known"
+        less = [one.name for one in operations if one.kind is RUNTIME_CLASSES]
+        text += f", with less overhead by RuntimeClass {', '.join(less)}" if less else ""
         lasting = kind == "RemoveGates" and self._owner is not None and self._owner["kind"] not in ("Pod", "PodGroup")
         again = changed(self._owner, _WITHOUT_GATES) if lasting and self._owner is not None else ()
         return Fix(text, tried, told, tuple(operations), why_not, lasting=tuple(again))
@@ -174,18 +178,41 @@ class FixMaker:
         if group is not None and of_group:  # it says so, and not the pods
             rest = [one for one in changes if one not in of_group]
             return [*changed(group, all_of(of_group)), *(await self._edited(rest) if rest else [])]
+        first: list[Operation] = []
         if any(one["kind"] == "RequestAtMost" for one in changes):
-            changes = [{**one, "overheads": await self._overheads()} for one in changes]
+            first, changes = await self._with_what_is_added(changes)
         if self._owner["kind"] != "PodGroup":
             at_once = any(one.get("rule") == "podAntiAffinity" or one["kind"] == "SetField" for one in changes)
             smaller = any(one["kind"] == "RequestAtMost" for one in changes)
             # What is promised to pods that can never start keeps smaller ones from being admitted beside them.
             at_once = at_once or (smaller and not (self._owner.get("status") or {}).get("readyReplicas"))
-            return changed(self._owner, all_of(changes), at_once=at_once)
+            return [*first, *changed(self._owner, all_of(changes), at_once=at_once)]
         of_pods = [one for one in changes if one["kind"] not in _OF_GROUPS]
         pods = await self._bare_pods() if of_pods else []
         own = changed(self._owner, all_of([one for one in changes if one not in of_pods]))
-        return [*own, *(each for pod in pods for each in changed(pod, all_of(of_pods)))]
+        return [*first, *own, *(each for pod in pods for each in changed(pod, all_of(of_pods)))]
+
+    async def _with_what_is_added(
+        self, changes: Sequence[dict[str, Any]]
+    ) -> tuple[list[Operation], Sequence[dict[str, Any]]]:
+        """Changes that know what admission adds to the pods, and what is done to RuntimeClasses that add too much."""
+        overheads, defaults = await self._overheads(), await default_requests(self._client, self._namespace)
+        less: dict[str, dict[str, int]] = {}
+        for spec in pod_specs.pod_specs(self._owner or {}):
+            name = spec.get("runtimeClassName") or ""
+            for resource, most in ((key, most) for one in changes for key, most in (one.get("amounts") or {}).items()):
+                added = overheads.get(name, {}).get(resource)
+                if added is not None and to_units(resource, added) >= most:
+                    rest = max(most - pod_specs.requested(spec, resource), 0)
+                    amounts = less.setdefault(name, {})
+                    amounts[resource] = min(rest, amounts.get(resource, rest))
+        overheads = {name: {**given, **to_wire(less.get(name, {}))} for name, given in overheads.items()}
+        # Pods that are there keep what their class said when they were created.
+        again = [{"kind": "AddAnnotation", "key": _RESTARTED, "value": f"smaller overhead of {name}"} for name in less]
+        patches = [
+            patch(RUNTIME_CLASSES, name, {"overhead": {"podFixed": to_wire(amounts)}}) for name, amounts in less.items()
+        ]
+        return patches, [*({**one, "overheads": overheads, "defaults": defaults} for one in changes), *again]
 
     async def _own_group(self) -> Raw | None:
         """The PodGroup that the job's pods name, where a user made it; else None."""
@@ -195,6 +222,10 @@ class FixMaker:
         name = next((found for one in notes if (found := pod_group_name(one))), "")
         group = await read(self._client, POD_GROUPS, name, self._namespace) if name else None
         return None if group is None or group["metadata"].get("ownerReferences") else group
+
+    async def adds_overhead(self) -> bool:
+        """Whether a RuntimeClass of its pods adds anything to what they request."""
+        return any((await self._overheads()).values())
 
     async def _overheads(self) -> dict[str, Mapping[str, Any]]:
         """What the RuntimeClasses add that the pods name, by class and resource."""

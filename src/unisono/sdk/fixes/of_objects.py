@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from unisono.api import kinds
@@ -102,7 +103,10 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
     elif most := list(foreign.MOST.finditer(text)):
         amounts = {one[1]: one[3] for one in most}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
-        yield _resized(owner, f"ask for at most {told} per {most[0][2].lower()}", amounts, max_=True)
+        limited = [one[1] for one in most if one[4]]
+        per_pod = {one[1]: to_units(one[1], one[3]) for one in most if one[2] == "Pod"}
+        text = f"ask for at most {told} per {most[0][2].lower()}"
+        yield _resized(owner, text, amounts, max_=True, limited=limited, per_pod=per_pod)
     elif above := foreign.ABOVE_LIMIT.search(text):
         yield _resized(owner, f"ask for at most {above[1]} {above[2]} per container", {above[1]: above[2]}, max_=True)
     elif least := list(foreign.LEAST.finditer(text)):
@@ -143,11 +147,25 @@ def _template(owner: Raw, text: str, field: str, value: Any) -> Fix:
     return Fix(text, False, {"kind": "SetPodField", "field": field, "value": value}, tuple(changed(owner, edit)))
 
 
-def _resized(owner: Raw, text: str, amounts: Mapping[str, str], *, max_: bool) -> Fix:
-    """Every container asks for no more, or no less, than this."""
+def _resized(
+    owner: Raw,
+    text: str,
+    amounts: Mapping[str, str],
+    *,
+    max_: bool,
+    limited: Iterable[str] = (),
+    per_pod: Mapping[str, int] = MappingProxyType({}),
+) -> Fix:
+    """Every container asks for no more, or no less, than this.
+
+    ``limited``: what it limits as well, where it would be given a larger limit. ``per_pod``: most for all of them.
+    """
 
     def edit(body: Raw) -> None:
         for spec in _specs(body):
+            pod_specs.request_at_most(spec, per_pod)
+            for name in limited:
+                pod_specs.limit_at_most(spec, name, to_units(name, amounts[name]), whole=name in per_pod)
             for container in spec["containers"]:
                 resources = container.get("resources") or {}
                 for part in ("requests", "limits"):

@@ -72,16 +72,47 @@ def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
     return change
 
 
+def requested(spec: Manifest, name: str) -> int:
+    """What the containers of a pod request together, in engine units."""
+    return sum(_asked(one, name) for one in spec["containers"])
+
+
+def limit_at_most(spec: Manifest, name: str, most: int, *, whole: bool) -> None:
+    """State a limit where a container has none: what it requests, else its part of ``most``, of the ``whole`` pod."""
+    containers = spec["containers"]
+    for container in containers:
+        resources = container.get("resources") or {}
+        limits = resources.get("limits") or {}
+        if name not in limits:
+            part = min(_asked(container, name) or most, most) if whole else most
+            part = part if _asked(container, name) or not whole else most // len(containers)
+            limits[name] = to_wire({name: part})[name]
+            container["resources"] = {**resources, "limits": limits}
+
+
 def request_at_most(
-    spec: Manifest, most: Mapping[str, int], overheads: Mapping[str, Mapping[str, Any]] | None = None
+    spec: Manifest,
+    most: Mapping[str, int],
+    overheads: Mapping[str, Mapping[str, Any]] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> None:
     """Let the pod request no more than ``most`` (engine units), with its sidecars and its overhead.
 
-    ``overheads`` are those of RuntimeClasses by name, which admission adds to pods that state none.
+    ``overheads`` are those of RuntimeClasses by name, which admission adds to pods that state none; ``defaults`` what
+    LimitRanges let containers request that state nothing.
     The largest containers give way first, and none loses a request: where that cannot be, nothing is changed.
     """
     overhead = spec.get("overhead") or (overheads or {}).get(spec.get("runtimeClassName") or "") or {}
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
     for name, limit in most.items():
+        default = (defaults or {}).get(name)
+        given = [one for one in containers if default is not None and not _asked(one, name)]
+        for container in given:
+            resources = container.get("resources") or {}
+            container["resources"] = {
+                **resources,
+                "requests": {**(resources.get("requests") or {}), name: default},
+            }
         left = limit - to_units(name, overhead.get(name, "0"))
         if left <= 0:
             continue
@@ -96,6 +127,9 @@ def request_at_most(
                 beside = [one for one in before if _asked(one, name)]
                 _level([container, *beside], name, left)
         _level([one for one in (*spec["containers"], *before) if _asked(one, name)], name, left)
+        for container in given:  # it need not say what it is given anyway
+            if container["resources"]["requests"][name] == default:
+                del container["resources"]["requests"][name]
 
 
 def _level(containers: list[Manifest], name: str, limit: int) -> None:
