@@ -271,10 +271,7 @@ def higher_priorities(cycle: Cycle, job: JobState) -> Ladders:
 
 
 def before_others(cycle: Cycle, job: JobState, position: int) -> list[tuple[Change, ...]]:
-    """What brings it before those of its queue (``position``: its place in that line), then before other queues.
-
-    More and more of it, from nothing on.
-    """
+    """More and more, from nothing on, of what brings it before its queue (in which it is at ``position``) and others."""
     higher = higher_priorities(cycle, job) if position > 1 else []
     priority = tuple(ladder[-1] for ladder in higher)
     found: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]
