@@ -15,8 +15,7 @@ from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.core import Taint
-from unisono.api.queues import JOBS
-from unisono.api.selecting import ROOT
+from unisono.api.queues import JOBS, Family, capabilities_above
 from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -136,16 +135,12 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
 def _raised_below(cycle: Cycle, name: str, step: dict[str, int]) -> Change:
     """A larger capability of a queue, and of those above it that would be smaller, which the API refuses."""
     queues, parts = cycle.session.snapshot.queues, [RaiseCapability(name, step)]
-    wanted = {each: (queues[name].capability or {}).get(each, 0) + amount for each, amount in step.items()}
-    at = queues[name].parent
-    for _ in range(len(queues)):
-        if at == ROOT or at not in queues:
-            break
-        limits = queues[at].capability or {}
+    families = {each: Family(record.parent, record.capability or {}) for each, record in queues.items()}
+    wanted = {each: families[name].capability.get(each, 0) + amount for each, amount in step.items()}
+    for above, limits in capabilities_above(name, families.get):
         short = {each: amount - limits[each] for each, amount in wanted.items() if amount > limits.get(each, amount)}
         if short:
-            parts.insert(0, RaiseCapability(at, short))
-        at = queues[at].parent
+            parts.insert(0, RaiseCapability(above, short))
     return Together(tuple(parts)) if len(parts) > 1 else parts[0]
 
 
