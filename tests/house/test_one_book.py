@@ -33,7 +33,7 @@ TALLIES = {
     "session/limit.py": "what is held under one limit; a test holds it equal to the queues' own",
     "session/node_view.py": "what leaves one node",
     "session/queue_limits.py": "opens the limits",
-    "eviction/needless.py": "placements of one trial",
+    "actions/evicting.py": "placements of one trial",
 }
 """Modules beside the book with amounts of their own, and why the book is not asked for them."""
 

@@ -1,11 +1,4 @@
-"""Other ways to place a gang that did not fit: another order of its pods, or other domains for those that go together.
-
-Small pods that are placed first may take the only node that has room for a large one, or the only one that it may use.
-Within a gang, order means nothing, so the kind of pod that was stuck is placed before all others, and the gang is tried
-again. Pods that want each other near are bound by the first one of them to its domain, which may be too small for the
-rest; so their domains are tried one after the other. The number of such trials is bounded, and of a gang that fails in
-all of them that trial is told of which placed most.
-"""
+"""The waiting tasks of a group in runs of equal ones, and other ways to place a gang that did not fit."""
 
 from __future__ import annotations
 
@@ -21,7 +14,87 @@ from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_search import search_of
-from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.session.sub_groups import runs
+
+# The waiting tasks of a job or sub-group, in runs of equal ones.
+
+
+class RemainingTasks:
+    """Pending tasks in runs of equal ones; what has been tried is taken off."""
+
+    __slots__ = ("_aside", "_at", "_number", "_run", "_runs")
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self._runs = runs(tasks)
+        self._run = 0
+        self._at = 0
+        self._aside: list[list[Task]] = []
+        self._number = len(tasks)
+
+    def __len__(self) -> int:
+        return self._number
+
+    def copy(self) -> RemainingTasks:
+        """A copy that can be used up by itself."""
+        other = RemainingTasks([])
+        other.follow(self)
+        return other
+
+    def follow(self, other: RemainingTasks) -> None:
+        """Have left what another order of the same tasks has left."""
+        self._runs, self._run, self._at = other._runs, other._run, other._at
+        self._aside, self._number = other._aside, other._number
+
+    def rest(self) -> list[Task]:
+        """What is left of the present run; at least one task."""
+        run = self._runs[self._run]
+        return run[self._at :] if self._at else run
+
+    def left(self) -> list[Task]:
+        """Everything that is left, in order."""
+        here = [task for run in self._runs[self._run :] for task in run][self._at :]
+        return [task for run in self._aside for task in run] + here
+
+    def kinds(self) -> list[PodClass]:
+        """The class of each run that is left, in order."""
+        return [run[0].pod_class for run in self._runs[self._run :]]
+
+    def done(self, number: int) -> None:
+        """Take ``number`` tasks off the present run."""
+        self._at += number
+        self._number -= number
+        if self._at >= len(self._runs[self._run]):
+            self._run += 1
+            self._at = 0
+            if self._run == len(self._runs):
+                self.recall()
+
+    def set_aside(self) -> None:
+        """Let what is left of the present run wait for the runs behind it, of which there are some."""
+        self._aside = [*self._aside, self.rest()]
+        self._run, self._at = self._run + 1, 0
+
+    @property
+    def has_aside(self) -> bool:
+        """Whether tasks wait for the runs that come next."""
+        return bool(self._aside)
+
+    def recall(self) -> None:
+        """Have first again what was set aside."""
+        if self._aside:
+            rest = [self.rest()] if self._run < len(self._runs) else []
+            self._runs = [*self._aside, *rest, *self._runs[self._run + 1 :]]
+            self._aside, self._run, self._at = [], 0, 0
+
+
+# Other ways to place a gang that did not fit: another order of its pods, or other domains for those that go together.
+#
+# Small pods that are placed first may take the only node that has room for a large one, or the only one that it may
+# use. Within a gang, order means nothing, so the kind of pod that was stuck is placed before all others, and the gang
+# is tried again. Pods that want each other near are bound by the first one of them to its domain, which may be too
+# small for the rest; so their domains are tried one after the other. The number of such trials is bounded, and of a
+# gang that fails in all of them that trial is told of which placed most.
+
 
 _ORDERS = 4
 """Orders that are tried beside the first one, for each choice of domains."""

@@ -13,11 +13,18 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
-from unisono.engine.placement.domain_search import Search, search_of
-from unisono.engine.placement.domain_taker import DomainTaker
-from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
+from unisono.engine.placement.domain_search import DomainTaker, Search, search_of
+from unisono.engine.placement.other_ways import (
+    Attempts,
+    Effort,
+    Outcome,
+    RemainingTasks,
+    Within,
+    bonds_of,
+    narrowed,
+    retry,
+)
 from unisono.engine.placement.plain_jobs import may_start
-from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.placement.task_loop import TaskGroup, place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of

@@ -10,8 +10,7 @@ from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.cycle.transaction import Taker
-from unisono.engine.placement.other_ways import Within
-from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.other_ways import RemainingTasks, Within
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
 

@@ -19,10 +19,9 @@ from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.accounts import account_of, who
-from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, exceeded, listed, named
+from unisono.engine.plugins.common.annotations import account_of, who
 from unisono.engine.session.book import View
-from unisono.engine.session.limit import Limit
+from unisono.engine.session.limit import UNLIMITED, Amounts, Limit, aligned, exceeded, listed, named
 from unisono.engine.session.queue_limits import count_others
 from unisono.engine.verdict import Cause
 

@@ -20,7 +20,7 @@ from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin, CostPlugin
 from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
-from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
+from unisono.engine.plugins.eviction_guard import EvictionGuardPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fair_share import FairSharePlugin
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin

@@ -49,8 +49,8 @@ from unisono.engine.changes import (
 )
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import is_state
-from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of

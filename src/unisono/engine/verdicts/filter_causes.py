@@ -21,7 +21,7 @@ from unisono.engine.plugins.common.node_selectors import is_state, match_pod, pe
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
-from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdict import reference
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
+from unisono.engine.placement.other_ways import RemainingTasks
 from unisono.engine.placement.plain_jobs import PlainJob
-from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.placement.task_loop import place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import is_grouped
