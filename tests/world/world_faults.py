@@ -78,12 +78,12 @@ FAULTS = (
     Fault(
         "commit-what-builds-on-a-failure",
         "disk",
-        "unisono.apiserver.storage.writer",
+        "unisono.apiserver.storage.store",
         "if commit.epoch <= self._failed_epoch]",
         "if commit.epoch <= -2]",
         more=(
             (
-                "unisono.apiserver.storage.writer",
+                "unisono.apiserver.storage.store",
                 "if commit.epoch > self._failed_epoch]",
                 "if commit.epoch > -2]",
             ),

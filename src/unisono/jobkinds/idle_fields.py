@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from unisono.api import core, keda
+from unisono.api.decode import Shape, shape_of
 from unisono.api.groups import batch, fleet, kubeflow, propagation, ray, scheduling, trainer, workload
 from unisono.api.kind import Kind
-from unisono.api.shape import Shape, shape_of
 from unisono.jobkinds.paths import walk
 
 _AUTOSCALER = "Ray's autoscaler is not run: see docs/jobs.md on elastic jobs"

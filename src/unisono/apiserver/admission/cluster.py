@@ -46,8 +46,7 @@ from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.plugin_arguments import unknown_arguments
 from unisono.jobkinds.tables import described
-from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere
-from unisono.jobkinds.word_values import unreadable
+from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
 
 # Tenants: who may use which queue, whose job it is, and the queue of jobs that name none.
 

@@ -34,8 +34,8 @@ from unisono.engine.session.session import Session
 from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
 from unisono.kube.client import Client
-from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME, holds_configuration, text_of
 from unisono.scheduler.feed import KINDS, OPTIONAL
+from unisono.scheduler.settings import INSTALLED_KEY, INSTALLED_NAME, holds_configuration, text_of
 from unisono.simulator.clusters import Cluster, make_queue, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.workload.job import MOST_PODS, WHOLE_GPU, Job, Role
