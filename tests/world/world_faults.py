@@ -368,7 +368,7 @@ FAULTS = (
         "        if False:\n",
         more=(
             (
-                "unisono.engine.plugins.pdb",
+                "unisono.engine.plugins.unevictable",
                 "            if all(spent[key] < self.allowed[key] for key in keys):\n",
                 "            if True:\n",
             ),

@@ -24,7 +24,7 @@ from unisono.apiserver.access.files import LOOPBACK_NAMES, bind, is_loopback, na
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens, TokenSigner
 from unisono.apiserver.access.user import ADMIN, REVIEW_KINDS
-from unisono.apiserver.authorization.reviews import Reviews
+from unisono.apiserver.authorization.authorizer import Reviews
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.encoding import VIEWS
 from unisono.apiserver.flow_control import Limits

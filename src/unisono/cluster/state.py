@@ -20,7 +20,7 @@ from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
-from unisono.cluster.hypernodes import HyperNodeBook
+from unisono.cluster.hypertree import HyperNodeBook
 from unisono.cluster.interning import PodClasses, SharedObjects, blind_task, same_task, task_of
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of

@@ -31,7 +31,6 @@ from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
 from unisono.engine.plugins.numa_aware import NumaAwarePlugin
 from unisono.engine.plugins.packing import BinpackPlugin, ResourceStrategyFitPlugin
-from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates.plugin import PredicatesPlugin
 from unisono.engine.plugins.proportion.plugin import ProportionPlugin
 from unisono.engine.plugins.rescheduling.plugin import ReschedulingPlugin
@@ -40,7 +39,7 @@ from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.service_order import ServiceOrderPlugin
 from unisono.engine.plugins.task_topology import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
-from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin
+from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin, PdbPlugin
 from unisono.engine.plugins.urgency import PriorityPlugin, SlaPlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
