@@ -17,7 +17,7 @@ from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.files import rows
 from unisono.simulator.metrics.durations import completion_time, first_wait, percentile
-from unisono.simulator.metrics.fairness import share_deviation
+from unisono.simulator.metrics.summary import share_deviation
 from unisono.simulator.workload.job import Job, NodeShape
 from unisono.simulator.workload.traces import read_philly, seconds_of
 from unisono.simulator.world.outcome import Run

@@ -28,7 +28,7 @@ from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, jain, percentile
-from unisono.simulator.metrics.fairness import SLACK
+from unisono.simulator.metrics.summary import SLACK
 from unisono.simulator.workload.job import NodeShape
 from unisono.simulator.workload.traces import read_shockwave
 from unisono.simulator.world.outcome import Run

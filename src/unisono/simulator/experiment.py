@@ -35,7 +35,7 @@ from unisono.simulator.abilities import refuse_missing
 from unisono.simulator.clusters import Cluster, load_cluster, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.metrics.summary import summary
-from unisono.simulator.recording.replay import Recording, RecordingError, is_recording
+from unisono.simulator.replay import Recording, RecordingError, is_recording
 from unisono.simulator.workload.formats import load
 from unisono.simulator.workload.job import WHOLE_GPU, Job, Role, largest
 from unisono.simulator.world.objects import ObjectMaker

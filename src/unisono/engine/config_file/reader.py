@@ -22,7 +22,7 @@ from unisono.engine.config.model import (
     SchedulerConfig,
     metrics_source,
 )
-from unisono.engine.config_file.foreign_words import (
+from unisono.engine.config_file.dialects import (
     ACTIONS,
     PLUGINS,
     SECTIONS,
