@@ -15,7 +15,7 @@ from benchmarks.quality.runner import Case
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import bounded_slowdown, first_wait
 from unisono.simulator.workload.job import Job, NodeShape
-from unisono.simulator.workload.traces.swf import read
+from unisono.simulator.workload.traces import read_swf
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
 
@@ -52,7 +52,7 @@ def jobs(traces: Path, log: str) -> list[Job]:
     """
     file, processors, pace = LOGS[log]
     found = []
-    for job in read(traces / file, NodeShape(cpus=processors), allocated=True):
+    for job in read_swf(traces / file, NodeShape(cpus=processors), allocated=True):
         role = replace(job.roles[0], memory_mib=0)
         found.append(replace(job, submit=job.submit * pace, roles=(role,), estimate=job.estimate or job.run_seconds))
     return found

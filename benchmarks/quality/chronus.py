@@ -15,7 +15,7 @@ from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, deadlines
 from unisono.simulator.metrics.usage import waste
 from unisono.simulator.workload.job import NodeShape
-from unisono.simulator.workload.traces.chronus import HIGH, read
+from unisono.simulator.workload.traces import HIGH, read_chronus
 from unisono.simulator.world.objects import priority_class
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
@@ -64,7 +64,7 @@ def _tiers(policy: str) -> tuple[list[Plugin], ...]:
 
 def run(traces: Path, policy: str, trace: str, nodes: int) -> dict[str, Any]:
     """One simulation; an evicted job starts from zero."""
-    given = read(traces / FOLDER / f"trace_job_Philly_{trace}.csv.gz", NodeShape(GPUS))
+    given = read_chronus(traces / FOLDER / f"trace_job_Philly_{trace}.csv.gz", NodeShape(GPUS))
     cluster = Cluster(tuple(make_node(f"node-{at:03}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(nodes)))
     began = process_time()
     found = World(cluster, given, configuration(policy, EVICTING, *_tiers(policy)), Settings(run_times="none")).run()

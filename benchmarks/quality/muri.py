@@ -12,7 +12,7 @@ from benchmarks.quality.runner import Case
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.workload.job import Job, NodeShape
-from unisono.simulator.workload.traces.muri import read_muri
+from unisono.simulator.workload.traces import read_muri
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World

@@ -17,9 +17,9 @@ from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node, make_queue
 from unisono.simulator.files import rows
 from unisono.simulator.metrics.durations import completion_time, first_wait, percentile
-from unisono.simulator.metrics.fairness import share_deviation
+from unisono.simulator.metrics.summary import share_deviation
 from unisono.simulator.workload.job import Job, NodeShape
-from unisono.simulator.workload.traces.philly import read, seconds_of
+from unisono.simulator.workload.traces import read_philly, seconds_of
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
@@ -51,7 +51,9 @@ def jobs(traces: Path) -> tuple[list[Job], dict[str, int]]:
     nodes = {row.text("vc"): row.whole("node num") for row in rows(folder / QUEUES, ("vc", "node num"))}
     first = min(seconds_of(row, "timestamp") for row in rows(folder / TRACE, ("timestamp",)))
     begin, end = FIRST_DAY - first, FIRST_DAY + DAYS * _DAY - first
-    found = [job for job in read(folder / TRACE, NodeShape(GPUS)) if begin <= job.submit < end and job.queue in nodes]
+    found = [
+        job for job in read_philly(folder / TRACE, NodeShape(GPUS)) if begin <= job.submit < end and job.queue in nodes
+    ]
     return [replace(job, submit=job.submit - begin, estimate=job.run_seconds) for job in found], nodes
 
 

@@ -28,9 +28,9 @@ from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
 from unisono.simulator.clusters import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, jain, percentile
-from unisono.simulator.metrics.fairness import SLACK
+from unisono.simulator.metrics.summary import SLACK
 from unisono.simulator.workload.job import NodeShape
-from unisono.simulator.workload.traces.shockwave import read
+from unisono.simulator.workload.traces import read_shockwave
 from unisono.simulator.world.outcome import Run
 from unisono.simulator.world.settings import Settings
 from unisono.simulator.world.world import World
@@ -66,7 +66,7 @@ POLICIES = {
 
 def run(traces: Path, policy: str) -> dict[str, Any]:
     """One simulation; evicted jobs lose nothing."""
-    given = [replace(job, checkpoint=0.0, deadline=None) for job in read(traces / TRACE, NodeShape(GPUS))]
+    given = [replace(job, checkpoint=0.0, deadline=None) for job in read_shockwave(traces / TRACE, NodeShape(GPUS))]
     cluster = Cluster(tuple(make_node(f"node-{at}", cpu=64, memory="1000Gi", gpus=GPUS) for at in range(NODES)))
     actions, order, told = POLICIES[policy]
     config = configuration(policy, actions, [order, GANG_MAY_LEAVE], [PREDICATES, PACKED_GPUS])

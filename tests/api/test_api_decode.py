@@ -207,7 +207,7 @@ json_values = st.recursive(
 
 def like(kind: Kind[Any]) -> st.SearchStrategy[Any]:
     """JSON that looks like the kind, with anything at all in random places."""
-    from unisono.api.shape import Shape, shape_of
+    from unisono.api.decode import Shape, shape_of
 
     def of(shape: Shape, depth: int) -> st.SearchStrategy[Any]:
         if depth == 0:

@@ -9,12 +9,11 @@ import pytest
 from unisono.api import kinds
 from unisono.api.core import CustomResourceDefinition
 from unisono.api.crds import columns, crd_manifests
-from unisono.api.decode import decode
+from unisono.api.decode import Shape, decode, shape_of
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.merge_keys import LISTS
 from unisono.api.schema import schema_of
-from unisono.api.shape import Shape, shape_of
 from unisono.api.validation import validate
 
 MANIFESTS = {manifest["metadata"]["name"]: manifest for manifest in crd_manifests()}

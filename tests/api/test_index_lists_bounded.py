@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.groups.batch_v1 import SuccessPolicy, SuccessPolicyRule
-from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.api.groups.batch_v1 import SuccessPolicy, SuccessPolicyRule, format_indexes, parse_indexes
 from unisono.controllers.pod_facts import fulfilled_rule
 
 HUGE = "0-2147483646"

@@ -15,7 +15,7 @@ from support.examples import examples
 from unisono.api.kinds import JOBS, PODS, SERVICES
 from unisono.api.schema import schema_of
 from unisono.apiserver import managed_fields
-from unisono.apiserver.managed_fields.apply import merge
+from unisono.apiserver.managed_fields.managers import merge
 from unisono.apiserver.managed_fields.paths import all_fields, compare, fields_of, from_tree, to_tree
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import ApiError, Conflict

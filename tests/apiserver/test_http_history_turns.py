@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from unisono.apiserver.http.own_paths import HistoryHandler, Place
+from unisono.apiserver.http.meta import HistoryHandler, Place
 
 
 class Source:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from support.backends import opened
 from support.serving import ScriptedService, WebClient, serving
+from unisono.api.decode import Shape, shape_of
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
-from unisono.api.shape import Shape, shape_of
 from unisono.apiserver.custom.kinds import is_custom
 from unisono.apiserver.http.protobuf import MEDIA_TYPE, decode, encode, fields, protocol
 from unisono.errors import ApiError

@@ -21,7 +21,7 @@ from support.serving import ScriptedService, WebClient, serving, token_of, trust
 from unisono.apiserver.access.files import write_private
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.flow_control import Limits
-from unisono.apiserver.http.body import read_body
+from unisono.apiserver.http.exchange import read_body
 from unisono.apiserver.server import ApiServer
 from unisono.errors import ConfigError
 

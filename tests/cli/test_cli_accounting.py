@@ -25,7 +25,7 @@ from unisono.cli.accounting.tables import (
 )
 from unisono.cli.main import cli
 from unisono.errors import UnisonoError
-from unisono.history.answers import Accounts, JobLine, Report, Row, SizeRow, Waiting
+from unisono.history.report import Accounts, JobLine, Report, Row, SizeRow, Waiting
 
 START, END = 1_700_000_000.0, 1_700_086_400.0
 ROWS = [

@@ -13,8 +13,7 @@ from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kind_families import PYTORCH_JOBS
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
-from unisono.cli.running.following import Progress
-from unisono.cli.running.report import JobView
+from unisono.cli.running.report import JobView, Progress
 from unisono.errors import ApiError
 from unisono.sdk.follow.events import Target
 

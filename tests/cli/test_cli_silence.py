@@ -8,8 +8,7 @@ from rich.console import Console
 
 from support.build import pod
 from unisono.api.kinds import JOBS
-from unisono.cli.running.following import Silence
-from unisono.cli.running.report import jobs_picture
+from unisono.cli.running.report import Silence, jobs_picture
 from unisono.sdk.follow.events import Target
 from unisono.sdk.state.observing import Observation
 from unisono.sdk.state.views import JobView

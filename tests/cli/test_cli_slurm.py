@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from support.slurm_pods import batch_text
 from unisono.api.yaml import load_all
+from unisono.cli.commands.sbatch import script_elements, split_words
 from unisono.cli.main import cli
-from unisono.cli.slurm.arguments import script_elements, split_words
 from unisono.cli.slurm.batches import doubts, program_of
 from unisono.cli.slurm.script import OPTIONS, READ, BadScript, Batch, batch_of, read_options, read_script
 from unisono.cli.slurm.selecting import (

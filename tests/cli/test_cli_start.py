@@ -18,7 +18,7 @@ CONNECTED = "import unisono.cli.connection, unisono.kube.command_transport, unis
         "import unisono.cli.main",
         f"{CONNECTED}, unisono.cli.commands.get",
         f"{CONNECTED}, unisono.cli.commands.delete",
-        f"{CONNECTED}, unisono.cli.commands.queue, unisono.cli.vcctl.serving",
+        f"{CONNECTED}, unisono.cli.commands.queue, unisono.cli.vcctl",
         f"{CONNECTED}, unisono.cli.commands.job",
         f"{CONNECTED}, unisono.cli.explaining",
         "import unisono.cli.commands.run, unisono.cli.running.submitting, unisono.sdk.jobs.submission",

@@ -17,7 +17,7 @@ from unisono.cli.commands.job import flag_job
 from unisono.cli.commands.pod import selected
 from unisono.cli.commands.queue import queue_spec
 from unisono.cli.main import cli
-from unisono.cli.vcctl.serving import amounts, flow_lines, job_lines, pod_lines, queue_lines
+from unisono.cli.vcctl import amounts, flow_lines, job_lines, pod_lines, queue_lines
 from unisono.sdk.overview.queues import queue_views
 
 FLAGS: dict[str, Any] = {

@@ -6,9 +6,8 @@ import pytest
 
 from support.build import pod
 from unisono.api.core import Container, ContainerPort, Pod, ResourceRequirements
-from unisono.cluster.interning import PodClasses
+from unisono.cluster.interning import PodClasses, task_of
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.pods import task_of
 from unisono.cluster.resources import ResourceRegistry
 
 MINE = frozenset({"volcano"})

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from workload_world import WorkloadWorld, build
 
 from support.examples import examples
-from unisono.api.groups.batch_v1 import BatchJob
-from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.api.groups.batch_v1 import BatchJob, format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kind_families import BATCH_JOBS
 from unisono.api.kinds import PODS

@@ -44,9 +44,8 @@ from unisono.controllers.registry import all_controllers
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset import decide as jobset_decide
 from unisono.controllers.training.kubeflow import decide as kubeflow_decide
-from unisono.controllers.training.kubeflow.framework import build_pod
+from unisono.controllers.training.kubeflow.framework import TrainingView, build_pod
 from unisono.controllers.training.kubeflow.frameworks import TensorFlow
-from unisono.controllers.training.kubeflow.view import TrainingView
 from unisono.controllers.training.ray import cluster as ray_cluster
 from unisono.controllers.workloads import job as batch_job
 from unisono.controllers.workloads import stateful_set

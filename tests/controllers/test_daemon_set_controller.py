@@ -12,7 +12,7 @@ from unisono.api.core import Node, PodSpec, Taint, Toleration
 from unisono.api.kind_families import CONTROLLER_REVISIONS, DAEMON_SETS
 from unisono.api.kinds import NODES, PODS
 from unisono.controllers.workloads.daemon_set import node_of
-from unisono.controllers.workloads.node_fit import covers, fits
+from unisono.controllers.workloads.templates import covers, fits
 
 
 def node(name: str, labels: dict[str, str] | None = None, *taints: dict[str, str]) -> Node:

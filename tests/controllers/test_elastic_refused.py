@@ -14,8 +14,8 @@ from support.virtual_clock import settle
 from unisono.api.annotations import DISPATCH, ELASTIC, MOST_REPLICAS, ORIGIN_UID
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import ConfigMap, Container, Node, Pod, PodSpec
+from unisono.api.gang_parts import NAME, NAMESPACE, HeldRoom, encode_room, room_key
 from unisono.api.groups.batch import Job
-from unisono.api.held_room import NAME, NAMESPACE, HeldRoom, encode_room, room_key
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NODES, PODS
 from unisono.controllers.elastic.controller import ElasticController

@@ -17,7 +17,7 @@ from unisono.api.validation import validate
 from unisono.controllers.job.plugins import load
 from unisono.controllers.job.plugins.network import LONGEST_VARIABLE
 from unisono.controllers.job.view import JobView
-from unisono.jobkinds.plugin_arguments import unknown_flags
+from unisono.jobkinds.idle_fields import unknown_flags
 
 FRAMEWORKS = {"pytorch": "master", "tensorflow": "ps", "mpi": "master", "ray": "head", "jax": "coordinator"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.controllers.job.plugins import ORDER
-from unisono.jobkinds.plugin_arguments import FLAGS
+from unisono.jobkinds.idle_fields import FLAGS
 
 
 def test_the_arguments_are_those_of_the_plugins() -> None:

@@ -12,7 +12,7 @@ from unisono.api.core import ContainerState, ContainerStateRunning, ContainerSta
 from unisono.api.kind_families import REPLICA_SETS, STATEFUL_SETS
 from unisono.api.kinds import PODS
 from unisono.api.times import rfc3339
-from unisono.controllers.workloads.node_fit import LONGEST_SECONDS, refusal_wait
+from unisono.controllers.workloads.templates import LONGEST_SECONDS, refusal_wait
 
 NOON = 1_700_000_000.0
 

@@ -15,7 +15,7 @@ from support.dashboards import Setting
 from unisono.api.core import Pod, PodSpec
 from unisono.api.documents import apply_merge_patch
 from unisono.api.resources import pod_requests
-from unisono.dashboard.live.source import Pool
+from unisono.dashboard.live.jobs import Pool
 from unisono.dashboard.views.nodes import requests_of
 
 AMOUNTS = st.dictionaries(
@@ -104,7 +104,7 @@ async def test_a_viewer_gets_no_pod_of_the_pool_that_the_server_did_not_send(two
 async def test_jobs_are_shown_before_pods_are_read_and_the_page_is_told_how_far_it_is(
     two_teams: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from unisono.dashboard.live.source import Source
+    from unisono.dashboard.live.jobs import Source
 
     goes_on, look = asyncio.Event(), Source.look
 

@@ -9,8 +9,7 @@ import pytest
 
 from unisono.api.core import Node
 from unisono.api.groups.scheduling import Queue
-from unisono.dashboard.live.jobs import Jobs, Tables
-from unisono.dashboard.live.source import Signal
+from unisono.dashboard.live.jobs import Jobs, Signal, Tables
 from unisono.dashboard.live.world import Samples, shares
 from unisono.dashboard.views.table import Query
 from unisono.dashboard.views.wire import JobRow

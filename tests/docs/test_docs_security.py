@@ -25,7 +25,7 @@ from unisono.apiserver.flow_control import DEEPEST, Limits
 from unisono.apiserver.operations.writes import LARGEST_OBJECT
 from unisono.cluster.podclass import MOST_PORTS, MOST_TERMS, MOST_TOLERATIONS, MOST_VALUES, MOST_VOLUMES
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
-from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
+from unisono.engine.plugins.common.topology_spread import MOST_PREFERENCES
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 TESTS = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)

@@ -9,8 +9,7 @@ import yaml
 
 from unisono.engine.config.arguments import Argument
 from unisono.engine.config.model import ACTION_ARGUMENTS
-from unisono.engine.config_file.dialects import convert
-from unisono.engine.config_file.foreign_words import ACTIONS, ARGUMENTS, PLUGINS, SECTIONS
+from unisono.engine.config_file.dialects import ACTIONS, ARGUMENTS, PLUGINS, SECTIONS, convert
 from unisono.engine.config_file.reader import config_errors, load_config
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, plugin_names
 

@@ -14,7 +14,7 @@ from unisono.api.base import Object
 from unisono.cluster.jobs import Shapes
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
-from unisono.engine.placement.equivalence_batches import EquivalenceBatches
+from unisono.engine.placement.first_gangs import EquivalenceBatches
 from unisono.engine.plugin_host.orders import Heap
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause

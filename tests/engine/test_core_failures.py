@@ -12,8 +12,7 @@ from support.build import bound_per_job, cluster, config, gang, nodes, placed, s
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, RawScore, Veto, Vote
 from unisono.engine.candidates import table
-from unisono.engine.contract.plugin import Plugin
-from unisono.engine.contract.switches import HOOK_FLAGS
+from unisono.engine.contract.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.placement import plain_jobs
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.job_state import JobState

@@ -17,8 +17,7 @@ from unisono import engine
 from unisono.engine.changes import UseLabel
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.contract.plugin import Plugin
-from unisono.engine.contract.switches import HOOK_FLAGS
+from unisono.engine.contract.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.plugins.registry import find
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError

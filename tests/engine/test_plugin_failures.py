@@ -22,8 +22,7 @@ from unisono.api.core import Toleration
 from unisono.cluster.podclass import PodClass
 from unisono.engine import run
 from unisono.engine.answers import Veto
-from unisono.engine.contract.plugin import Plugin
-from unisono.engine.contract.switches import HOOK_FLAGS
+from unisono.engine.contract.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugin_host.failure_policies import POLICIES, QUERIES, Fails
 from unisono.engine.session.node_view import NodeView

@@ -10,7 +10,7 @@ from support.build import START, bound_per_job, cluster, config, gang, node
 from unisono.cluster.records import Task
 from unisono.engine import run
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugins.urgency import PriorityPlugin
+from unisono.engine.plugins.service_order import PriorityPlugin
 
 SETTINGS = config(("gang", "priority"), ("predicates", "nodeorder"), actions="enqueue, allocate")
 

@@ -20,7 +20,7 @@ from unisono.api.core import (
 )
 from unisono.api.kinds import NODES, PODS
 from unisono.cluster.podclass import normalised_image
-from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
+from unisono.engine.plugins.common.topology_spread import MOST_PREFERENCES
 from unisono.engine.session.domains import Tally
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"

@@ -14,8 +14,7 @@ from support.build import config, node, pod, queue, schedule
 from support.examples import examples
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.snapshot import Snapshot
-from unisono.engine.placement.domain_search import DomainSlots
-from unisono.engine.placement.domain_taker import DomainTaker
+from unisono.engine.placement.domain_search import DomainSlots, DomainTaker
 from unisono.engine.plugins.network_topology_aware.fewest_domains import DomainAmounts
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 

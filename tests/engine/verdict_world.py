@@ -17,7 +17,7 @@ from unisono.api.resources import resource_list, to_wire
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugins.resourcequota import amount_of
+from unisono.engine.plugins.admission_limits import amount_of
 from unisono.engine.verdicts.effects import relabelled, renamed
 
 GROUP = "scheduling.k8s.io/group-name"

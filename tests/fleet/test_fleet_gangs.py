@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fleet_world import fleet, node, template
 
-from unisono.api import held_room
+from unisono.api import gang_parts
 from unisono.api.annotations import (
     BIND_TIMEOUT,
     MEMBER_REASONS,
@@ -308,8 +308,8 @@ async def test_parts_in_different_queues_wait_and_other_jobs_go_on():
 
 def held(world, name: str) -> dict[str, Any]:
     """Room that a member was told to hold: pods to nodes, by the number of the dispatch."""
-    found = world.members[name].find(CONFIG_MAPS, f"{held_room.NAMESPACE}/{held_room.NAME}")
-    rooms = held_room.decode_rooms(found.data or {}) if found is not None else {}
+    found = world.members[name].find(CONFIG_MAPS, f"{gang_parts.NAMESPACE}/{gang_parts.NAME}")
+    rooms = gang_parts.decode_rooms(found.data or {}) if found is not None else {}
     return {key.rpartition(".")[2]: {pod: node for pod, (node, _) in room.pods.items()} for key, room in rooms.items()}
 
 

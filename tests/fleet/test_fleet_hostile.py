@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from fleet_world import World, fleet, node
 
-from unisono.api import held_room
+from unisono.api import gang_parts
 from unisono.api.annotations import DISPATCH, GANG, ORIGIN_UID, SEAL, START_TIMEOUT, WORKER_LOST_TIMEOUT
 from unisono.api.base import ObjectMeta
 from unisono.api.groups.batch import Job
@@ -408,5 +408,5 @@ async def test_a_gang_record_that_a_user_wrote_holds_no_room_for_the_jobs_of_oth
         forged = {"number": 7, "since": 9e12, "parts": {"llm-x-0": part}}
         await world.hyper("llm", {"name": "x", "pods": 64}, marks={GANG: json.dumps(forged)})
         await world.run(30)
-        found = world.members["a"].find(CONFIG_MAPS, f"{held_room.NAMESPACE}/{held_room.NAME}")
+        found = world.members["a"].find(CONFIG_MAPS, f"{gang_parts.NAMESPACE}/{gang_parts.NAME}")
         assert found is None or not found.data

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from fleet_world import fleet
 
-from unisono.api import held_room
+from unisono.api import gang_parts
 from unisono.api.kind_families import HYPER_JOBS
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS
 
@@ -33,7 +33,7 @@ CONFIGS = {
 def held(world) -> list[str]:
     """Keys of what members hold."""
     found = [obj for client in world.members.values() for obj in client.objects(CONFIG_MAPS)]
-    return [key for obj in found if obj.metadata.name == held_room.NAME for key in obj.data or {}]
+    return [key for obj in found if obj.metadata.name == gang_parts.NAME for key in obj.data or {}]
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,10 @@ from unisono.api.kinds import JOBS, PODS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.objects import Retention
 from unisono.errors import NotFound
-from unisono.history.answers import JobLine
 from unisono.history.reading import Filter, Reader
 from unisono.history.recorder import Recorder
 from unisono.history.records import Changes
-from unisono.history.report import Window
+from unisono.history.report import JobLine, Window
 from unisono.history.sqlite import SqliteFile
 from unisono.history.storage import NotStored
 from unisono.kube.client import Client

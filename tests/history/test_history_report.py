@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.conditions import pod_failure
-from unisono.history.answers import By
 from unisono.history.records import HOUR, Hour, Interval, JobRecord, Share, ended_as, hours_of_interval, pieces, worse
-from unisono.history.report import Counting, Window, accounts, size_of, waiting
+from unisono.history.report import By, Counting, Window, accounts, size_of, waiting
 
 DAY = 24 * HOUR
 T0 = 19_000 * DAY  # a midnight: 2022-01-08

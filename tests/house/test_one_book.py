@@ -27,13 +27,12 @@ TALLIES = {
     "plugins/network_topology_aware/fewest_domains.py": "pods of one gang by domain",
     "plugins/nodegroup.py": "amounts by queue and node group",
     "plugins/rescheduling/single_pods.py": "pods of a trial",
-    "plugins/resourcequota.py": "entries of quotas without a resource row, as the book counts them",
     "plugins/admission_limits.py": "a limit of the session, which the transaction moves",
     "session/job_state.py": "what one job holds",
     "session/limit.py": "what is held under one limit; a test holds it equal to the queues' own",
     "session/node_view.py": "what leaves one node",
     "session/queue_limits.py": "opens the limits",
-    "eviction/needless.py": "placements of one trial",
+    "actions/evicting.py": "placements of one trial",
 }
 """Modules beside the book with amounts of their own, and why the book is not asked for them."""
 

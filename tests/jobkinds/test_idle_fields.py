@@ -12,10 +12,9 @@ import pytest
 
 import unisono
 from unisono.api import kind_families, kinds
-from unisono.api.decode import decode
+from unisono.api.decode import Shape, decode, shape_of
 from unisono.api.kind import Kind
 from unisono.api.kind_families import RAY_CLUSTERS
-from unisono.api.shape import Shape, shape_of
 from unisono.jobkinds.idle_fields import ASK_FOR_NOTHING, WITHOUT_EFFECT, idle_fields
 
 GROUPS = (

@@ -11,12 +11,11 @@ import pytest
 from support.backends import OPTIONS, opened, value
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
-from unisono.api.decode import decode
+from unisono.api.decode import Shape, decode, shape_of
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, COMPOSITE_POD_GROUPS, WORKLOAD_POD_GROUPS, WORKLOADS
 from unisono.api.kinds import PODS, PRIORITY_CLASSES
 from unisono.api.selecting import pod_group_of
-from unisono.api.shape import Shape, shape_of
 from unisono.api.validation import validate
 from unisono.controllers.objects import to_json
 from unisono.controllers.podgroup.kubernetes import mirror, told_conditions

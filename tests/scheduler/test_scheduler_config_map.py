@@ -14,8 +14,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, LEASES
 from unisono.errors import ApiError
-from unisono.scheduler.config_map import advice
-from unisono.scheduler.settings import FixedConfig
+from unisono.scheduler.settings import FixedConfig, advice
 
 LEASE = "kube-system/unisono-scheduler-cycles"
 NAME = "volcano-scheduler-config"

@@ -12,8 +12,17 @@ from support.memory import MemoryClient
 from unisono.api.annotations import DISPATCH, ORIGIN_UID
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
+from unisono.api.gang_parts import (
+    MOST_PODS,
+    NAME,
+    NAMESPACE,
+    HeldRoom,
+    decode_room,
+    decode_rooms,
+    encode_room,
+    room_key,
+)
 from unisono.api.groups.scheduling import PodGroup
-from unisono.api.held_room import MOST_PODS, NAME, NAMESPACE, HeldRoom, decode_room, decode_rooms, encode_room, room_key
 from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.engine import run
 from unisono.engine.config_file.reader import load_config

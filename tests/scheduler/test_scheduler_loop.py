@@ -10,9 +10,9 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.cluster.snapshot import Snapshot
+from unisono.engine.answers import Failure
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions, Violation
-from unisono.engine.failure import Failure
 from unisono.errors import Unavailable
 
 

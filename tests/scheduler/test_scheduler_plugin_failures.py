@@ -13,7 +13,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
-from unisono.scheduler.notices import PluginFailures
+from unisono.scheduler.settings import PluginFailures
 
 SETTINGS = config(("picky", "gang"), ("predicates",))
 

@@ -20,8 +20,7 @@ from unisono.api.core.cluster import NodeAddress
 from unisono.api.kinds import NODES
 from unisono.api.node_usage import NodeUsage
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.metrics import MetricsSource, metrics_source
-from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config.model import MetricsSource, SchedulerConfig, metrics_source
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient

@@ -22,9 +22,9 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.candidates.table import Roomless
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.eviction.search import Evictions
-from unisono.engine.placement.equivalence_batches import EquivalenceBatches
+from unisono.engine.placement.first_gangs import EquivalenceBatches
 from unisono.engine.plugin_host.orders import Heap
-from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
+from unisono.engine.plugins.eviction_guard import EvictionGuardPlugin
 from unisono.engine.plugins.reservation import plan
 from unisono.engine.plugins.reservation.plan import Endings, KnownEnds, found_in_full
 from unisono.simulator.clusters import Cluster, make_node, make_queue

@@ -13,7 +13,7 @@ from unisono.api.core import ConfigMap, Lease, Namespace
 from unisono.api.keys import CONFIG_MAP_KEY, CONFIG_MAP_NAMES, CONFIG_MAP_NAMESPACE
 from unisono.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME
+from unisono.scheduler.settings import INSTALLED_KEY, INSTALLED_NAME
 from unisono.simulator.forecast.live import configuration_in_force
 
 VOLCANO = f"ConfigMap {CONFIG_MAP_NAMESPACE}/{CONFIG_MAP_NAMES[0]}"

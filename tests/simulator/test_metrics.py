@@ -8,8 +8,7 @@ import pytest
 
 from simulator.worlds import PREEMPT, cluster, job, simulate
 from unisono.simulator.metrics.durations import bounded_slowdown, deadlines, durations, jain, percentile, starvation
-from unisono.simulator.metrics.fairness import entitled, fairness, finish_time_fairness
-from unisono.simulator.metrics.summary import encode, summary
+from unisono.simulator.metrics.summary import encode, entitled, fairness, finish_time_fairness, summary
 from unisono.simulator.metrics.usage import integral, lca_cost, least_cost, steps, topology, usage, waste
 
 

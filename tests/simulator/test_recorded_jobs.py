@@ -13,7 +13,7 @@ from unisono.api.core.pod import PodCondition
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.keys import GROUP_NAME
 from unisono.api.times import rfc3339
-from unisono.simulator.recording.history import History, jobs_of
+from unisono.simulator.experiment import History, jobs_of
 
 START = 1_700_000_000.0
 

@@ -32,7 +32,7 @@ from unisono.scheduler.recording import Recorder, RecordingFile
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
 from unisono.simulator.experiment import read_experiment
-from unisono.simulator.recording.replay import replay
+from unisono.simulator.replay import replay
 from unisono.simulator.world.settings import Settings
 
 CONFIG = DEFAULT_TEXT.replace("allocate, backfill", "allocate, preempt, reclaim, backfill")

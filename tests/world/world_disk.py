@@ -20,7 +20,7 @@ from typing import Any
 from unisono.apiserver.storage.database import Database, Loaded
 from unisono.apiserver.storage.files import DiskFullError
 from unisono.apiserver.storage.objects import Event
-from unisono.apiserver.storage.writer import Commit, Writer
+from unisono.apiserver.storage.store import Commit, Writer
 
 _FILES = ("data", "data-wal", "data-acknowledged")
 _PAGE = 4096

@@ -78,12 +78,12 @@ FAULTS = (
     Fault(
         "commit-what-builds-on-a-failure",
         "disk",
-        "unisono.apiserver.storage.writer",
+        "unisono.apiserver.storage.store",
         "if commit.epoch <= self._failed_epoch]",
         "if commit.epoch <= -2]",
         more=(
             (
-                "unisono.apiserver.storage.writer",
+                "unisono.apiserver.storage.store",
                 "if commit.epoch > self._failed_epoch]",
                 "if commit.epoch > -2]",
             ),
@@ -368,7 +368,7 @@ FAULTS = (
         "        if False:\n",
         more=(
             (
-                "unisono.engine.plugins.pdb",
+                "unisono.engine.plugins.unevictable",
                 "            if all(spent[key] < self.allowed[key] for key in keys):\n",
                 "            if True:\n",
             ),

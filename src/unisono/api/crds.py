@@ -9,11 +9,11 @@ import msgspec
 
 from unisono.api import kind_families, kinds
 from unisono.api.base import Object
+from unisono.api.decode import prepare
 from unisono.api.keys import HELM_RESOURCE_POLICY
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_KINDS
 from unisono.api.schema import schema_of
-from unisono.api.shape import prepare
 
 # Columns that ``kubectl get`` shows for custom kinds, as Volcano's CRDs define them.
 

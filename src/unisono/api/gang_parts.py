@@ -1,19 +1,22 @@
-"""What the pods of a gang will ask for, on its PodGroup, so that it can be told while the pods do not exist yet.
-
-Controllers write the annotation; the engine reads it when it explains why a gang waits for admission. It decides
-nothing: admission counts ``minResources``.
-"""
+"""Parts of gangs: what their pods will ask for, on the PodGroup, and room that a hub holds for them in members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from unisono.api.core import Container, PodSpec, ResourceRequirements, Volume
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests
+
+# What the pods of a gang will ask for, on its PodGroup, so that it can be told while the pods do not exist yet.
+#
+# Controllers write the annotation; the engine reads it when it explains why a gang waits for admission. It decides
+# nothing: admission counts ``minResources``.
+
 
 _MOST_BYTES = 16 * 1024
 _MOST_PARTS = 64
@@ -112,3 +115,63 @@ def _amounts(container: Container) -> Container:
         resources=ResourceRequirements(requests=resources.requests, limits=resources.limits),
         restart_policy=container.restart_policy,
     )
+
+
+# Room that a hub holds in a member for parts of gangs: what stands in the member's ConfigMap (pure).
+#
+# The ConfigMap lies in a namespace in which users have no rights, so that the hub alone says what is held.
+
+
+NAMESPACE: Final = "unisono-fleet"
+"""Namespace in a member of what belongs to its hub."""
+NAME: Final = "unisono-held-room"
+"""Name of the ConfigMap."""
+MOST_SECONDS: Final = 3600.0
+"""Nothing is held for longer, whatever is asked for."""
+MOST_PODS: Final = 20_000
+"""Pods of one part that are held at most."""
+
+
+class HeldRoom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Room of one part of a gang, until its pods have come.
+
+    Attributes:
+        namespace: of its pods.
+        until: seconds since 1970 at which the room is free again.
+        seconds: for which it is held at most, by the member's clock.
+        requests: what pods ask for, by resource; each list of amounts once.
+        pods: by name, the node on which room is held for each and which of ``requests`` it asks for.
+
+    """
+
+    namespace: str
+    until: float
+    seconds: float
+    requests: list[dict[str, str]]
+    pods: dict[str, tuple[str, int]]
+
+
+def room_key(uid: str, dispatch: int) -> str:
+    """Key in the ConfigMap of a part, by the uid of the hub's job and the number of its dispatch."""
+    return f"{uid}.{dispatch}"
+
+
+def encode_room(room: HeldRoom) -> str:
+    """As text; equal rooms give equal texts."""
+    return msgspec.json.encode(room, order="deterministic").decode()
+
+
+def decode_room(text: str) -> HeldRoom | None:
+    """What a text says; None for one that cannot be read or is too large."""
+    try:
+        room = msgspec.json.decode(text, type=HeldRoom)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    sound = len(room.pods) <= MOST_PODS and all(0 <= at < len(room.requests) for _, at in room.pods.values())
+    return room if sound and room.namespace else None
+
+
+def decode_rooms(data: Mapping[str, str]) -> dict[str, HeldRoom]:
+    """All that a ConfigMap holds, by key, without what cannot be read."""
+    found = ((key, decode_room(text)) for key, text in sorted(data.items()))
+    return {key: room for key, room in found if room is not None}

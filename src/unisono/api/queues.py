@@ -20,6 +20,7 @@ from unisono.api.annotations import (
 from unisono.api.groups.scheduling import Queue, QueueAffinity, QueueSpec
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.resources import resource_list, to_units, to_wire
+from unisono.api.selecting import ROOT
 
 # Who may use a queue, as annotations of the Queue say (pure).
 #
@@ -192,6 +193,55 @@ def quotas_of(text: str) -> dict[tuple[str, str], Fraction]:
     return found
 
 
+# What a queue's amounts may be beside those of its family: of the queues above it and beside it (pure).
+
+
+class Family(NamedTuple):
+    """What a queue says of its place: the queue above it, and the most that it and all below it may hold."""
+
+    parent: str
+    capability: Mapping[str, int]
+
+
+def capabilities_above(name: str, queues: Callable[[str], Family | None]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """The queues above one, from the nearest on, and their capabilities; root limits none."""
+    queue, seen = queues(name), {name}
+    while queue is not None and queue.parent not in (ROOT, *seen):
+        seen.add(queue.parent)
+        above = queues(queue.parent)
+        if above is not None:
+            yield queue.parent, above.capability
+        queue = above
+
+
+def exceeded(
+    name: str, amounts: Mapping[str, int], queues: Callable[[str], Family | None]
+) -> Iterator[tuple[str, str, int]]:
+    """Resources of which a queue may hold more than the nearest queue above that limits them: that queue, its limit."""
+    left = dict(amounts)
+    for above, limits in capabilities_above(name, queues):
+        for resource in [each for each in left if each in limits]:
+            if left.pop(resource) > limits[resource]:
+                yield resource, above, limits[resource]
+
+
+def oversubscribed(own: Mapping[str, int], children: Iterable[Mapping[str, int]]) -> list[str]:
+    """Resources of which children ask for more together than a queue has, where what it does not name counts as zero.
+
+    The rule of guarantees and of deserved amounts.
+    """
+    return [resource for resource, amount in summed(children).items() if amount > own.get(resource, 0)]
+
+
+def summed(each: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Amounts of several, by resource."""
+    total: dict[str, int] = {}
+    for amounts in each:
+        for resource, amount in amounts.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
+
+
 # What one user may hold in a queue, as an annotation of the Queue says (pure).
 
 JOBS: Final = "jobs"
@@ -259,8 +309,6 @@ NEEDS: Final[dict[str, str]] = {
 }
 """By field of the spec what it takes. ``capability`` always holds, also that of parents."""
 
-_ROOT = ("", "root", None)
-
 
 def unenforced(spec: QueueSpec, enforced: Collection[str]) -> Iterator[str]:
     """Names of fields that the queue states and that are not among ``enforced``.
@@ -273,7 +321,8 @@ def unenforced(spec: QueueSpec, enforced: Collection[str]) -> Iterator[str]:
         "guarantee": spec.guarantee is not None and bool(spec.guarantee.resource),
         "priority": bool(spec.priority),
         "affinity": spec.affinity is not None,
-        "parent": spec.parent not in _ROOT and bool(spec.deserved or (spec.guarantee and spec.guarantee.resource)),
+        "parent": spec.parent not in ("", ROOT, None)
+        and bool(spec.deserved or (spec.guarantee and spec.guarantee.resource)),
     }
     return (field for field in NEEDS if stated[field] and field not in enforced)
 

@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from unisono.api.base import QUANTITY_PATTERN, ObjectMeta
-from unisono.api.decode import alias_fields
+from unisono.api.decode import FieldShape, Shape, alias_fields, shape_of, summary
 from unisono.api.kind import Kind
 from unisono.api.merge_keys import ATOMIC_MAPS, ATOMIC_STRUCTS, list_merge
-from unisono.api.shape import FieldShape, Shape, shape_of, summary
 
 _INT_OR_STRING: dict[str, Any] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],

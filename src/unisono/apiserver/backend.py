@@ -33,8 +33,7 @@ from unisono.apiserver.operations.context import Context, random_suffix, random_
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
 from unisono.apiserver.storage.objects import Retention, StoredEntry
-from unisono.apiserver.storage.store import Change, Store
-from unisono.apiserver.storage.writer import Disk, Writer
+from unisono.apiserver.storage.store import Change, Disk, Store, Writer
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 # What every cluster has from the first moment: namespaces, priority classes, roles, definitions, the first queues.

@@ -24,7 +24,7 @@ from unisono.apiserver.access.files import LOOPBACK_NAMES, bind, is_loopback, na
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens, TokenSigner
 from unisono.apiserver.access.user import ADMIN, REVIEW_KINDS
-from unisono.apiserver.authorization.reviews import Reviews
+from unisono.apiserver.authorization.authorizer import Reviews
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.encoding import VIEWS
 from unisono.apiserver.flow_control import Limits
@@ -32,10 +32,9 @@ from unisono.apiserver.http.app import App
 from unisono.apiserver.http.authentication import Authenticator
 from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.logs import LogHandler
-from unisono.apiserver.http.meta import MetaHandlers, Readiness
+from unisono.apiserver.http.meta import BackupHandler, HistoryHandler, HistorySource, MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics, ResourceMetricsHandler
 from unisono.apiserver.http.objects import ObjectHandlers
-from unisono.apiserver.http.own_paths import BackupHandler, HistoryHandler, HistorySource
 from unisono.apiserver.http.pod_access import PodAccessHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unisono.sdk.clients.client import Client
     from unisono.simulator.forecast.forecast import Forecast, Start
     from unisono.simulator.forecast.whatif import Moved, WhatIf
-    from unisono.simulator.recording.replay import Replayed
+    from unisono.simulator.replay import Replayed
     from unisono.simulator.studies.compare import Change, JobChange
 
 

@@ -20,13 +20,12 @@ from unisono.api.node_usage import NodeUsage
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.devices import DeviceCount, DeviceCounts
-from unisono.cluster.hypernodes import HyperNodeBook
-from unisono.cluster.interning import PodClasses, SharedObjects
+from unisono.cluster.hypertree import HyperNodeBook
+from unisono.cluster.interning import PodClasses, SharedObjects, blind_task, same_task, task_of
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.pods import blind_task, same_task, task_of
 from unisono.cluster.promises import Promise, Promises, SelfPlaced, holds, set_aside, take_back
 from unisono.cluster.recent import EvictionLog, PastEviction, RunTimes, Setback
 from unisono.cluster.records import NodePods, Task

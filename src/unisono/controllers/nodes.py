@@ -18,7 +18,7 @@ from unisono.controllers.objects import LastWritten
 from unisono.controllers.owners import index
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.workloads.node_fit import covers
+from unisono.controllers.workloads.templates import covers
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner

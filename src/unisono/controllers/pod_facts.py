@@ -8,8 +8,12 @@ from typing import Final
 
 from unisono.api.conditions import find_condition, is_true
 from unisono.api.core import ContainerStatus, Pod, PodCondition
-from unisono.api.groups.batch_v1 import PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy
-from unisono.api.index_lists import parse_indexes
+from unisono.api.groups.batch_v1 import (
+    PodFailurePolicy,
+    PodFailurePolicyOnExitCodesRequirement,
+    SuccessPolicy,
+    parse_indexes,
+)
 from unisono.api.keys import POD_DELETION_COST
 from unisono.api.pod_states import container_statuses, has_ended
 from unisono.api.times import time_or

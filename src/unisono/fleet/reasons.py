@@ -17,7 +17,7 @@ from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.controllers.workloads.node_fit import allows, tolerates
+from unisono.controllers.workloads.templates import allows, tolerates
 from unisono.fleet.jobs.translation import cluster_of
 
 MOST_CLASSES = 32

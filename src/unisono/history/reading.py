@@ -14,10 +14,21 @@ import msgspec
 
 from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.history import storage as schema
-from unisono.history.answers import BY, Accounts, By, Report
 from unisono.history.queue_shares import Series, series, steps
 from unisono.history.records import CLUSTER, HOUR, Hour, Interval, JobRecord
-from unisono.history.report import MOST_ROWS, Counting, Window, accounts, bad_request, points_of, window_of
+from unisono.history.report import (
+    BY,
+    MOST_ROWS,
+    Accounts,
+    By,
+    Counting,
+    Report,
+    Window,
+    accounts,
+    bad_request,
+    points_of,
+    window_of,
+)
 from unisono.history.storage import Connection, NotStored, Storage
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 

@@ -20,7 +20,7 @@ from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.paths import steps
 from unisono.jobkinds.registry import FAMILIES, foreign
 from unisono.jobkinds.workloads import PODS_ALONE
-from unisono.scheduler.config_map import INSTALLED_NAME
+from unisono.scheduler.settings import INSTALLED_NAME
 
 # Match conditions: requests that neither a webhook nor a policy needs to see, in CEL.
 

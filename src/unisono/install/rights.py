@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api import kinds as k
+from unisono.api.gang_parts import NAME as HELD_ROOM_NAME
 from unisono.api.groups.autoscaling import MACHINE_DEPLOYMENTS, MACHINES, POD_TEMPLATES, PROVISIONING_REQUESTS
-from unisono.api.held_room import NAME as HELD_ROOM_NAME
 from unisono.api.keys import CONFIG_MAP_NAMES
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (

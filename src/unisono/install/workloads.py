@@ -9,7 +9,7 @@ from unisono import __version__
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.keys import APP_NAME, APP_PART_OF, HOSTNAME
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME
+from unisono.scheduler.settings import INSTALLED_KEY, INSTALLED_NAME
 
 # What can be chosen when the manifests of an installation are made.
 

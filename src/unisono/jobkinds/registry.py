@@ -15,12 +15,11 @@ from unisono.jobkinds.argo import ARGO
 from unisono.jobkinds.dask import DASK
 from unisono.jobkinds.flink import FLINK
 from unisono.jobkinds.jobset import JOBSET
-from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.kind import JobKind, by_conditions
 from unisono.jobkinds.kubeflow import KUBEFLOW
 from unisono.jobkinds.leaderworkerset import LEADERWORKERSET
 from unisono.jobkinds.ray import RAY
 from unisono.jobkinds.spark import SPARK
-from unisono.jobkinds.states import by_conditions
 from unisono.jobkinds.tables import Table, described, kinds_of, read_table
 from unisono.jobkinds.volcano import VOLCANO
 from unisono.jobkinds.workloads import PODS_ALONE, WORKLOADS

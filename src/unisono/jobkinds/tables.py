@@ -18,9 +18,8 @@ from unisono.api.core import Container, CustomResourceDefinition, PodSpec, Resou
 from unisono.api.kind import Kind
 from unisono.api.kind_families import BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from unisono.errors import UnisonoError
-from unisono.jobkinds.kind import NOTE, JobKind, PodSet, noted
+from unisono.jobkinds.kind import NOTE, JobKind, PodSet, Tells, by_conditions, by_field, noted
 from unisono.jobkinds.paths import first, steps
-from unisono.jobkinds.states import Tells, by_conditions, by_field
 
 PHASES: Final = ("Completed", "Failed", "Running", "Suspended", "Restarting", "Aborted", "Terminated")
 """What values of a field of the status may mean."""

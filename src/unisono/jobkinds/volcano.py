@@ -21,9 +21,8 @@ from unisono.api.kind_families import (
     WORKLOAD_POD_GROUPS,
 )
 from unisono.api.kinds import JOBS, POD_GROUPS
-from unisono.jobkinds.kind import ElasticPart, JobKind, Json, NoSuchField, PodSet, all_at_once, given
+from unisono.jobkinds.kind import ElasticPart, JobKind, Json, NoSuchField, PodSet, all_at_once, by_field, given
 from unisono.jobkinds.paths import first
-from unisono.jobkinds.states import by_field
 
 _DECODER = msgspec.json.Decoder(Job)
 _MOST_DIGITS = 9

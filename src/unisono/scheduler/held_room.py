@@ -21,7 +21,7 @@ import structlog
 from unisono.api.annotations import DISPATCH, ORIGIN_UID, USE
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Container, Pod, PodSpec, ResourceRequirements
-from unisono.api.held_room import MOST_SECONDS, NAME, NAMESPACE, HeldRoom, decode_rooms
+from unisono.api.gang_parts import MOST_SECONDS, NAME, NAMESPACE, HeldRoom, decode_rooms
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import CONFIG_MAPS, QUEUES
 from unisono.api.selecting import pod_group_of

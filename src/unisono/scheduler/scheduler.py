@@ -38,8 +38,6 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
-from unisono.scheduler.config_map import MappedConfig
-from unisono.scheduler.config_map import reflectors as config_reflectors
 from unisono.scheduler.cycle_pause import Evicting, Pause, Placing
 from unisono.scheduler.evictor import GIVE_UP, Evictor, PartialGangs, Release
 from unisono.scheduler.explain import ExplainingShare, Rejections, VerdictBook
@@ -47,10 +45,10 @@ from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
 from unisono.scheduler.held_room import HeldRooms, KeptUse
 from unisono.scheduler.metrics import Metrics
-from unisono.scheduler.notices import ConfigNotices, PluginFailures
 from unisono.scheduler.recording import Recorder
 from unisono.scheduler.reports import Reports
-from unisono.scheduler.settings import ConfigSource, FixedConfig
+from unisono.scheduler.settings import ConfigNotices, ConfigSource, FixedConfig, MappedConfig, PluginFailures
+from unisono.scheduler.settings import reflectors as config_reflectors
 from unisono.scheduler.usage import UsageCollector
 
 _log = structlog.get_logger(__name__)

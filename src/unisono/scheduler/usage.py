@@ -19,7 +19,7 @@ from unisono.api.kind import Kind
 from unisono.api.node_usage import NodeUsage
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.times import parse_time
-from unisono.engine.config.metrics import MetricsSource, metrics_source
+from unisono.engine.config.model import MetricsSource, metrics_source
 from unisono.engine.plugins.common.annotations import FRESH_SECONDS
 from unisono.errors import ConfigError, NotFound, UnisonoError
 from unisono.kube.client import Client

@@ -13,7 +13,7 @@ from unisono.api.groups.scheduling import PodGroup
 from unisono.api.selecting import queue_of
 from unisono.cluster.records import Job
 from unisono.cluster.resources import CPU, MEMORY
-from unisono.engine.queue_metrics import UNLIMITED, Amounts, QueueMetrics
+from unisono.engine.decisions import UNLIMITED, Amounts, QueueMetrics
 
 MOST_JOBS = 1000
 """Jobs with series of their own: more would make every scrape long and the store of metrics large."""

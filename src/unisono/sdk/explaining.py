@@ -17,8 +17,7 @@ from unisono.api.verdict import Cause, verdict_in
 from unisono.jobkinds.idle_fields import idle_fields
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
-from unisono.jobkinds.word_places import misplaced
-from unisono.jobkinds.word_values import unreadable
+from unisono.jobkinds.word_places import misplaced, unreadable
 from unisono.sdk.conditions import complaints, has_conditions
 from unisono.sdk.explanation import Explanation, NothingToExplain
 from unisono.sdk.failed_flows import failed_step

@@ -22,8 +22,7 @@ from unisono.api.kinds import NODES, QUEUES, find
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import resource_list
 from unisono.api.yaml import expand_lists, load_all
-from unisono.cluster.hypernodes import HyperNodeBook
-from unisono.cluster.hypertree import NOWHERE
+from unisono.cluster.hypertree import NOWHERE, HyperNodeBook
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.resources import ResourceRegistry
 from unisono.simulator.abilities import NODE_NOTES, QUEUE_NOTES, unknown_note

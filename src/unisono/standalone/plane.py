@@ -80,7 +80,7 @@ async def _of_configuration(request: Request) -> list[str]:
 
     def advise() -> list[str]:
         # Large, and only for those who write such a thing.
-        from unisono.scheduler.config_map import advice
+        from unisono.scheduler.settings import advice
 
         return advice(request.object)
 

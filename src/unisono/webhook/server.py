@@ -40,7 +40,7 @@ from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.transport import error_of
-from unisono.scheduler.config_map import advice
+from unisono.scheduler.settings import advice
 from unisono.webhook.review import (
     BadReview,
     Question,

@@ -16,7 +16,7 @@ import os
 import stat
 import struct
 
-from unisono.agent.shim.idmap import attach, mapped
+from unisono.agent.shim.kernel import attach, mapped
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19

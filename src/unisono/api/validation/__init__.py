@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from unisono.api import kind_families, kinds
 from unisono.api.base import Object
+from unisono.api.decode import shape_of
 from unisono.api.field_error import FieldError
 from unisono.api.groups.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
@@ -20,7 +21,6 @@ from unisono.api.kind_families import (
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
-from unisono.api.shape import shape_of
 from unisono.api.validation import (
     access,
     batch_v1,

@@ -18,11 +18,12 @@ from unisono.api.groups.batch_v1 import (
     BatchCronJob,
     BatchJob,
     BatchJobSpec,
+    Indexes,
     PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyRule,
     SuccessPolicyRule,
+    parse_indexes,
 )
-from unisono.api.index_lists import Indexes, parse_indexes
 from unisono.api.selecting import selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_selector
 from unisono.api.validation.pod import validate_template

@@ -14,12 +14,11 @@ from unisono.api.base import LabelSelector, Object, ObjectMeta, Quantity, Resour
 from unisono.api.core import Node
 from unisono.api.core.container import ResourceRequirements
 from unisono.api.core.refs import LocalObjectReference
-from unisono.api.decode import QUANTITY_RULE
+from unisono.api.decode import QUANTITY_RULE, FieldShape, Shape, shape_of
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required, too_long
 from unisono.api.kind import Kind
 from unisono.api.quantity import QuantityError, canonical, format_bytes, parse_quantity, to_int, to_milli
 from unisono.api.resources import LARGEST, is_bytes
-from unisono.api.shape import FieldShape, Shape, shape_of
 
 # Constraints of the generated schema (minimum, pattern, enum, lengths, required), as an API server checks a CRD's.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+import jwt
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from jwt.algorithms import ECAlgorithm
+from jwt.types import Options
+from jwt.utils import base64url_encode
 
 from unisono.api import field_error
-from unisono.api.field_error import UNREADABLE
 from unisono.api.groups.access import TokenRequest, TokenRequestStatus
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
@@ -38,7 +37,9 @@ from unisono.errors import ConfigError
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 _CLAIMS = "kubernetes.io"
-_HALF = 32
+_ALGORITHM = "ES256"
+# PyJWT lets through that half characters cannot be encoded.
+_BROKEN = (jwt.InvalidTokenError, UnicodeEncodeError)
 # Clocks of two machines may differ by this much.
 _LEEWAY = 10
 
@@ -82,19 +83,9 @@ class TokenSigner:
     def __init__(self, directory: Path, clock: Callable[[], float], issuer: str = ISSUER) -> None:
         self._clock, self.issuer = clock, issuer
         self._key = _load(private_directory(directory) / "service-account.key")
-        public = self._key.public_key()
-        encoded = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        self._key_id = _text(hashlib.sha256(encoded).digest())
-        numbers = public.public_numbers()
-        self._public = {
-            "use": "sig",
-            "kty": "EC",
-            "kid": self._key_id,
-            "crv": "P-256",
-            "alg": "ES256",
-            "x": _text(numbers.x.to_bytes(_HALF, "big")),
-            "y": _text(numbers.y.to_bytes(_HALF, "big")),
-        }
+        self._public = self._key.public_key()
+        encoded = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        self._key_id = base64url_encode(hashlib.sha256(encoded).digest()).decode()
 
     def sign(self, identity: Identity, seconds: int) -> str:
         """A token that is valid from now on for ``seconds``."""
@@ -114,10 +105,7 @@ class TokenSigner:
             "nbf": now,
             "sub": f"system:serviceaccount:{identity.namespace}:{identity.name}",
         }
-        header = {"alg": "ES256", "kid": self._key_id}
-        signed = ".".join(_text(msgspec.json.encode(part)) for part in (header, claims))
-        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-        return f"{signed}.{_text(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
+        return jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
 
     def verify(self, token: str, audiences: Sequence[str]) -> Identity:
         """What the token says, when it is ours, valid now, and for one of ``audiences``.
@@ -141,8 +129,8 @@ class TokenSigner:
     def issued(self, token: str) -> bool:
         """Whether a token claims to be one of these: three parts, and this issuer."""
         try:
-            return bool(_json(token.split(".")[1]).get("iss") == self.issuer)
-        except (TokenError, IndexError):
+            return bool(jwt.decode(token, options={"verify_signature": False}).get("iss") == self.issuer)
+        except _BROKEN:
             return False
 
     def configuration(self, url: str) -> dict[str, Any]:
@@ -152,31 +140,23 @@ class TokenSigner:
             "jwks_uri": f"{url}/openid/v1/jwks",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
+            "id_token_signing_alg_values_supported": [_ALGORITHM],
         }
 
     def keys(self) -> dict[str, Any]:
         """The document of ``/openid/v1/jwks``."""
-        return {"keys": [self._public]}
+        own = {"use": "sig", "kid": self._key_id, "alg": _ALGORITHM}
+        return {"keys": [own | ECAlgorithm.to_jwk(self._public, as_dict=True)]}
 
     def _checked(self, token: str) -> dict[str, Any]:
-        parts = token.split(".")
-        if len(parts) != 3:
-            raise TokenError("the token has not three parts")
-        header, signature = _json(parts[0]), _bytes(parts[2])
-        # Only this algorithm: a token must not choose how it is checked.
-        if header.get("alg") != "ES256" or header.get("kid") != self._key_id or len(signature) != 2 * _HALF:
-            raise TokenError("the token is signed with an unknown key")
-        pair = encode_dss_signature(int.from_bytes(signature[:_HALF], "big"), int.from_bytes(signature[_HALF:], "big"))
         try:
-            signed = f"{parts[0]}.{parts[1]}".encode("ascii", "replace")
-            self._key.public_key().verify(pair, signed, ec.ECDSA(hashes.SHA256()))
-        except InvalidSignature:
-            raise TokenError("the token's signature is wrong") from None
-        claims = _json(parts[1])
-        if claims.get("iss") != self.issuer:
-            raise TokenError("the token has another issuer")
-        return claims
+            if jwt.get_unverified_header(token).get("kid") != self._key_id:
+                raise TokenError("the token is signed with an unknown key")
+            # Only this algorithm: a token must not choose how it is checked. Times are checked by the server's clock.
+            times: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
+            return jwt.decode(token, self._public, [_ALGORITHM], times, issuer=self.issuer)
+        except _BROKEN as error:
+            raise TokenError(f"the token cannot be read or was changed: {error}") from None
 
 
 def _identity(claims: dict[str, Any], audiences: tuple[str, ...]) -> Identity:
@@ -200,27 +180,6 @@ def _load(path: Path) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError) as error:
         why = f"unreadable key ({error}); remove it to have a new one made, which ends all tokens of service accounts"
         raise ConfigError(why, file=str(path)) from error
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        raise TokenError("the token is not base64") from None
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(_bytes(text))
-    except UNREADABLE:
-        raise TokenError("the token holds no JSON") from None
-    if not isinstance(value, dict):
-        raise TokenError("the token holds no JSON object")
-    return value
 
 
 # Service accounts as users: tokens are made for them, and hold as long as the account and what they are bound to.

@@ -44,11 +44,10 @@ from unisono.apiserver.custom.definitions import (
 )
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
+from unisono.jobkinds.idle_fields import unknown_arguments
 from unisono.jobkinds.others_words import without_effect
-from unisono.jobkinds.plugin_arguments import unknown_arguments
 from unisono.jobkinds.tables import described
-from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere
-from unisono.jobkinds.word_values import unreadable
+from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
 
 # Tenants: who may use which queue, whose job it is, and the queue of jobs that name none.
 

@@ -14,9 +14,9 @@ from unisono.api.groups.batch import Job
 from unisono.api.groups.scheduling import PodGroup, Queue
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, QUEUES
-from unisono.api.queues import warnings_of
+from unisono.api.queues import Family, exceeded, oversubscribed, summed, warnings_of
 from unisono.api.resources import resource_list, to_wire
-from unisono.api.selecting import DEFAULT_QUEUE
+from unisono.api.selecting import DEFAULT_QUEUE, ROOT
 from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.custom.kinds import as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid
@@ -26,8 +26,6 @@ from unisono.jobkinds.registry import too_many
 # Jobs and PodGroups: they go into open queues, are no larger than allowed, and stay where a hub put them.
 
 # Jobs go into a queue that exists, is open, and has no queues below it; their two numbers of replicas agree.
-
-ROOT = "root"
 
 
 def settle_scale(request: Request, _: View) -> None:
@@ -203,19 +201,15 @@ def family_errors(queue: Queue, queues: Mapping[str, Queue]) -> list[FieldError]
 
 
 def _above(queue: Queue, queues: Mapping[str, Queue]) -> list[FieldError]:
-    name, errors = queue.metadata.name, []
-    open_resources = resource_list(queue.spec.capability)
-    at, seen = queue.spec.parent or ROOT, {name}
-    while open_resources and at != ROOT and at in queues and at not in seen:
-        seen.add(at)
-        limits = resource_list(queues[at].spec.capability)
-        for resource in [one for one in open_resources if one in limits]:
-            amount = open_resources.pop(resource)
-            if amount > limits[resource]:
-                have, limit = _show(resource, amount), _show(resource, limits[resource])
-                why = f"queue {name} capability[{resource}]={have} exceeds its ancestor's capability={limit}"
-                errors.append(field_error.invalid(f"spec.capability[{resource}]", have, why))
-        at = queues[at].spec.parent or ROOT
+    def family(name: str) -> Family | None:
+        at = queues.get(name)
+        return None if at is None else Family(at.spec.parent or ROOT, resource_list(at.spec.capability))
+
+    name, errors, own = queue.metadata.name, [], resource_list(queue.spec.capability)
+    for resource, _, most in exceeded(name, own, family):
+        have, limit = _show(resource, own[resource]), _show(resource, most)
+        why = f"queue {name} capability[{resource}]={have} exceeds its ancestor's capability={limit}"
+        errors.append(field_error.invalid(f"spec.capability[{resource}]", have, why))
     return errors
 
 
@@ -244,10 +238,9 @@ def _sums(parent: Queue, queues: Iterable[Queue], prefix: str) -> list[FieldErro
     errors = []
     children = _children(parent, queues)
     for what in _SUMMED:
-        limit, total = _stated(parent, what), _total(_stated(child, what) for child in children)
-        exceeded = {one: amount for one, amount in total.items() if amount > limit.get(one, 0)}
-        if exceeded:
-            have, most = _list(total), _list(limit)
+        limit, each = _stated(parent, what), [_stated(child, what) for child in children]
+        if oversubscribed(limit, each):
+            have, most = _list(summed(each)), _list(limit)
             why = f"{prefix}: sum of children's {what} ({have}) exceeds parent's {what} limit ({most})"
             errors.append(field_error.invalid(f"spec.{what}", have, why))
     return errors
@@ -262,14 +255,6 @@ def _stated(queue: Queue, what: str) -> Amounts:
     if what == "deserved":
         return resource_list(queue.spec.deserved)
     return resource_list(queue.spec.guarantee.resource if queue.spec.guarantee else None)
-
-
-def _total(each: Iterable[Amounts]) -> Amounts:
-    total: Amounts = {}
-    for amounts in each:
-        for resource, amount in amounts.items():
-            total[resource] = total.get(resource, 0) + amount
-    return total
 
 
 def _show(resource: str, amount: int) -> str:

@@ -18,8 +18,7 @@ from unisono.api.kind import Kind, Scale
 from unisono.api.schema import schema_of
 from unisono.api.structural import Node, add_defaults, drop_nulls, prune
 from unisono.api.structural.pruning import META_FIELDS, read_embedded
-from unisono.apiserver.custom.converting import webhook_of
-from unisono.apiserver.custom.definitions import Compiled, compiled
+from unisono.apiserver.custom.definitions import Compiled, compiled, webhook_of
 from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.registry import job_kind
 from unisono.jobkinds.tables import described

@@ -17,8 +17,7 @@ from unisono.api.yaml import dump
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.flow_control import aside, weigh
 from unisono.apiserver.http import protobuf
-from unisono.apiserver.http.body import Body, content_type, patch_type, read_object, read_patch
-from unisono.apiserver.http.exchange import JSON, Exchange
+from unisono.apiserver.http.exchange import JSON, Body, Exchange, content_type, patch_type, read_object, read_patch
 from unisono.apiserver.http.openapi import is_core
 from unisono.apiserver.http.protobuf import MAGIC, write_bytes, write_head
 from unisono.apiserver.http.query import (

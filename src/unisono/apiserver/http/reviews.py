@@ -16,10 +16,9 @@ from unisono.apiserver import encoding
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens
 from unisono.apiserver.access.user import TOKEN_REQUESTS
 from unisono.apiserver.admission import Request
-from unisono.apiserver.authorization.reviews import Reviews
+from unisono.apiserver.authorization.authorizer import Reviews
 from unisono.apiserver.failures import bad_request
-from unisono.apiserver.http.body import content_type, decode_object
-from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.exchange import Exchange, content_type, decode_object
 from unisono.apiserver.http.query import ResourcePath, write_options
 from unisono.apiserver.operations import field_owners
 from unisono.apiserver.operations.context import random_uid

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from unisono.apiserver.managed_fields.apply import BEFORE, Applied, apply
-from unisono.apiserver.managed_fields.managers import FieldManager, ManagerEntry, read_entries, record, write_entries
+from unisono.apiserver.managed_fields.managers import (
+    BEFORE,
+    Applied,
+    FieldManager,
+    ManagerEntry,
+    apply,
+    read_entries,
+    record,
+    write_entries,
+)
 
 __all__ = ["BEFORE", "Applied", "FieldManager", "ManagerEntry", "apply", "read_entries", "record", "write_entries"]

@@ -17,7 +17,7 @@ from unisono.api.groups.admission_registration import ServiceReference, WebhookC
 from unisono.api.kind import Kind
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
-from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
+from unisono.apiserver.custom.definitions import BadConversion, Webhook, question, read_answer, take
 from unisono.apiserver.custom.kinds import CustomKind, CustomObject, custom_of
 from unisono.apiserver.flow_control import aside, weigh
 from unisono.apiserver.storage.objects import Key, StoredEntry

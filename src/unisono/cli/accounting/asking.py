@@ -272,7 +272,7 @@ async def ask(where: Where, what: str, parameters: Mapping[str, str], kind: type
 
 async def _of_server(client: HttpClient, what: str, given: Mapping[str, str]) -> bytes | None:
     """The answer of the API server itself; None where it is none that keeps a history."""
-    from unisono.history.answers import PATH
+    from unisono.history.report import PATH
     from unisono.kube.transport import error_of
 
     status, headers, body = await client.request("GET", f"{PATH}/{what}", params=given)

@@ -12,7 +12,7 @@ from unisono.api.times import rfc3339
 from unisono.cli.printing import clock_text, columns, duration_text
 
 if TYPE_CHECKING:
-    from unisono.history.answers import Accounts, JobLine, Report, Row
+    from unisono.history.report import Accounts, JobLine, Report, Row
 
 # Outcomes in the order of their columns; all others are told behind.
 _OUTCOMES = ("Completed", "Failed")

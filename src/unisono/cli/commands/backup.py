@@ -96,7 +96,7 @@ async def _fetch(where: Where, path: Path) -> None:
     """Ask the running control plane."""
     import os
 
-    from unisono.apiserver.http.own_paths import PATH
+    from unisono.apiserver.http.meta import PATH
     from unisono.cli.connection import connect
 
     async with connect(where) as client:

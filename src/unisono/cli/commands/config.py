@@ -118,7 +118,7 @@ def _within_config_map(text: str) -> str | None:
     from unisono.api.core import ConfigMap
     from unisono.api.yaml import load_all
     from unisono.errors import ConfigError
-    from unisono.scheduler.config_map import text_of
+    from unisono.scheduler.settings import text_of
 
     try:
         values = [document.value for document in load_all(text)]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from unisono.cli.options import Command, Where, output_option
-from unisono.cli.vcctl.serving import cluster_options
+from unisono.cli.vcctl import cluster_options
 
 _NAMESPACE = "kurator-fleet-system"
 

@@ -9,7 +9,7 @@ import click
 
 from unisono.api.kinds import JOBS
 from unisono.cli.options import Where
-from unisono.cli.vcctl.serving import (
+from unisono.cli.vcctl import (
     amounts,
     cluster_options,
     connected,
@@ -90,7 +90,7 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
     """Print the jobs that match."""
     from unisono.api.decode import decode
     from unisono.api.kinds import JOBS
-    from unisono.cli.vcctl.serving import job_lines
+    from unisono.cli.vcctl import job_lines
 
     async with connected(where) as (client, namespace):
         found = await items(client, JOBS, None if everywhere else namespace)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.cli.options import Where, file_option
-from unisono.cli.vcctl.serving import cluster_options, everywhere_option, name_option, namespace_option, print_option
+from unisono.cli.vcctl import cluster_options, everywhere_option, name_option, namespace_option, print_option
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
@@ -29,7 +29,7 @@ def flow_group(word: str) -> click.Group:
     @cluster_options
     def create(where: Where, files: tuple[str, ...]) -> None:
         from unisono.cli.connection import run_async
-        from unisono.cli.vcctl.serving import create_all
+        from unisono.cli.vcctl import create_all
 
         run_async(create_all(where, files, (kind,), f"unisono {word} create"))
 
@@ -86,7 +86,7 @@ def _kind(word: str) -> Kind[Any]:
 
 
 async def _show(where: Where, word: str, name: str | None, everywhere: bool, output: str) -> None:
-    from unisono.cli.vcctl.serving import connected, flow_lines, item, items, show
+    from unisono.cli.vcctl import connected, flow_lines, item, items, show
 
     kind = _kind(word)
     async with connected(where) as (client, namespace):
@@ -102,7 +102,7 @@ async def _show(where: Where, word: str, name: str | None, everywhere: bool, out
 
 async def _delete(where: Where, word: str, name: str | None, files: tuple[str, ...]) -> None:
     from unisono.cli.manifests import read
-    from unisono.cli.vcctl.serving import connected
+    from unisono.cli.vcctl import connected
     from unisono.errors import ApiError, UnisonoError
 
     kind = _kind(word)

@@ -8,7 +8,7 @@ import click
 
 from unisono.api.keys import JOB_NAME, POD_QUEUE, QUEUE_NAME
 from unisono.cli.options import Where
-from unisono.cli.vcctl.serving import cluster_options, everywhere_option, namespace_option, print_option
+from unisono.cli.vcctl import cluster_options, everywhere_option, namespace_option, print_option
 
 POD_QUEUE_KEYS = (QUEUE_NAME, POD_QUEUE)
 
@@ -36,7 +36,7 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
     from unisono.api.kinds import JOBS, PODS
     from unisono.api.selecting import DEFAULT_QUEUE
     from unisono.cli.printing import TABLE
-    from unisono.cli.vcctl.serving import connected, items, pod_lines, say_nothing_found, show
+    from unisono.cli.vcctl import connected, items, pod_lines, say_nothing_found, show
     from unisono.errors import UnisonoError
     from unisono.kube.discovery import request_json
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.cli.options import Where
-from unisono.cli.vcctl.serving import amounts, cluster_options, connected, item, items, name_option, print_option, show
+from unisono.cli.vcctl import amounts, cluster_options, connected, item, items, name_option, print_option, show
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
     """
     from unisono.api.decode import decode
     from unisono.api.kinds import QUEUES
-    from unisono.cli.vcctl.serving import queue_lines
+    from unisono.cli.vcctl import queue_lines
     from unisono.sdk.overview.queues import all_groups, queue_views
 
     async with connected(where) as (client, _):

@@ -50,7 +50,7 @@ async def _report(
     from unisono.cli.accounting.asking import ask, window_of
     from unisono.cli.accounting.tables import report_csv, report_lines
     from unisono.cli.printing import print_json
-    from unisono.history.answers import Report
+    from unisono.history.report import Report
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}

@@ -83,7 +83,7 @@ async def _sacct(
     from unisono.cli.accounting.asking import ask, window_of
     from unisono.cli.accounting.tables import sacct_csv, sacct_lines
     from unisono.cli.printing import print_json
-    from unisono.history.answers import Accounts
+    from unisono.history.report import Accounts
 
     start, end = window_of(*times, time.time())
     asked |= {"from": str(start), "to": str(end), "namespace": where.namespace or ""}

@@ -3,18 +3,216 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where
-from unisono.cli.slurm.arguments import slurm_options
+from unisono.cli.options import Command, Where, where_options_without_n
+from unisono.cli.slurm.batches import doubts, label, program_of
+from unisono.cli.slurm.script import BadScript, Batch
+from unisono.sdk.jobs.program import Program, derived_name
 
 if TYPE_CHECKING:
-    from unisono.cli.slurm.script import Batch
     from unisono.kube.http import HttpClient
     from unisono.sdk.follow.events import Target
-    from unisono.sdk.jobs.program import Program
+
+# What stands on the command lines of ``sbatch`` and ``srun``: Slurm's options, then a script or a command.
+
+
+def slurm_options(function: Command) -> Command:
+    """``--image`` and the options that name the control plane."""
+    image = click.option("--image", help="Run in containers of this image: a cluster needs one.")
+    return image(where_options_without_n(function))
+
+
+def split_words(words: Sequence[str], command: str = "sbatch") -> tuple[list[tuple[str, str]], list[str]]:
+    """Slurm's options with their values, and what follows them.
+
+    Raises:
+        BadScript: a word is no option, or lacks its value.
+
+    """
+    from unisono.cli.slurm.script import refuse_parts
+    from unisono.cli.slurm.steps.words import BadOption, split_options
+
+    try:
+        options, rest = split_options(words, command)
+    except BadOption as error:
+        raise BadScript(f"the command line: {error}.") from None
+    # As under Slurm, a colon among the words of srun ends a part; behind a script it is an argument.
+    refuse_parts([word for word in (rest if command == "srun" else rest[:1]) if word == ":"], "the command line")
+    return options, rest
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One job of a batch: its program, and the same under another name, where its own is taken."""
+
+    program: Program
+    called: Callable[[str], Program]
+
+    @property
+    def base(self) -> str:
+        """Name of the batch, of which jobs may have numbers behind it; a ``singleton`` waits for all of that name."""
+        return label(self.program.env["SLURM_JOB_NAME"])
+
+
+_OF_STEPS = frozenset(
+    ("label", "output", "error", "input", "kill-on-bad-exit", "multi-prog", "distribution", "mpi", "open-mode", "wait")
+)
+
+
+def command_elements(words: Sequence[str], image: str | None, *, local: bool) -> tuple[Batch, list[Element]]:
+    """The job of ``srun``: a batch of one step.
+
+    Raises:
+        BadScript: an option cannot be read, or makes no sense without a script.
+        UsageError: there is no command.
+
+    """
+    from unisono.cli.slurm.script import batch_of
+
+    options, rest = split_words(words, "srun")
+    if not rest:
+        raise click.UsageError("the command is missing: unisono srun -n 4 python train.py")
+    if "pty" in dict(options):
+        raise BadScript("--pty needs a terminal in the pod: start a job, and 'kubectl exec -it POD -- bash' enters it.")
+    of_job = [each for each in options if each[0] not in _OF_STEPS]
+    batch = batch_of(of_job, "srun")
+    for name, given in (("array", batch.array), ("dependency", batch.after), ("wrap", batch.wrapped)):
+        if given:
+            raise BadScript(f"--{name} is for sbatch, and not for srun.")
+    step = [f"--{name}={value}" if value else f"--{name}" for name, value in options if name in _OF_STEPS]
+    text = f'#!/bin/bash\nexec srun {shlex.join(step)} "$@"\n'
+    if batch.name is None:
+        batch = replace(batch, name=derived_name(rest))
+    return _elements(batch, "srun", text, rest, image, local=local)
+
+
+def script_elements(words: Sequence[str], image: str | None, *, local: bool = True) -> tuple[Batch, list[Element]]:
+    """What a script asks for, and its jobs: one, or one for each element of an array.
+
+    The script is a file, the command of ``--wrap``, or what comes through a pipe.
+
+    Args:
+        words: options of ``sbatch``, the script and its arguments.
+        image: of the containers; None for the script's own, or none.
+        local: pods are processes of this machine.
+
+    Raises:
+        BadScript: the script, a line of it or an option cannot be read.
+        UsageError: there is no script.
+
+    """
+    from unisono.cli.slurm.script import batch_of, read_script
+
+    given, rest = split_words(words)
+    wrapped = dict(given).get("wrap", "")
+    if wrapped and rest:
+        raise BadScript(f"--wrap brings its own script: {rest[0]} is one too many.")
+    script, text = ("wrap", f"#!/bin/sh\n{wrapped}\n") if wrapped else _script(rest)
+    batch = batch_of([*read_script(text, script), *given], script)
+    return _elements(batch, script, text, rest[1:], image, local=local)
+
+
+def _elements(
+    batch: Batch, script: str, text: str, arguments: Sequence[str], image: str | None, *, local: bool
+) -> tuple[Batch, list[Element]]:
+    path = str(Path(script).absolute())
+    _enter(batch)
+    user = getpass.getuser()
+    variables = {
+        **_exported_variables(batch),
+        "SLURM_SUBMIT_DIR": str(Path.cwd()),
+        "SLURM_SUBMIT_HOST": platform.node(),
+        "SLURM_JOB_USER": user,
+        "SLURM_JOB_UID": str(os.getuid()),
+    }
+    # As Slurm's, later jobs have higher numbers.
+    number = int(time.time() * 10) % 1_000_000_000
+
+    def element(index: int | None) -> Element:
+        def called(name: str) -> Program:
+            made = program_of(
+                batch, path, text, arguments, index, called=name, variables=variables, number=number, local=local
+            )
+            return replace(made, image=image) if image else made
+
+        return Element(called(""), called)
+
+    indices: Sequence[int | None] = batch.array or (None,)
+    elements = [element(index) for index in indices]
+    notes = [*batch.notes, *doubts(text, elements[0].program.env)]
+    if local:
+        here = ((batch.exclusive, "exclusive"), (batch.nodelist, "nodelist"), (batch.exclude, "exclude"))
+        notes += [f"--{name} is for clusters: this machine stands for all nodes" for given, name in here if given]
+        if batch.mounts:
+            notes.append("--container-mounts is for clusters: here processes see the machine's own folders")
+    return replace(batch, notes=tuple(notes)), elements
+
+
+def _script(rest: Sequence[str]) -> tuple[str, str]:
+    """Name and text of the script: a file, or what comes through a pipe.
+
+    Raises:
+        BadScript: it cannot be read.
+        UsageError: there is none.
+
+    """
+    from unisono.cli.slurm.script import LONGEST
+
+    if not rest:
+        text = "" if sys.stdin.isatty() else sys.stdin.read(LONGEST + 1)
+        if not text.strip():
+            raise click.UsageError("the script is missing: unisono sbatch train.sh")
+        return "sbatch", text
+    try:
+        return rest[0], Path(rest[0]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadScript(f"{rest[0]} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _exported_variables(batch: Batch) -> dict[str, str]:
+    """What ``--export`` names.
+
+    Raises:
+        BadScript: the caller has no variable of a name.
+
+    """
+    found = {}
+    for name, value in batch.exported:
+        own = os.environ.get(name) if value is None else value
+        if own is None:
+            raise BadScript(f"--export={name}: you have no variable of that name; write {name}=VALUE.")
+        found[name] = own
+    return found
+
+
+def _enter(batch: Batch) -> None:
+    """Go to the folder of ``--chdir``: processes start where this command stands.
+
+    Raises:
+        BadScript: there is no such folder.
+
+    """
+    if batch.folder:
+        try:
+            os.chdir(batch.folder)
+        except OSError as error:
+            raise BadScript(f"--chdir={batch.folder}: {error.strerror}.") from None
+
+
+# ``unisono sbatch``.
+
 
 _POLL_SECONDS = 1.0
 
@@ -29,8 +227,8 @@ def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ..
     Options of sbatch may stand before SCRIPT, too; what is not supported is told. SCRIPT may come through a pipe, too;
     --wrap COMMAND brings it along. The script runs once, on the first node; srun in it runs tasks on all.
     """
+    from unisono.cli.commands.sbatch import script_elements
     from unisono.cli.running.place import is_cluster
-    from unisono.cli.slurm.arguments import script_elements
 
     batch, elements = script_elements(words, image, local=not is_cluster(where))
     for note in batch.notes:
@@ -171,9 +369,9 @@ def srun_command(where: Where, image: str | None, words: tuple[str, ...]) -> Non
 
     Options of srun are -N, -n, -c, -G, -t, -J, -p, -D and their long names; those of unisono stand before them.
     """
+    from unisono.cli.commands.sbatch import command_elements
     from unisono.cli.running.place import is_cluster
     from unisono.cli.running.session import Request, run
-    from unisono.cli.slurm.arguments import command_elements
 
     batch, [element] = command_elements(words, image, local=not is_cluster(where))
     for note in batch.notes:

@@ -216,8 +216,8 @@ def replay(recording: Path, config: Path | None, seed: int | None, output: str) 
     from unisono.engine.config_file.reader import load_config
     from unisono.simulator.experiment import config_text
     from unisono.simulator.metrics.summary import encode
-    from unisono.simulator.recording.replay import as_json
-    from unisono.simulator.recording.replay import replay as repeat
+    from unisono.simulator.replay import as_json
+    from unisono.simulator.replay import replay as repeat
 
     used = None if config is None else load_config(config_text(config), str(config))
     found = repeat(recording, used, seed)

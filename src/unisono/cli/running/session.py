@@ -53,7 +53,7 @@ def results(
     views: Mapping[Target, JobView], failures: Mapping[Target, Failure], seconds: float, *, succeeded: bool
 ) -> dict[str, Any]:
     """What ``--output json`` prints."""
-    from unisono.cli.running.following import result_of
+    from unisono.cli.running.report import result_of
 
     jobs = []
     for target, view in views.items():
@@ -207,7 +207,7 @@ async def _submit_and_follow(
 ) -> None:
     """Create everything and follow the jobs."""
     from unisono.cli.connection import connect
-    from unisono.cli.running.following import Progress
+    from unisono.cli.running.report import Progress
     from unisono.cli.running.submitting import submit
 
     naming = Naming(request.replace, _asker(report, request), heard=request.heard)

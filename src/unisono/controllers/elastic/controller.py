@@ -11,7 +11,7 @@ import structlog
 from unisono.api.annotations import DISPATCH, ELASTIC, ELASTIC_COOL_DOWN, ORIGIN_UID, SCALED_AT
 from unisono.api.base import Object
 from unisono.api.core import Pod
-from unisono.api.held_room import NAME, NAMESPACE, HeldRoom, decode_rooms
+from unisono.api.gang_parts import NAME, NAMESPACE, HeldRoom, decode_rooms
 from unisono.api.kinds import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_QUOTAS
 from unisono.api.pod_states import has_ended
 from unisono.api.resources import pod_requests, resource_list

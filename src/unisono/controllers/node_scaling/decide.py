@@ -18,7 +18,7 @@ from unisono.api.node_usage import cost_per_hour
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.selecting import pod_group_of
 from unisono.api.verdict import Cause, Verdict, verdict_in
-from unisono.controllers.workloads.node_fit import allows, tolerates
+from unisono.controllers.workloads.templates import allows, tolerates
 
 Amounts = Mapping[str, int]
 

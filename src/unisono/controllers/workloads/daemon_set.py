@@ -46,12 +46,13 @@ from unisono.controllers.pod_facts import (
 )
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.node_fit import blocking, fits
 from unisono.controllers.workloads.templates import (
     HASH_LABEL,
     REVISION_LABEL,
     amount,
+    blocking,
     bring_to_server,
+    fits,
     generated_name,
     pod_from,
     revise,

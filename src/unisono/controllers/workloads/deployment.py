@@ -53,8 +53,7 @@ from unisono.controllers.workloads.deployment_decide import (
     size,
     wanted,
 )
-from unisono.controllers.workloads.node_fit import refusal_wait
-from unisono.controllers.workloads.templates import generated_name, pod_from
+from unisono.controllers.workloads.templates import generated_name, pod_from, refusal_wait
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller, sooner

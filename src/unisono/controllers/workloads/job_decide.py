@@ -9,8 +9,14 @@ import msgspec
 
 from unisono.api.conditions import has_finalizer
 from unisono.api.core import Pod
-from unisono.api.groups.batch_v1 import BatchJob, BatchJobCondition, BatchJobStatus, UncountedTerminatedPods
-from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.api.groups.batch_v1 import (
+    BatchJob,
+    BatchJobCondition,
+    BatchJobStatus,
+    UncountedTerminatedPods,
+    format_indexes,
+    parse_indexes,
+)
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.pod_states import has_ended
 from unisono.api.times import parse_time, rfc3339

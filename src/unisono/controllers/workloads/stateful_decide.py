@@ -19,8 +19,7 @@ from unisono.controllers.pod_facts import (
     next_available,
     staying,
 )
-from unisono.controllers.workloads.node_fit import refused_for
-from unisono.controllers.workloads.templates import REVISION_LABEL, amount
+from unisono.controllers.workloads.templates import REVISION_LABEL, amount, refused_for
 from unisono.kube.controller import sooner
 
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")

@@ -42,7 +42,7 @@ from unisono.dashboard.views.nodes import NodeQuery
 from unisono.dashboard.views.table import Query
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, NotFound, Unavailable, UnisonoError
-from unisono.history import answers as history_answers
+from unisono.history import report as history_answers
 from unisono.history.queue_shares import Series
 from unisono.kube.http import HttpClient
 from unisono.lazy_logs import LazyLogger

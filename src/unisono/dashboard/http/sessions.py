@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from unisono.api.annotations import tenant
 from unisono.dashboard.live.configuration import MOST_NAMESPACES, ConfigurationPlaces, who
-from unisono.dashboard.live.source import Pool
+from unisono.dashboard.live.jobs import Pool
 from unisono.dashboard.live.world import World
 from unisono.errors import ApiError, UnisonoError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

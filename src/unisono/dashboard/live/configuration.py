@@ -21,7 +21,7 @@ from unisono.dashboard.views.wire import ConfigurationView
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.errors import ApiError
 from unisono.install.workloads import NAMESPACE
-from unisono.scheduler.config_map import INSTALLED_NAME
+from unisono.scheduler.settings import INSTALLED_NAME
 from unisono.simulator.forecast.live import configuration_in_maps
 
 if TYPE_CHECKING:

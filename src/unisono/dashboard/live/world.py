@@ -15,8 +15,7 @@ from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEU
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import add, resource_list
 from unisono.dashboard.live.configuration import EVERYWHERE, ConfigurationPlaces, namespaces_of, scopes
-from unisono.dashboard.live.jobs import Jobs, Tables
-from unisono.dashboard.live.source import Pool, Shared, Signal, Source
+from unisono.dashboard.live.jobs import Jobs, Pool, Shared, Signal, Source, Tables
 from unisono.dashboard.views.nodes import Usage, node_cells, used_by_node
 from unisono.dashboard.views.overview import overview_view
 from unisono.dashboard.views.wire import NodeCell, OverviewView

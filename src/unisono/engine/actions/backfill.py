@@ -6,8 +6,8 @@ from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.cycle.strict_order import is_behind
-from unisono.engine.placement.grouped_jobs import place_grouped
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
+from unisono.engine.placement.waiting_line import place_grouped
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import is_grouped

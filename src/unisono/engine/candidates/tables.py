@@ -17,7 +17,7 @@ from unisono.engine.candidates.static_answers import RawPoints, StaticResults
 from unisono.engine.candidates.table import CandidateTable, Demand, Roomless
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
-from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.session import Session
 
 # What the cluster could hold of a class of pods: empty, and as it is now.

@@ -15,9 +15,16 @@ from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.sleeping_jobs import woken_jobs
-from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.decisions import (
+    UNLIMITED,
+    Condition,
+    Pipelined,
+    PodCondition,
+    PodGroupUpdate,
+    QueueMetrics,
+    QueueUpdate,
+)
 from unisono.engine.placement.first_gangs import has_room
-from unisono.engine.queue_metrics import UNLIMITED, QueueMetrics
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Asked, Cause, Verdict

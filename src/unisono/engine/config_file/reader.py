@@ -13,7 +13,6 @@ from typing import Any
 from unisono.api.times import parse_duration
 from unisono.engine.actions import action_names
 from unisono.engine.config.arguments import FLAG_KEYS, Argument, Flags, Shape, matches_kind
-from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import (
     ACTION_ARGUMENTS,
     KNOWN_ACTIONS,
@@ -21,8 +20,9 @@ from unisono.engine.config.model import (
     OTHER_SECTIONS,
     PluginConfig,
     SchedulerConfig,
+    metrics_source,
 )
-from unisono.engine.config_file.foreign_words import (
+from unisono.engine.config_file.dialects import (
     ACTIONS,
     PLUGINS,
     SECTIONS,

@@ -8,7 +8,7 @@ from typing import Any
 from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Purpose
+from unisono.engine.answers import Failure, Purpose
 from unisono.engine.candidates.static_answers import StaticResults
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.config.model import SchedulerConfig
@@ -17,7 +17,6 @@ from unisono.engine.cycle.reports import FitReporter, JobReport
 from unisono.engine.cycle.sleeping_jobs import awake_jobs, barred_jobs, sleeping_jobs
 from unisono.engine.cycle.transaction import Placement, Transaction
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
-from unisono.engine.failure import Failure
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Orders
 from unisono.engine.plugin_host.stopwatch import Stopwatch

@@ -21,19 +21,20 @@ from unisono.engine.candidates.table import NOWHERE
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import (
+    ActorRank,
     Among,
     EvictableAmounts,
     EvictableCache,
     FailedNodes,
     KeptShares,
+    LossOrder,
+    RoomTable,
     Rule,
 )
-from unisono.engine.eviction.victim_rank import ActorRank, LossOrder, RoomTable
-from unisono.engine.session.amounts import Amounts
-from unisono.engine.session.bundles import Surplus
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import Amounts
 from unisono.engine.session.protected_cores import Cores
-from unisono.engine.session.victims import Index, VictimIndex
+from unisono.engine.session.victims import Index, Surplus, VictimIndex
 
 Cost = tuple[float, ...]
 

@@ -13,9 +13,8 @@ from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.strict_order import is_behind
 from unisono.engine.cycle.transaction import Placement
-from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, Rule
+from unisono.engine.eviction.evictable_amounts import ActorRank, Among, EvictableAmounts, Rule
 from unisono.engine.eviction.search import Evictions
-from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.placement.first_gangs import serve_promised
 from unisono.engine.placement.waiting_line import place, remaining_of
 from unisono.engine.session import queue_limits

@@ -19,16 +19,15 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.eviction.evictable_amounts import KeptShares
+from unisono.engine.eviction.evictable_amounts import ActorRank, KeptShares
 from unisono.engine.eviction.search import Evictions, evictions_of
 from unisono.engine.eviction.starving_jobs import settle
-from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.placement.domain_search import search_of
 from unisono.engine.placement.remaining_tasks import RemainingByGroup
 from unisono.engine.placement.sub_group_solver import Solver
-from unisono.engine.session.bundles import Bundle, bundles_of, in_order
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import groups_of, is_bounded
+from unisono.engine.session.victims import Bundle, bundles_of, in_order
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _SPARED = 16

@@ -16,8 +16,8 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import ALLOCATED_STATES
 from unisono.engine.placement.domain_search import Counts, Search
 from unisono.engine.placement.sub_group_solver import Solver
-from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import limit_of
 
 _NAMED = 3

@@ -13,7 +13,7 @@ from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.cycle.transaction import Taker
-from unisono.engine.placement.domain_taker import DomainTaker
+from unisono.engine.placement.domain_search import DomainTaker
 from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, retry
 from unisono.engine.placement.remaining_tasks import RemainingTasks
 from unisono.engine.placement.task_loop import TaskGroup, note_failure, place_tasks

@@ -13,8 +13,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
-from unisono.engine.placement.domain_search import Search, search_of
-from unisono.engine.placement.domain_taker import DomainTaker
+from unisono.engine.placement.domain_search import DomainTaker, Search, search_of
 from unisono.engine.placement.other_domains import Mark, OtherDomains
 from unisono.engine.placement.other_ways import Attempts, Effort, Outcome, Within, bonds_of, narrowed, retry
 from unisono.engine.placement.plain_jobs import may_start

@@ -11,7 +11,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose, Reason, Refusal, Vote
-from unisono.engine.contract.switches import VICTIM_FLAGS
+from unisono.engine.contract.plugin import VICTIM_FLAGS
 from unisono.engine.plugin_host.tiers import Asked, PluginTiers
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState, QueueState

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from unisono.engine.answers import Reason, Refusal, Veto, Vote
-from unisono.engine.failure import Failure
+from unisono.engine.answers import Failure, Reason, Refusal, Veto, Vote
 from unisono.engine.plugin_host import answer_checks as checks
 from unisono.engine.plugin_host.answer_checks import LAST, Arguments, Check
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unisono.engine.answers import Scope
-from unisono.engine.failure import Failure
+from unisono.engine.answers import Failure, Scope
 from unisono.engine.plugin_host.failure_policies import OUT, POLICIES, QUERIES, About, Fails, Policy, told
 from unisono.engine.plugin_host.stopwatch import Stopwatch, TooSlow, is_hosted
 

@@ -8,13 +8,11 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import Refusal, Vote
+from unisono.engine.answers import Failure, Refusal, Vote
 from unisono.engine.config.arguments import Flags
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
-from unisono.engine.contract.plugin import Lookup, Plugin
-from unisono.engine.contract.switches import HOOK_FLAGS
+from unisono.engine.contract.plugin import HOOK_FLAGS, Lookup, Plugin
 from unisono.engine.decisions import Violation
-from unisono.engine.failure import Failure
 from unisono.engine.plugin_host.guarded_calls import Guard
 from unisono.engine.plugin_host.stopwatch import Stopwatch, TooSlow, is_hosted
 from unisono.engine.session.job_state import JobState

@@ -18,8 +18,8 @@ from unisono.engine.answers import BoolArray, FloatArray, Key, Purpose, Reach
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.session.amounts import aligned, dominant_share, listed
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import aligned, dominant_share, listed
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import QueueState

@@ -18,8 +18,8 @@ from unisono.engine.answers import Key
 from unisono.engine.config.arguments import Argument, Shape, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.common.accounts import KINDS, USERS, account_of, numbers_of
-from unisono.engine.session.amounts import aligned, dominant_share, listed
+from unisono.engine.plugins.common.annotations import KINDS, USERS, account_of, numbers_of
+from unisono.engine.session.limit import aligned, dominant_share, listed
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:

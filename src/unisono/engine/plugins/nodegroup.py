@@ -21,7 +21,7 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.annotations import decoded
-from unisono.engine.session.amounts import aligned
+from unisono.engine.session.limit import aligned
 from unisono.engine.session.node_view import NodeView
 
 if TYPE_CHECKING:

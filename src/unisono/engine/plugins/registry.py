@@ -15,12 +15,12 @@ from importlib.metadata import EntryPoint, entry_points
 from unisono.engine.config.arguments import Argument
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Lookup, Plugin
-from unisono.engine.plugins.admission_limits import OvercommitPlugin, UserLimitsPlugin
+from unisono.engine.plugins.admission_limits import OvercommitPlugin, ResourceQuotaPlugin, UserLimitsPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cluster_preference import ClusterPreferencePlugin, CostPlugin
 from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
-from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
+from unisono.engine.plugins.eviction_guard import EvictionGuardPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.failed_nodes import FailedNodesPlugin
 from unisono.engine.plugins.fair_share import FairSharePlugin
@@ -29,20 +29,16 @@ from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_placement import GpuAwarePlugin, GpuPlacementPlugin
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
-from unisono.engine.plugins.nodeorder import NodeOrderPlugin
 from unisono.engine.plugins.numa_aware import NumaAwarePlugin
-from unisono.engine.plugins.packing import BinpackPlugin, ResourceStrategyFitPlugin
-from unisono.engine.plugins.pdb import PdbPlugin
+from unisono.engine.plugins.packing import BinpackPlugin, NodeOrderPlugin, ResourceStrategyFitPlugin
 from unisono.engine.plugins.predicates.plugin import PredicatesPlugin
 from unisono.engine.plugins.proportion.plugin import ProportionPlugin
 from unisono.engine.plugins.rescheduling.plugin import ReschedulingPlugin
 from unisono.engine.plugins.reservation.plugin import ReservationPlugin
-from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
-from unisono.engine.plugins.service_order import ServiceOrderPlugin
+from unisono.engine.plugins.service_order import PriorityPlugin, ServiceOrderPlugin, SlaPlugin
 from unisono.engine.plugins.task_topology import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
-from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin
-from unisono.engine.plugins.urgency import PriorityPlugin, SlaPlugin
+from unisono.engine.plugins.unevictable import CdpPlugin, ConformancePlugin, PdbPlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
 

@@ -31,9 +31,9 @@ from unisono.cluster.records import Job
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, count
-from unisono.engine.queue_metrics import ShareMetrics
-from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, listed
+from unisono.engine.decisions import ShareMetrics
 from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.limit import UNLIMITED, Amounts, aligned, listed
 
 PATIENCE_SECONDS: Final = 5.0
 """How long an admitted gang may get no further pod before its promise lapses."""

@@ -16,7 +16,7 @@ from unisono.api.queues import ALL, LEVELS, NONE, evictable_of, level_at
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES
 from unisono.engine.answers import BoolArray
-from unisono.engine.session.bundles import Surplus
+from unisono.engine.session.victims import Surplus
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState

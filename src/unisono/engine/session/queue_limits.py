@@ -16,9 +16,8 @@ from unisono.cluster.resources import ResourceRegistry, Vector, fitted
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
-from unisono.engine.session.amounts import UNLIMITED
 from unisono.engine.session.job_state import JobState, QueueState
-from unisono.engine.session.limit import Limit
+from unisono.engine.session.limit import UNLIMITED, Limit
 from unisono.engine.verdict import Cause
 
 

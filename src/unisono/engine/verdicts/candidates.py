@@ -15,8 +15,7 @@ from msgspec import structs
 
 from unisono.api import keys
 from unisono.api.core import Taint
-from unisono.api.queues import JOBS
-from unisono.api.selecting import ROOT
+from unisono.api.queues import JOBS, Family, capabilities_above
 from unisono.cluster.hypertree import CLUSTER_TIER
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -51,8 +50,8 @@ from unisono.engine.changes import (
 )
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import is_state
-from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.session.sub_groups import effective
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
@@ -138,16 +137,12 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals, p
 def _raised_below(cycle: Cycle, name: str, step: dict[str, int]) -> Change:
     """A larger capability of a queue, and of those above it that would be smaller, which the API refuses."""
     queues, parts = cycle.session.snapshot.queues, [RaiseCapability(name, step)]
-    wanted = {each: (queues[name].capability or {}).get(each, 0) + amount for each, amount in step.items()}
-    at = queues[name].parent
-    for _ in range(len(queues)):
-        if at == ROOT or at not in queues:
-            break
-        limits = queues[at].capability or {}
+    families = {each: Family(record.parent, record.capability or {}) for each, record in queues.items()}
+    wanted = {each: families[name].capability.get(each, 0) + amount for each, amount in step.items()}
+    for above, limits in capabilities_above(name, families.get):
         short = {each: amount - limits[each] for each, amount in wanted.items() if amount > limits.get(each, amount)}
         if short:
-            parts.insert(0, RaiseCapability(at, short))
-        at = queues[at].parent
+            parts.insert(0, RaiseCapability(above, short))
     return Together(tuple(parts)) if len(parts) > 1 else parts[0]
 
 
@@ -271,7 +266,7 @@ def higher_priorities(cycle: Cycle, job: JobState) -> Ladders:
 
 
 def before_others(cycle: Cycle, job: JobState, position: int) -> list[tuple[Change, ...]]:
-    """More and more, from nothing on, of what brings it before its queue (in which it is at ``position``) and others."""
+    """More and more, from nothing on, of what brings it before its queue (it is at ``position`` there) and others."""
     higher = higher_priorities(cycle, job) if position > 1 else []
     priority = tuple(ladder[-1] for ladder in higher)
     found: list[tuple[Change, ...]] = [(), *([priority] if priority else [])]

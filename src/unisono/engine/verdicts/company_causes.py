@@ -11,8 +11,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.selectors import Selector, SelectorBook, Spread
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED, required_by_others
-from unisono.engine.plugins.common.topology_spread import SpreadFilter
+from unisono.engine.plugins.common.topology_spread import NOT_NEAR, TOO_NEAR, UNWANTED, SpreadFilter, required_by_others
 from unisono.engine.verdict import reference
 
 _MOST_PODS = 2_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import singledispatch
@@ -11,6 +11,7 @@ import msgspec
 
 from unisono.api.core import Affinity, NodeSelectorRequirement, ResourceRequirements, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME, JOB_VERSION
+from unisono.api.queues import Family, exceeded, oversubscribed
 from unisono.api.resources import to_units, to_wire
 from unisono.api.selecting import ROOT
 from unisono.cluster.groups import TopologyWish
@@ -91,7 +92,9 @@ def _on(task: Task, node: str) -> Task:
 def _raise_capability(change: changes.RaiseCapability, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.capability = _raised(record.capability, change.amounts)
-    _check_capability(edit, change.queue, change.amounts)
+    own = {name: record.capability[name] for name in change.amounts}
+    for resource, above, _ in exceeded(change.queue, own, lambda name: _family(edit, name)):
+        raise EngineError(f"queue {above} above {change.queue} has a smaller capability of {resource}")
 
 
 @apply.register
@@ -109,34 +112,18 @@ def _raise_quota(change: changes.RaiseQuota, edit: Edit, job: str) -> None:
 def _raise_deserved(change: changes.RaiseDeserved, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.deserved = _raised(record.deserved, change.amounts)
-    _check_deserved(edit, record.parent, change.amounts)
-
-
-def _check_capability(edit: Edit, name: str, names: Iterable[str]) -> None:
-    """Refuse what the API refuses: more than the nearest queue above that limits the resource."""
-    queues, left = edit.origin.queues, set(names)
-    own, at = edit.queue(name).capability or {}, edit.queue(name).parent
-    for _ in range(len(queues)):
-        above = queues.get(at) if at != ROOT else None
-        if above is None or not left:
-            return
-        limits = edit.queue(at).capability or {}
-        for each in left & limits.keys():
-            if own[each] > limits[each]:
-                raise EngineError(f"queue {at} above {name} has a smaller capability of {each}")
-        left, at = left - limits.keys(), above.parent
-
-
-def _check_deserved(edit: Edit, parent: str, names: Iterable[str]) -> None:
-    """Refuse what the API refuses: children that deserve more together than the queue above them."""
-    queues = edit.origin.queues
-    if parent in ("", ROOT) or parent not in queues:
+    queues, above = edit.origin.queues, record.parent
+    if above in ("", ROOT) or above not in queues:
         return
-    most = edit.queue(parent).deserved or {}
-    children = [edit.queue(name).deserved or {} for name, one in queues.items() if one.parent == parent]
-    for each in names:
-        if sum(child.get(each, 0) for child in children) > most.get(each, 0):
-            raise EngineError(f"the queues below {parent} would deserve more {each} than it does")
+    children = [edit.queue(name).deserved or {} for name, one in queues.items() if one.parent == above]
+    for resource in oversubscribed(edit.queue(above).deserved or {}, children):
+        if resource in change.amounts:
+            raise EngineError(f"the queues below {above} would deserve more {resource} than it does")
+
+
+def _family(edit: Edit, name: str) -> Family | None:
+    known = name in edit.origin.queues
+    return Family(edit.origin.queues[name].parent, edit.queue(name).capability or {}) if known else None
 
 
 @apply.register

@@ -18,10 +18,9 @@ from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import is_state, match_pod, per_node
-from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED
-from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
+from unisono.engine.plugins.common.topology_spread import NOT_NEAR, TOO_NEAR, UNEVEN, UNLABELLED, UNWANTED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, CORDONED, DEAD, PORTS, TAINTS
-from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdict import reference
 from unisono.engine.verdicts.card_causes import card_lacks
 from unisono.engine.verdicts.claim_causes import claim_lacks

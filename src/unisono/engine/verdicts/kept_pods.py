@@ -13,7 +13,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import PREEMPTABLE_STATES
 from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.changes import amounts_text
-from unisono.engine.contract.switches import VICTIM_FLAGS
+from unisono.engine.contract.plugin import VICTIM_FLAGS
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.protected_cores import Cores

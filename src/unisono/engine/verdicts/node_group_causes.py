@@ -12,8 +12,8 @@ from unisono.cluster.records import Task
 from unisono.engine.changes import AddLabels, Change, UseNodeGroup, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.nodegroup import NO_GROUP, NO_RULES, REFUSED, rules_of
-from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import QueueState
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.labels import enough
 from unisono.engine.verdicts.limits import chain

@@ -10,7 +10,7 @@ from functools import cached_property
 from unisono.cluster.limits import Quota
 from unisono.cluster.status import COMPLETED_STATES
 from unisono.engine.changes import RaiseQuota, amounts_text
-from unisono.engine.plugins.resourcequota import amount_of, asked, concerns, counted, plain, present
+from unisono.engine.plugins.admission_limits import amount_of, asked, concerns, counted, plain, present
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Holder

@@ -12,7 +12,7 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
-from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.limit import tasks_fitting
 
 _MOST_NAMED = 3
 """Nodes that are named where labels choose them."""

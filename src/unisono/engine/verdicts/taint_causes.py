@@ -30,7 +30,7 @@ from unisono.cluster.taints import tolerated
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.common.node_selectors import is_state, match_pod
-from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.limit import tasks_fitting
 
 _REPELLING = ("NoSchedule", "NoExecute")
 _SAID_BY_NODES = (NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE)

@@ -23,7 +23,7 @@ from unisono.engine.changes import AddNodes, AllowReclaim, Change, CreatePods, T
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
-from unisono.engine.plugins.resourcequota import counted
+from unisono.engine.plugins.admission_limits import counted
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.edit import Edit, Move

@@ -8,7 +8,7 @@ from unisono.api.core import Container, PodSpec, ResourceRequirements, Toleratio
 from unisono.api.resources import to_wire
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job
-from unisono.engine.plugins.resourcequota import amount_of, concerns, plain
+from unisono.engine.plugins.admission_limits import amount_of, concerns, plain
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdicts.demand import one_of_many
 from unisono.engine.verdicts.edit import Edit

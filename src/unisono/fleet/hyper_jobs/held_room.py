@@ -11,7 +11,7 @@ from typing import Any, Final
 from unisono.api.annotations import HUB
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Pod
-from unisono.api.held_room import MOST_PODS, NAME, NAMESPACE, HeldRoom, encode_room, room_key
+from unisono.api.gang_parts import MOST_PODS, NAME, NAMESPACE, HeldRoom, encode_room, room_key
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.api.resources import pod_requests, to_wire
 from unisono.errors import NotFound

@@ -14,8 +14,8 @@ import yaml
 from unisono.api.annotations import PRICES
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Namespace
+from unisono.api.gang_parts import NAMESPACE
 from unisono.api.groups import access
-from unisono.api.held_room import NAMESPACE
 from unisono.api.keys import TOPOLOGY_REGION
 from unisono.api.kind import Kind
 from unisono.api.kind_families import ATTACHED_CLUSTERS, FLEETS

@@ -15,11 +15,22 @@ from typing import NamedTuple
 import msgspec
 
 from unisono.errors import ApiError
-from unisono.history.answers import BY, Report, Row
 from unisono.history.prometheus.api import Labels, PrometheusApi
 from unisono.history.queue_shares import Line, Series, steps, without_zeros
 from unisono.history.records import CLUSTER, HOUR, is_gpu, pieces
-from unisono.history.report import MOST_ROWS, Window, bad_request, day_of, points_of, unit, waiting, window_of
+from unisono.history.report import (
+    BY,
+    MOST_ROWS,
+    Report,
+    Row,
+    Window,
+    bad_request,
+    day_of,
+    points_of,
+    unit,
+    waiting,
+    window_of,
+)
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 # Questions in PromQL about the scheduler's metrics (pure).

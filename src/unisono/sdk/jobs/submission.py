@@ -112,7 +112,7 @@ async def share_writing(
     if os.geteuid() != 0 or _others_may_write(folder):
         return False
     from unisono.agent.processes.users import FIRST_UID, MOST_DIRECTORIES, directories, is_privileged, overlap
-    from unisono.agent.shim.idmap import mapped
+    from unisono.agent.shim.kernel import mapped
     from unisono.api.annotations import WRITABLE_DIRECTORIES
     from unisono.api.kinds import NAMESPACES
     from unisono.standalone.paths import DataDir

@@ -15,9 +15,8 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.pod_states import has_ended, pod_end
 from unisono.api.verdict import waiting_text
-from unisono.jobkinds.kind import ONLY
+from unisono.jobkinds.kind import ONLY, ran_before
 from unisono.jobkinds.registry import PART_LABELS, between, job_kind_of, state_of
-from unisono.jobkinds.states import ran_before
 from unisono.kube.client import Client
 from unisono.sdk.state.dependents import ByOwner, Dependents, collect, dependents, listed, owners_of
 from unisono.sdk.state.views import (

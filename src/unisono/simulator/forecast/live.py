@@ -29,13 +29,13 @@ from unisono.cluster.state import ClusterState
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
 from unisono.engine.config_file.reader import DEFAULT_TEXT
-from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.plugins.reservation.plan import RunEstimates
 from unisono.engine.session.session import Session
 from unisono.errors import ApiError, ConfigError, NotFound
 from unisono.gc_pauses import collector_paused
 from unisono.kube.client import Client
-from unisono.scheduler.config_map import INSTALLED_KEY, INSTALLED_NAME, holds_configuration, text_of
 from unisono.scheduler.feed import KINDS, OPTIONAL
+from unisono.scheduler.settings import INSTALLED_KEY, INSTALLED_NAME, holds_configuration, text_of
 from unisono.simulator.clusters import Cluster, make_queue, paths_of
 from unisono.simulator.files import InputError
 from unisono.simulator.workload.job import MOST_PODS, WHOLE_GPU, Job, Role

@@ -36,7 +36,7 @@ from unisono.simulator.forecast.forecast import Forecast, Start, forecast
 from unisono.simulator.forecast.live import LiveObjects, group_key, pods_of_job
 from unisono.simulator.forecast.past import past_of
 from unisono.simulator.metrics.durations import mean
-from unisono.simulator.metrics.fairness import share_deviation
+from unisono.simulator.metrics.summary import share_deviation
 from unisono.simulator.metrics.usage import held, integral, queue_length, usage, waste
 from unisono.simulator.studies.compare import Interval, interval
 from unisono.simulator.workload.job import MOST_PODS

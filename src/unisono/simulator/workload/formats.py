@@ -11,8 +11,8 @@ import msgspec
 
 from unisono.api.field_error import UNREADABLE
 from unisono.simulator.files import open_text
+from unisono.simulator.workload import traces
 from unisono.simulator.workload.job import MOST_JOBS, Job, NodeShape, WorkloadError, check
-from unisono.simulator.workload.traces import chronus, muri, openb, philly, shockwave, swf
 
 # The native form of workloads: JSON lines, a header and then one job per line.
 #
@@ -118,23 +118,25 @@ FORMATS: Mapping[str, Format] = {
     "native": Format("JSON lines of this program", lambda path, _: read(path), lambda _, line: line.startswith("{")),
     "swf": Format(
         "Standard Workload Format 2.2 (processors)",
-        swf.read,
+        traces.read_swf,
         lambda name, line: name.endswith(".swf") or line[:1] == ";",
     ),
-    "openb": Format("Alibaba's openb pod lists (2023)", openb.read, _columns(*openb.COLUMNS)),
-    "muri": Format("Muri (milliseconds)", muri.read_muri, _columns(*muri.COLUMNS, "iteration_time")),
-    "chronus": Format("Chronus: deadlines (minutes)", chronus.read, _columns(*chronus.COLUMNS)),
+    "openb": Format("Alibaba's openb pod lists (2023)", traces.read_openb, _columns(*traces.OPENB_COLUMNS)),
+    "muri": Format("Muri (milliseconds)", traces.read_muri, _columns(*traces.MURI_COLUMNS, "iteration_time")),
+    "chronus": Format("Chronus: deadlines (minutes)", traces.read_chronus, _columns(*traces.CHRONUS_COLUMNS)),
     "tiresias": Format(
         "Tiresias (seconds)",
-        muri.read_tiresias,
-        _columns(*muri.COLUMNS, "duration", without=("iteration_time", "job_type")),
+        traces.read_tiresias,
+        _columns(*traces.MURI_COLUMNS, "duration", without=("iteration_time", "job_type")),
     ),
-    "philly": Format("Microsoft's Philly, as Pollux and Sia have it", philly.read, _columns(*philly.COLUMNS)),
-    "helios": Format("SenseTime's Helios, and Acme", philly.read_helios, _columns(*philly.HELIOS_COLUMNS)),
+    "philly": Format(
+        "Microsoft's Philly, as Pollux and Sia have it", traces.read_philly, _columns(*traces.PHILLY_COLUMNS)
+    ),
+    "helios": Format("SenseTime's Helios, and Acme", traces.read_helios, _columns(*traces.HELIOS_COLUMNS)),
     "shockwave": Format(
         "Gavel and Shockwave (rigid durations)",
-        shockwave.read,
-        lambda _, line: line.count("\t") == shockwave.FIELDS - 1,
+        traces.read_shockwave,
+        lambda _, line: line.count("\t") == traces.SHOCKWAVE_FIELDS - 1,
     ),
 }
 

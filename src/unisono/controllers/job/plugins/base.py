@@ -10,7 +10,7 @@ from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.owners import variable_too_long, whole_number
 from unisono.controllers.plan import Resource
 from unisono.errors import UnisonoError
-from unisono.jobkinds.plugin_arguments import left_out, unknown_flags
+from unisono.jobkinds.idle_fields import left_out, unknown_flags
 
 # Arguments of job plug-ins: command-line style texts such as ``--port=23456``.
 

@@ -24,8 +24,7 @@ from unisono.controllers.owners import TooManyHosts
 from unisono.controllers.pod_facts import is_deleting, staying
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.kubeflow.framework import Framework, build_pod, build_service, plan_autoscaler
-from unisono.controllers.training.kubeflow.view import (
+from unisono.controllers.training.kubeflow.framework import (
     CREATED,
     DEFAULT_SCHEDULER,
     EXIT_CODE,
@@ -40,10 +39,14 @@ from unisono.controllers.training.kubeflow.view import (
     RUNNING,
     SUCCEEDED,
     SUSPENDED,
+    Framework,
     Role,
     RolePod,
     RoleTally,
     TrainingView,
+    build_pod,
+    build_service,
+    plan_autoscaler,
     with_condition,
 )
 from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of

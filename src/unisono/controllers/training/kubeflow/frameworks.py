@@ -13,15 +13,19 @@ from unisono.api.groups.kubeflow import ElasticPolicy, PyTorchJobSpec, TFJobSpec
 from unisono.api.kind_families import JAX_JOBS, PADDLE_JOBS, PYTORCH_JOBS, TF_JOBS, XGBOOST_JOBS
 from unisono.controllers.owners import whole_number
 from unisono.controllers.training.kubeflow.framework import (
+    NEVER,
+    RESTARTING,
     Framework,
     Judgement,
+    Role,
+    RoleTally,
     Tallies,
+    TrainingView,
     append_env,
     judge_by_exit_code,
     judge_restartable,
     leader,
 )
-from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, RoleTally, TrainingView
 
 # TFJob: TF_CONFIG, and the rules of chief, workers and parameter servers.
 

@@ -32,21 +32,19 @@ from unisono.controllers import pod_facts
 from unisono.controllers.owners import TooManyHosts, json_object, list_too_long, owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow.framework import (
-    Framework,
-    Judgement,
-    Tallies,
-    append_env,
-    judge_by_exit_code,
-)
-from unisono.controllers.training.kubeflow.view import (
     JOB_ROLE,
     ON_FAILURE,
     OPERATOR_NAME,
     REPLICA_INDEX,
+    Framework,
+    Judgement,
     Role,
     RolePod,
     RoleTally,
+    Tallies,
     TrainingView,
+    append_env,
+    judge_by_exit_code,
 )
 from unisono.controllers.training.plan import new_keys
 from unisono.jobkinds.kubeflow import WAIT_FOR_WORKERS

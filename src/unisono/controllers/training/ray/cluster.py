@@ -39,7 +39,7 @@ from unisono.controllers.training.ray.pods import (
     head_service_name,
     most,
 )
-from unisono.controllers.workloads.node_fit import refused_for
+from unisono.controllers.workloads.templates import refused_for
 from unisono.jobkinds.ray import cluster_sets, desired, fewest
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"

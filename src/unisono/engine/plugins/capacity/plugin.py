@@ -14,9 +14,9 @@ from unisono.engine.answers import BoolArray, Key, Purpose, Reach, Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.decisions import ShareMetrics
 from unisono.engine.plugins.capacity.tree import ROOT, Branch, Branches, DeviceQuotas
-from unisono.engine.queue_metrics import ShareMetrics
-from unisono.engine.session.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
+from unisono.engine.session.limit import UNLIMITED, Amounts, exceeded, listed, named, text
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import ALLOCATED_STATES
 from unisono.engine.plugins.proportion.division import Share, fill, requests_of
-from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed
+from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, dominant_share, listed
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState

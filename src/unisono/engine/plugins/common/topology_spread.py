@@ -1,26 +1,207 @@
-"""Topology spread constraints over domains (semantics of kube-scheduler 1.36).
-
-Hard constraints refuse nodes whose domain would be too far ahead of the emptiest one; soft ones prefer emptier domains.
-Pods that are terminating do not count.
-"""
+"""What pods want of others over topology domains: affinity, anti-affinity and spread constraints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from unisono.api.keys import HOSTNAME
-from unisono.cluster.nodes import Codes
+from unisono.cluster.nodes import Codes, NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.selectors import Spread
+from unisono.cluster.selectors import Held, Spread, Term
 from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
 from unisono.engine.contract.accelerated import Index
 from unisono.engine.plugins.common.node_selectors import match_pod, per_node
-from unisono.engine.session.domains import Counts, Source, Tally
+from unisono.engine.session.domains import Counts, Domains, Source, Tally
 from unisono.engine.session.session import Session
+
+# Inter-pod affinity and anti-affinity over topology domains (semantics of kube-scheduler 1.36).
+#
+# Three things refuse a node: the pod's own required affinity finds no pod in the node's domains, its own anti-affinity
+# finds one, or a pod that stands there has an anti-affinity to it. Preferences count in both directions too.
+
+
+NOT_NEAR = Reason("node(s) didn't match pod affinity rules", unresolvable=True)
+TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules")
+UNWANTED = Reason("node(s) didn't satisfy existing pods anti-affinity rules")
+
+
+MOST_PREFERENCES: Final = 64
+"""Preferences of others that a pod's points heed. A pod may state any number of them about pods of any namespace."""
+
+
+def required_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
+    """Required anti-affinity of others to pods of the class."""
+    held_by = domains.affinity_index.held_by
+    return sorted(held for s in held_by.keys() & pod_class.matched for held in held_by[s] if not held.weight)
+
+
+def preferred_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
+    """Preferences of others about pods of the class, the oldest selectors first; at most `MOST_PREFERENCES`."""
+    held_by, found = domains.affinity_index.held_by, list[Held]()
+    for selector in sorted(held_by.keys() & pod_class.matched):
+        found += sorted(held for held in held_by[selector] if held.weight)
+        if len(found) >= MOST_PREFERENCES:
+            break
+    return found[:MOST_PREFERENCES]
+
+
+class InterPodFilter:
+    """Required terms of one class, and of others towards it.
+
+    Attributes:
+        sources: what the answer depends on.
+        self_affecting: a pod of the class, once placed, matters to the next one.
+
+    """
+
+    def __init__(self, pod_class: PodClass, domains: Domains, table: NodeTable) -> None:
+        terms = pod_class.terms
+        self.sources: list[Source] = []
+        self._table = table
+        self._domains = domains
+        self._near = self._tallies([Term(terms.near_all, term.key) for term in terms.near], domains)
+        self._away = self._tallies(terms.away, domains)
+        self._keys: list[Codes] = [table.label_column(term.key) for term in terms.near]
+        self._own_first = terms.near_all in pod_class.matched
+        against = required_by_others(pod_class, domains)
+        self._against: list[Tally] = []
+        for held in against:
+            source = domains.holding(held)
+            self.sources.append(source)
+            self._against.append(source.tally(held.term.key))
+        self._pledged = self._sums_of(domains.pledged, [(terms.near_all, term.key) for term in terms.near])
+        staying = domains.affinity_index.leaving.get(terms.near_all) and self._sums_of(
+            domains.living, [(terms.near_all, term.key) for term in terms.near]
+        )
+        self._staying: list[Tally] = staying or []
+        self._evicted = self._sums_of(domains.evicted, [(term.selector, term.key) for term in terms.away])
+        self._evicted += self._sums_of(domains.evicted_holding, [(held, held.term.key) for held in against])
+        looked_at = {*(term.selector for term in terms.away), terms.near_all}
+        own = any(Held(term, 0) in against for term in terms.away)
+        self.self_affecting = own or not looked_at.isdisjoint(pod_class.matched)
+
+    def _tallies(self, terms: Sequence[Term], domains: Domains) -> list[Tally]:
+        tallies = []
+        for term in terms:
+            source = domains.selected(term.selector)
+            self.sources.append(source)
+            tallies.append(source.tally(term.key))
+        return tallies
+
+    def _sums_of(self, sources: Callable[[Any], Source], wanted: Sequence[tuple[Any, str]]) -> list[Tally]:
+        found = [(sources(name), key) for name, key in wanted]
+        self.sources += [source for source, _ in found]
+        return [source.tally(key) for source, key in found]
+
+    @classmethod
+    def of(cls, pod_class: PodClass, domains: Domains, table: NodeTable) -> InterPodFilter | None:
+        """None where no pod requires anything."""
+        found = cls(pod_class, domains, table)
+        return found if found.sources else None
+
+    def vetoes(self) -> list[Veto]:
+        """Over all nodes; a node is refused for the first reason only."""
+        size = len(self._table)
+        found: list[Veto] = []
+        if self._near:
+            found.append(Veto(self._far(size, [tally.sums for tally in self._near]), NOT_NEAR))
+        if self._away:
+            found.append(Veto(_without(found, _any_positive(self._away, size)), TOO_NEAR))
+        if self._against:
+            found.append(Veto(_without(found, _any_positive(self._against, size)), UNWANTED))
+        for_good = tuple(found)
+        if self._staying:
+            company = [tally.sums for tally in self._staying]
+            found.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, later=True))
+        if self._domains.unsettled:
+            pairs = zip(self._near, self._pledged, strict=True)
+            company = [near.sums - pledged.sums for near, pledged in pairs]
+            found.append(Veto(_without(for_good, self._far(size, company)), NOT_NEAR, now=True))
+            found.append(Veto(_without(for_good, _any_positive(self._evicted, size)), TOO_NEAR, now=True))
+        return found
+
+    def _far(self, size: int, company: Sequence[Counts]) -> BoolArray:
+        """Nodes without a label, or without company; the first pod of a group that wants its own kind needs none.
+
+        The company at once is that which does not wait for a promised place, and later that which does not terminate.
+        """
+        far = np.zeros(size, dtype=np.bool_)
+        for codes in self._keys:
+            far |= codes < 0
+        alone = not any(sums.any() for sums in company)
+        if not (alone and self._own_first):
+            for tally, sums in zip(self._near, company, strict=True):
+                far |= sums[tally.codes] <= 0
+        return far
+
+
+def _any_positive(tallies: Sequence[Tally], size: int) -> BoolArray:
+    """``[N]`` nodes of which a domain has any of the pods; the caller's own."""
+    if not tallies:
+        return np.zeros(size, dtype=np.bool_)
+    found: BoolArray = (tallies[0].sums > 0)[tallies[0].codes]
+    for tally in tallies[1:]:
+        found |= (tally.sums > 0)[tally.codes]
+    return found
+
+
+def _without(earlier: Iterable[Veto], nodes: BoolArray) -> BoolArray:
+    """``nodes`` but for those that are refused already; changes them in place."""
+    for veto in earlier:
+        nodes &= ~veto.nodes
+    return nodes
+
+
+class InterPodScore:
+    """Preferred terms of one class, and of others towards it."""
+
+    def __init__(self, pod_class: PodClass, domains: Domains) -> None:
+        own = [
+            (held.weight, domains.selected(held.term.selector).tally(held.term.key)) for held in _preferred(pod_class)
+        ]
+        others = [
+            (held.weight, domains.holding(held).tally(held.term.key))
+            for held in preferred_by_others(pod_class, domains)
+        ]
+        self._parts = [*own, *others]
+
+    @classmethod
+    def of(cls, pod_class: PodClass, domains: Domains) -> InterPodScore | None:
+        """None where no pod prefers anything."""
+        found = cls(pod_class, domains)
+        return found if found._parts else None
+
+    def points(self, candidates: BoolArray) -> FloatArray:
+        """``[N]`` 0 to 100 between the least and the most liked candidate."""
+        raw = np.zeros(len(candidates), dtype=np.int64)
+        for weight, tally in self._parts:
+            raw += weight * tally.on_nodes()
+        return min_max(raw, candidates)
+
+
+def _preferred(pod_class: PodClass) -> Sequence[Held]:
+    return pod_class.terms.preferred
+
+
+def min_max(raw: np.ndarray[tuple[int, ...], np.dtype[np.int64]], candidates: BoolArray) -> FloatArray:
+    """``trunc(100 (raw - min) / (max - min))`` over the candidates; 0 everywhere when they are all equal."""
+    chosen = raw[candidates]
+    if not len(chosen) or chosen.min() == chosen.max():
+        return np.zeros(len(raw), dtype=np.float64)
+    least, most = float(chosen.min()), float(chosen.max())
+    return np.asarray(np.trunc(100.0 * ((raw - least) / (most - least))), dtype=np.float64)
+
+
+# Topology spread constraints over domains (semantics of kube-scheduler 1.36).
+#
+# Hard constraints refuse nodes whose domain would be too far ahead of the emptiest one; soft ones prefer emptier
+# domains. Pods that are terminating do not count.
+
 
 UNEVEN = Reason("node(s) didn't match pod topology spread constraints")
 UNLABELLED = Reason("node(s) didn't match pod topology spread constraints (missing required label)", unresolvable=True)

@@ -21,8 +21,15 @@ from unisono.api.core import (
     ResourceClaim,
 )
 from unisono.cluster.devices import CompiledSelector, SelectorError, compile_selector
-from unisono.engine.plugins.predicates.device_inventory import Unit, attribute
-from unisono.engine.plugins.predicates.device_shares import Amounts, CounterName, DevicesInUse, full_names, portions
+from unisono.engine.plugins.predicates.device_inventory import (
+    Amounts,
+    CounterName,
+    DevicesInUse,
+    Unit,
+    attribute,
+    full_names,
+    portions,
+)
 
 MOST_DEVICES = 32
 """Devices of one claim."""

@@ -20,8 +20,7 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Preparation
 from unisono.engine.plugins.common.node_selectors import NOT_READY, UNSCHEDULABLE, match_pod, per_node, required_of
-from unisono.engine.plugins.common.pod_affinity import InterPodFilter
-from unisono.engine.plugins.common.topology_spread import SpreadFilter
+from unisono.engine.plugins.common.topology_spread import InterPodFilter, SpreadFilter
 from unisono.engine.plugins.predicates.resource_claims import (
     AwaitedFilter,
     ClaimFilter,

@@ -26,8 +26,7 @@ from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.decisions import ClaimAllocation
 from unisono.engine.plugins.common.node_selectors import match_selector
 from unisono.engine.plugins.predicates.claim_allocator import ClaimError, ClaimPlan, Gift, Given, allocate, plan
-from unisono.engine.plugins.predicates.device_inventory import Inventory, on_node
-from unisono.engine.plugins.predicates.device_shares import written
+from unisono.engine.plugins.predicates.device_inventory import Inventory, on_node, written
 from unisono.engine.plugins.predicates.volumes import Source
 from unisono.engine.session.session import Session
 

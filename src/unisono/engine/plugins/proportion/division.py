@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from unisono.api.selecting import lineage
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import TaskStatus
-from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, exceeded, listed
+from unisono.engine.session.limit import UNLIMITED, Amounts, by_row, exceeded, listed
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState

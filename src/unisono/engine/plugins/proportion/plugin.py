@@ -22,9 +22,9 @@ from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import DESERVED
 from unisono.engine.contract.plugin import Plugin
+from unisono.engine.decisions import ShareMetrics
 from unisono.engine.plugins.proportion.division import divide
-from unisono.engine.queue_metrics import ShareMetrics
-from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, dominant_share, exceeded, listed, named, text
+from unisono.engine.session.limit import UNLIMITED, Amounts, aligned, dominant_share, exceeded, listed, named, text
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from unisono.cluster.taints import repels
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_pod, open_nodes
 from unisono.engine.plugins.tdm import spare
-from unisono.engine.session.bundles import Surplus
+from unisono.engine.session.victims import Surplus
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:

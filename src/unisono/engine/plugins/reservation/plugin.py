@@ -29,8 +29,7 @@ from unisono.engine.answers import Parts, Reason, Scope, Veto, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.reservation.plan import Plan, plan_for
-from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.plugins.reservation.plan import Plan, RunEstimates, plan_for
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.limit import Limit
 from unisono.engine.session.node_view import NodeView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.engine.placement.domain_advice import Advice
-from unisono.engine.placement.grouped_jobs import advice_of
+from unisono.engine.placement.waiting_line import advice_of
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.domain_holders import domain_text

@@ -12,8 +12,8 @@ from unisono.engine.candidates.tables import EmptyFit
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
-from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
+from unisono.engine.session.limit import tasks_fitting
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.claim_causes import ways_out

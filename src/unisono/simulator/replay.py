@@ -1,4 +1,4 @@
-"""Lines of a recording as changes of a cluster state, and its cycles repeated to compare what is decided."""
+"""Lines of a recording as changes of a cluster state, and its cycles repeated."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from unisono.engine.config.model import SchedulerConfig
 from unisono.gc_pauses import collector_paused
 from unisono.scheduler.recording import VERSION
 from unisono.simulator.files import InputError, open_bytes
+
+# Lines of a recording as changes of a cluster state, and its cycles repeated to compare what is decided.
+
 
 # Lines of a recording (`unisono.scheduler.recording` writes them) as changes of a cluster state.
 

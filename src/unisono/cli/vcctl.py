@@ -1,4 +1,4 @@
-"""Requests that several of these commands make."""
+"""Requests that several of ``vcctl``'s commands make."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.cli.options import Where
     from unisono.kube.http import HttpClient
+
+# Requests that several of these commands make.
 
 
 # Options with ``vcctl``'s names and letters.

@@ -1,1 +1,0 @@
-"""What ``unisono job``, ``queue``, ``jobflow``, ``jobtemplate`` and ``pod`` share: ``vcctl``'s verbs and flags."""

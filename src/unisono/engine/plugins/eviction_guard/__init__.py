@@ -1,1 +1,0 @@
-"""eviction-guard: bounds how often and at what loss pods are evicted."""

@@ -1,1 +1,0 @@
-"""Recordings of running schedulers: repeating their cycles, and reading jobs and nodes out of them."""

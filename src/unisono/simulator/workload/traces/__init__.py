@@ -1,1 +1,0 @@
-"""Readers of public traces, one module per form."""
