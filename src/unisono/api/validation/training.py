@@ -26,7 +26,6 @@ from unisono.api.groups.kubeflow import (
     XGBoostJob,
 )
 from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayJobSpec, RayService
-from unisono.api.groups.scheduling import Queue
 from unisono.api.groups.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from unisono.api.keys import (
     MPI_OPERATOR,
@@ -479,8 +478,6 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
         return _outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")
     if isinstance(obj, RayService):
         return _outside_bounds(obj.spec.ray_cluster_config, "spec.rayClusterConfig")
-    if isinstance(obj, Queue) and "pods" in (obj.spec.capability or {}):
-        return ["spec.capability: pods is not enforced, as in Volcano; limit pods by a ResourceQuota of the namespace"]
     return []
 
 
