@@ -43,6 +43,7 @@ from unisono.apiserver.custom.definitions import (
 )
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
+from unisono.jobkinds.kueue import words_read
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.plugin_arguments import unknown_arguments
 from unisono.jobkinds.tables import described
@@ -144,7 +145,7 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
     return lambda name: rules_of(view.find(QUEUES, name))
 
 
-def unheeded(request: Request) -> list[str]:
+def unheeded(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object: queues named in vain, words of others, what is not read."""
     # What agents write on their nodes is not for people.
     if request.kind is NODES or controller_of(request.object) is not None:
@@ -153,7 +154,9 @@ def unheeded(request: Request) -> list[str]:
     if kind is None:
         return [*without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
-    told = [*kind.unheeded(shown), *without_effect(shown, inside), *unreadable(shown, inside)]
+    space = view.find(NAMESPACES, request.namespace or "") if request.namespace else None
+    read = words_read(kind, space.metadata.annotations if space is not None else None)
+    told = [*kind.unheeded(shown), *without_effect(shown, inside, read), *unreadable(shown, inside)]
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import QUEUE_NAMESPACES
+from unisono.api.annotations import KUEUE_QUEUES, QUEUE_NAMESPACES, SERVE
 from unisono.api.base import LabelSelector
-from unisono.api.keys import NODE_GROUP, NODE_GROUP_LIMITS
+from unisono.api.keys import HOSTNAME, NAMESPACE_NAME, NODE_GROUP, NODE_GROUP_LIMITS
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES
 from unisono.api.selecting import selects
 from unisono.cli.migrate import kueue_jobs
 from unisono.cli.migrate.kueue_quotas import Quotas, held
 from unisono.cli.migrate.written import Json, Written, amount, meta_of, name_of, spec_of, texts
+from unisono.jobkinds.kueue import KUEUE
 
 _PREFIX = "kueue.x-k8s.io/"
 _PRIORITIES = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
@@ -40,13 +41,18 @@ _WHY = {
     "concurrentAdmissionPolicy": "each pod goes to the first node group that has room",
 }
 _HYPERNODES = "volcano-controller-configmap"
-_HOSTNAME = "kubernetes.io/hostname"
-_TAKEN = frozenset(("kubernetes.io/metadata.name",))
+_TAKEN = frozenset((NAMESPACE_NAME,))
 Named = Mapping[str, Mapping[str, Any]]
 
 
-def convert(objects: Iterable[Json]) -> Written:
-    """Queues for ClusterQueues and Cohorts; jobs go to the queue behind their LocalQueue."""
+def convert(objects: Iterable[Json], *, in_place: bool = False) -> Written:
+    """Queues for ClusterQueues and Cohorts; jobs go to the queue behind their LocalQueue.
+
+    Args:
+        objects: a dump.
+        in_place: jobs stay as they are, and their namespaces serve them.
+
+    """
     done, by_kind, others = Written(), defaultdict(list), []
     for each in objects:
         if str(each.get("apiVersion", "")).startswith(_PREFIX):
@@ -63,7 +69,7 @@ def convert(objects: Iterable[Json]) -> Written:
     spaces = {
         name_of(each): meta_of(each).get("labels") or {} for each in others if each.get("kind") == NAMESPACES.kind
     }
-    places = _local_queues(done, by_kind.pop("LocalQueue", []), quotas.queues, spaces)
+    places = _local_queues(done, by_kind.pop("LocalQueue", []), quotas.queues, spaces, by_default=not in_place)
     for each in by_kind.pop("WorkloadPriorityClass", []):
         value = int(each.get("value") or 0)
         done.others.append({**_PRIORITIES, "metadata": {"name": name_of(each)}, "value": value})
@@ -75,9 +81,21 @@ def convert(objects: Iterable[Json]) -> Written:
         name: [each for one in quotas.flavors(name) for each in (flavors.get(one) or {}).get("tolerations") or ()]
         for name in quotas.queues
     }
-    done.others += kueue_jobs.converted(done, others, places, levels, tolerated)
+    if in_place:
+        _serve(done, places)
+        done.others += others
+    else:
+        done.others += kueue_jobs.converted(done, others, places, levels, tolerated)
     _actions(done, quotas.queues)
     return done
+
+
+def _serve(done: Written, places: Mapping[tuple[str, str], str]) -> None:
+    """Namespaces with LocalQueues let jobs with Kueue's labels run unchanged."""
+    for namespace in dict.fromkeys(space for space, _ in places):
+        named = {local: queue for (space, local), queue in places.items() if space == namespace}
+        text = ", ".join(f"{local}={queue}" for local, queue in named.items())
+        done.annotate(namespace, {SERVE: KUEUE, KUEUE_QUEUES: text})
 
 
 # ---- queues
@@ -236,7 +254,12 @@ def _cohort_of(spec: Mapping[str, Any]) -> str:
 
 
 def _local_queues(
-    done: Written, found: Iterable[Json], queues: Named, spaces: Mapping[str, Mapping[str, str]]
+    done: Written,
+    found: Iterable[Json],
+    queues: Named,
+    spaces: Mapping[str, Mapping[str, str]],
+    *,
+    by_default: bool,
 ) -> dict[tuple[str, str], str]:
     """Queues by namespace and name of a LocalQueue."""
     places: dict[tuple[str, str], str] = {}
@@ -259,7 +282,7 @@ def _local_queues(
         # None named means nobody, and no annotation everybody.
         done.note(queue, QUEUE_NAMESPACES, ", ".join(sorted(namespaces)))
     for namespace, of_it in names.items():
-        if len(of_it) == 1:
+        if by_default and len(of_it) == 1:
             done.use_in(namespace, min(of_it))
     return places
 
@@ -279,7 +302,7 @@ def _may_use(
             f"ClusterQueue {name}.namespaceSelector: Namespace {namespace}, not in the dump, may use it"
         )
         return True
-    return selects(selector, {**spaces.get(namespace, {}), "kubernetes.io/metadata.name": namespace})
+    return selects(selector, {**spaces.get(namespace, {}), NAMESPACE_NAME: namespace})
 
 
 def _topologies(done: Written, found: list[Json]) -> dict[str, int]:
@@ -290,7 +313,7 @@ def _topologies(done: Written, found: list[Json]) -> dict[str, int]:
     }
     tiers: dict[str, int] = {}
     for levels in types.values():
-        labels = [each["nodeLabel"] for each in levels if each["nodeLabel"] != _HOSTNAME]
+        labels = [each["nodeLabel"] for each in levels if each["nodeLabel"] != HOSTNAME]
         tiers |= {label: tier for tier, label in enumerate(reversed(labels), start=1)}
     if types:
         config = {

@@ -10,6 +10,9 @@ from typing import Any
 
 from unisono.api.keys import (
     GROUP_NAME,
+    KUEUE_LEAST,
+    KUEUE_PRIORITY,
+    KUEUE_QUEUE,
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_MODE,
 )
@@ -20,11 +23,8 @@ from unisono.jobkinds.paths import first, put, walk
 from unisono.jobkinds.registry import job_kind_of
 
 _DOMAIN = "kueue.x-k8s.io"
-_QUEUE = f"{_DOMAIN}/queue-name"
-_PRIORITY = f"{_DOMAIN}/priority-class"
 _GROUP = f"{_DOMAIN}/pod-group-name"
 _TOTAL = f"{_DOMAIN}/pod-group-total-count"
-_LEAST = f"{_DOMAIN}/job-min-parallelism"
 _REQUIRED = f"{_DOMAIN}/podset-required-topology"
 _PREFERRED = f"{_DOMAIN}/podset-preferred-topology"
 _FREE = f"{_DOMAIN}/podset-unconstrained-topology"
@@ -86,11 +86,11 @@ def _job(
     kind = job_kind_of(given)
     job = copy.deepcopy(given)
     metas = [job.get("metadata") or {}, *(meta for _, meta in _inner(job, kind))]
-    labelled = [meta for meta in metas if _QUEUE in (meta.get("labels") or {})]
+    labelled = [meta for meta in metas if KUEUE_QUEUE in (meta.get("labels") or {})]
     if not labelled:
         return given
     namespace, what = str(meta_of(job).get("namespace") or "default"), f"{job.get('kind')} {name_of(job)}"
-    local = str(labelled[0]["labels"][_QUEUE])
+    local = str(labelled[0]["labels"][KUEUE_QUEUE])
     queue = places.get((namespace, local))
     if queue is None:
         done.lost.append(f"{what}: its LocalQueue {local} is not in the dump")
@@ -101,8 +101,8 @@ def _job(
     priority = ""
     for meta in metas:
         labels = meta.get("labels") or {}
-        labels.pop(_QUEUE, None)
-        priority = labels.pop(_PRIORITY, "") or priority
+        labels.pop(KUEUE_QUEUE, None)
+        priority = labels.pop(KUEUE_PRIORITY, "") or priority
     kind.use_queue(job, queue)
     if priority:
         _prioritize(job, kind, str(priority))
@@ -140,7 +140,7 @@ def _prioritize(job: Json, kind: JobKind, name: str) -> None:
 def _gang(done: Written, job: Json, kind: JobKind, what: str) -> None:
     """Kueue admits all pods of a Job and of a StatefulSet or none; here that is said."""
     notes = job["metadata"].get("annotations") or {}
-    least = notes.pop(_LEAST, None)
+    least = notes.pop(KUEUE_LEAST, None)
     if kind.kind.kind == "Job" and kind.kind.group == "batch":
         size = min(int(spec_of(job).get("parallelism", 1)), int(spec_of(job).get("completions") or 1 << 30))
         number = int(least) if least is not None and str(least).isdigit() else size
