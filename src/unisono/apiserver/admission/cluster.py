@@ -22,6 +22,7 @@ from unisono.api.kind_families import (
 )
 from unisono.api.kinds import (
     COMMANDS,
+    CONFIG_MAPS,
     CUSTOM_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
@@ -145,6 +146,9 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
     return lambda name: rules_of(view.find(QUEUES, name))
 
 
+_CONFIGURES = {"yunikorn-configs": "YuniKorn", "yunikorn-defaults": "YuniKorn", "kueue-manager-config": "Kueue"}
+
+
 def unheeded(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object: queues named in vain, words of others, what is not read."""
     # What agents write on their nodes is not for people.
@@ -152,12 +156,21 @@ def unheeded(request: Request, view: View) -> list[str]:
         return []
     kind, shown = as_job(request.kind), as_json(request.object)
     if kind is None:
-        return [*without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
+        told = _configures_others(request)
+        return [*told, *without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
     space = view.find(NAMESPACES, request.namespace or "") if request.namespace else None
     read = words_read(kind, space.metadata.annotations if space is not None else None)
     told = [*kind.unheeded(shown), *without_effect(shown, inside, read), *unreadable(shown, inside)]
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
+
+
+def _configures_others(request: Request) -> list[str]:
+    """Configurations of other schedulers."""
+    whose = _CONFIGURES.get(request.name) if request.kind is CONFIG_MAPS else None
+    if whose is None:
+        return []
+    return [f"ConfigMap {request.name} configures {whose}, and has no effect on Unisono: see docs/migrating.md"]
 
 
 def check_namespace(request: Request, view: View) -> None:
