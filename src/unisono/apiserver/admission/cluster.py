@@ -159,9 +159,10 @@ def unheeded(request: Request, view: View) -> list[str]:
         told = _configures_others(request)
         return [*told, *without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
-    space = view.find(NAMESPACES, request.namespace or "") if request.namespace else None
-    read = words_read(kind, space.metadata.annotations if space is not None else None)
-    told = [*kind.unheeded(shown), *without_effect(shown, inside, read), *unreadable(shown, inside)]
+    words = without_effect(shown, inside)
+    if words and (space := view.find(NAMESPACES, request.namespace or "")) is not None:
+        words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
+    told = [*kind.unheeded(shown), *words, *unreadable(shown, inside)]
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
 
 
