@@ -348,11 +348,9 @@ async def test_further_rules_can_be_added():
         assert await names(backend.service, PODS) == ["p"]
 
 
-async def test_a_limit_on_pods_is_a_warning(service):
-    told = (await service.create(QUEUES, None, queue_body("few", capability={"pods": 3}), OPTIONS)).warnings
-    assert told == [
-        "spec.capability: pods is not enforced, as in Volcano; limit pods by a ResourceQuota of the namespace"
-    ]
+async def test_a_limit_on_pods_is_no_warning(service):
+    """The scheduler counts them."""
+    assert not (await service.create(QUEUES, None, queue_body("few", capability={"pods": 3}), OPTIONS)).warnings
     assert (await set_state(service, "few", "Open")) is None
 
 

@@ -129,7 +129,7 @@ def test_cohorts_in_a_ring_end() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("kueue", ("stopPolicy", "Topology racks", "nodegroup-name=a100", "priorityClassName: urgent")),
+        ("kueue", ("stopPolicy", "Topology racks", "nodegroup-name=a100", "actions:")),
         ("kai", ("weights differ", "preemptibility", "a quota of cpu without limit")),
         ("yunikorn", ("preemption.delay", "limits of ada", "maxapplications", "placement rule user", "create")),
     ],
@@ -145,7 +145,9 @@ def test_what_is_lost_is_told(name: str, told: tuple[str, ...]) -> None:
 
 def test_jobs_keep_their_specs_and_come_to_the_queue_behind_their_local_queue() -> None:
     job = kueue.convert(read("kueue")).objects()[-1]
-    assert job["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "research"}
+    template = job["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "research"}
+    assert template["spec"]["priorityClassName"] == "urgent"
     assert not job["metadata"]["labels"]
     assert job["spec"]["suspend"] is False
 

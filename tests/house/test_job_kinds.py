@@ -23,7 +23,6 @@ USERS = {
     "controllers/podgroup/controller.py": "the queue of a namespace",
     "controllers/podgroup/decide.py": "the queue of a plain pod",
     "cli/migrate/kai.py": "what jobs of another scheduler get",
-    "cli/migrate/kueue.py": "what jobs of another scheduler get",
     "cli/migrate/written.py": "the queue of a namespace",
     "controllers/podgroup/kubernetes.py": "a group's, before its pods', and a namespace's",
     "controllers/training/jobset/pods.py": "what pods are told",

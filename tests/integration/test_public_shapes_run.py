@@ -17,7 +17,7 @@ from unisono.jobkinds.registry import job_kind_of
 from unisono.kube.discovery import request_json
 from unisono.standalone.background import SCHEDULER_NAMES
 
-_REFUSED_BY_STRICT_CLIENTS = ("Kubernetes, a field misspelt",)
+_REFUSED_BY_STRICT_CLIENTS = ("Kubernetes, a field misspelt", "KubeRay, pods are made anew when the spec changes")
 _SECONDS = 240
 _LABELS: Final = frozenset(("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"))
 Says = Callable[[dict[str, Any], re.Match[str]], bool]

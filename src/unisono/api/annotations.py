@@ -48,6 +48,18 @@ READABLE_DIRECTORIES: Final = "unisono.io/readable-directories"
 WRITABLE_DIRECTORIES: Final = "unisono.io/writable-directories"
 """On a namespace: folders, separated by colons, in which its pods have the rights of the folder's owner."""
 
+SERVE: Final = "unisono.io/serve"
+"""On a namespace: ``kueue`` lets jobs with Kueue's labels run unchanged; their queues release and suspend them."""
+
+KUEUE_QUEUES: Final = "unisono.io/local-queues"
+"""On such a namespace: the Queue behind each LocalQueue, such as ``team=research, other=products``."""
+
+RELEASED: Final = "unisono.io/released"
+"""On a job of such a namespace: the Queue that has released it; it is taken away when the job is suspended again."""
+
+WAITS_SUSPENDED: Final = "unisono.io/waits-suspended"
+"""On the PodGroup of such a job: it stays while the job is suspended, and waits for its admission."""
+
 VERDICT: Final = "unisono.io/verdict"
 """On a PodGroup: the latest verdict as JSON."""
 

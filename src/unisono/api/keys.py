@@ -193,6 +193,10 @@ RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_GROUP: Final = "ray.io/group"
 # ``managedBy`` of a job that Kueue runs in another cluster.
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
+# Labels of jobs, and an annotation of batch Jobs, by which Kueue is told; read where a namespace serves them.
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+KUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
+KUEUE_LEAST: Final = "kueue.x-k8s.io/job-min-parallelism"
 
 # On any object.
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"  # annotation

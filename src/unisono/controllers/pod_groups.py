@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from unisono.api.annotations import CHECKED, LATER_PARTS
+from unisono.api.annotations import CHECKED, LATER_PARTS, WAITS_SUSPENDED
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import PodSpec
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
@@ -46,6 +46,11 @@ def pod_group_of_job(
         spec=spec,
         status=PodGroupStatus(phase=PENDING),
     )
+
+
+def waits_suspended(group: PodGroup) -> bool:
+    """Whether a suspended job keeps this group: it waits in its queue meanwhile."""
+    return WAITS_SUSPENDED in (group.metadata.annotations or {})
 
 
 def is_admitted(group: PodGroup) -> bool:

@@ -22,6 +22,7 @@ from unisono.controllers.hypernode.controller import (
 )
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController, JobTemplateController
+from unisono.controllers.kueue import ServedJobController
 from unisono.controllers.metrics import NoProber, Prober
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.interruption import InterruptionController
@@ -32,6 +33,7 @@ from unisono.controllers.queue import QueueController
 from unisono.controllers.queue_quotas import QueueQuotasController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import MADE_BY_MEMBERS, training_controllers
+from unisono.jobkinds.kueue import SERVED
 from unisono.kube.controller import Controller
 
 # Source of the controllers' events.
@@ -82,6 +84,7 @@ def all_controllers(
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
         WorkloadGroupController(BATCH_JOBS, scheduler_names),
+        *(ServedJobController(kind, recorder) for kind in SERVED if kind.kind.kind not in foreign_kinds),
     ]
     made_by_members = () if runs_jobs else MADE_BY_MEMBERS
     return [

@@ -144,8 +144,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get", DAEMON_SETS, DEPLOYMENTS, REPLICATION_CONTROLLERS, BATCH_CRON_JOBS, *(each.kind for each in foreign())),
     # Definitions may say what objects of their kind mean as jobs.
     *_on("list", k.CUSTOM_RESOURCE_DEFINITIONS),
-    # Whose pods they are is written down in the history.
-    *_on("get list watch", BATCH_JOBS),
+    # Whose pods they are is written down in the history; those with Kueue's labels are released and suspended.
+    *_on("get list watch patch", BATCH_JOBS),
     # Its UID tells clusters apart.
     *_on("get", k.NAMESPACES, names=("kube-system",)),
     *_on("get list watch", REPLICA_SETS, STATEFUL_SETS),
@@ -171,7 +171,7 @@ CONTROLLERS: tuple[Right, ...] = (
     # Plain pods whose PodGroup is refused are told why they wait, and pods which claim stands for their limits.
     *_on("patch", k.PODS, sub="status"),
     # On clusters that check it, blocking an owner's deletion takes the right to change the owner's finalizers.
-    *_on("update", *_OWNERS, sub="finalizers"),
+    *_on("update", *_OWNERS, BATCH_JOBS, sub="finalizers"),
     *_on("update", k.POD_GROUPS, sub="finalizers"),
     *_EVENTS,
 )

@@ -223,8 +223,8 @@ WORDS: Final[tuple[Word, ...]] = (
     *_warned(
         "Kueue",
         {
-            "kueue.x-k8s.io/queue-name": ("LocalQueue", _QUEUE),
-            "kueue.x-k8s.io/priority-class": ("WorkloadPriorityClass", _PRIORITY),
+            keys.KUEUE_QUEUE: ("LocalQueue", f"{_QUEUE}; or serve Kueue's jobs (docs/migrating.md)"),
+            keys.KUEUE_PRIORITY: ("WorkloadPriorityClass", _PRIORITY),
             "kueue.x-k8s.io/pod-group-name": ("group of plain pods", _GANG),
             "kueue.x-k8s.io/pod-group-total-count": ("size of such a group", _GANG),
             "kueue.x-k8s.io/podset-required-topology": ("topology that is required", _TOPOLOGY),
@@ -236,10 +236,7 @@ WORDS: Final[tuple[Word, ...]] = (
             "kueue.x-k8s.io/max-exec-time-seconds": ("time limit", "set activeDeadlineSeconds of the job"),
             "kueue.x-k8s.io/retriable-in-group": ("whether pods come again", "let a Job make the pods"),
             "kueue.x-k8s.io/elastic-job": ("jobs that change their size", "see docs/jobs.md on elastic jobs"),
-            "kueue.x-k8s.io/job-min-parallelism": (
-                "least pods of a batch/v1 Job",
-                "use a Job of Volcano",
-            ),
+            keys.KUEUE_LEAST: ("least pods of a batch/v1 Job", "use a Job of Volcano"),
             "kueue.x-k8s.io/job-completions-equal-parallelism": ("size of a batch/v1 Job", "use a Job of Volcano"),
             "kueue.x-k8s.io/podset-slice-required-topology-constraints": (
                 "topologies of parts",
@@ -515,7 +512,6 @@ _RESOURCES: Final = {word.key: word for word in WORDS if word.at == "resource"}
 _HONOURED: Final = tuple(word.key for word in WORDS if word.becomes == "honoured")
 _MANAGERS: Final = {word.key: word for word in WORDS if word.at == "manager"}
 _MANAGED_BY: Final = ("spec.managedBy", "spec.runPolicy.managedBy")
-_LIFTED_BY_KUEUE: Final = "kueue.x-k8s.io/queue-name"
 _SUSPEND: Final = ("spec.suspend", "spec.runPolicy.suspend")
 _METADATA: Final = ("metadata.labels", "metadata.annotations")
 _CONTAINERS: Final = ("containers", "initContainers")
@@ -548,18 +544,19 @@ def row_of(key: str) -> Word | None:
     return word
 
 
-def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
+def without_effect(obj: Any, templates: tuple[str, ...] = (), served: frozenset[str] = frozenset()) -> list[str]:
     """A sentence for each word of others on an object, or on its pods' templates, that is not read here.
 
     Args:
         obj: a struct, or JSON values.
         templates: paths of its pod templates.
+        served: keys that are read where the object is.
 
     """
     told: dict[str, str] = {}
 
     def tell(word: Word, at: str, name: str) -> None:
-        if word.becomes != "warned" or name in told:
+        if word.becomes != "warned" or name in told or name in served:
             return
         near = did_you_mean(name, (*_HONOURED, *_OWN)) if word.key.endswith("*") else ""
         whose = f"is {word.project}'s ({word.meaning})"
@@ -585,7 +582,7 @@ def without_effect(obj: Any, templates: tuple[str, ...] = ()) -> list[str]:
                 for name in found if isinstance(found, Mapping) else ():
                     if name in _RESOURCES:
                         tell(_RESOURCES[name], f"{at}[{name}]", name)
-    if _LIFTED_BY_KUEUE in told:
+    if keys.KUEUE_QUEUE in told:
         for at, suspended in (found for each in _SUSPEND for found in walk(obj, each)):
             if suspended is True:
                 told[at] = f"{at} stays true on Unisono, where Kueue would lift it: leave it out"

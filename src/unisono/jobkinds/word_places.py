@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from unisono.api import keys
-from unisono.api.annotations import EVICTABLE, RELOCATE_AFTER
+from unisono.api.annotations import EVICTABLE, KUEUE_QUEUES, RELOCATE_AFTER, SERVE
 from unisono.api.kind import Kind
 from unisono.api.kind_families import (
     BATCH_CRON_JOBS,
@@ -317,6 +317,15 @@ def _one_of(*values: str) -> Callable[[str], bool]:
     return frozenset(values).__contains__
 
 
+def _pairs(text: str) -> bool:
+    return all(
+        len(pair) == 2 and all(each.strip() for each in pair)
+        for entry in text.split(",")
+        if entry.strip()
+        for pair in (entry.split("="),)
+    )
+
+
 def _positive_duration(text: str) -> bool:
     return (duration_or_none(text) or 0) > 0
 
@@ -353,6 +362,8 @@ _VALUES: Final[Mapping[str, tuple[Callable[[str], object], str, str]]] = {
     keys.TASK_PRIORITY: (_INTEGER, "a whole number", "is left out"),
     keys.POD_DELETION_COST: (_INTEGER, "a whole number", "counts as 0"),
     keys.QUOTA_BURST: (_one_of("true", "false"), "true or false", "counts as false"),
+    SERVE: (_one_of("kueue"), "kueue", "is left out"),
+    KUEUE_QUEUES: (_pairs, "LOCALQUEUE=QUEUE, separated by commas", "lets no job of a LocalQueue start"),
     keys.SAFE_TO_EVICT: (_one_of("true", "false"), "true or false", "is left out"),
     keys.DO_NOT_DISRUPT: (_one_of("true", "false"), "true or false", "is left out"),
 }

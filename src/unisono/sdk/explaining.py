@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.groups.scheduling import QueueSpec
+from unisono.api.keys import KUEUE_QUEUE
 from unisono.api.kind_families import WORKLOAD_POD_GROUPS
-from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, QUEUES
 from unisono.api.queues import warnings_of
 from unisono.api.selecting import pod_group_name
 from unisono.api.verdict import Cause, verdict_in
 from unisono.jobkinds.idle_fields import idle_fields
+from unisono.jobkinds.kueue import words_read
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.registry import OWNERS, job_kind_of
 from unisono.jobkinds.word_places import misplaced, unreadable
@@ -98,9 +100,10 @@ async def _completed(
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
     kind = job_kind_of(item) if item is not None else None
-    if kind is not None:
+    if kind is not None and item is not None:
         told.warnings += idle_fields(kind.kind, item)
-        told.warnings += without_effect(item, (*kind.inner, *kind.templates))
+        served = await words_served(client, item)
+        told.warnings += without_effect(item, (*kind.inner, *kind.templates), served)
         told.warnings += unreadable(item, (*kind.inner, *kind.templates))
         told.warnings += misplaced(kind, item)
     told.verdicts = [await with_template(client, await with_quota_holders(client, each)) for each in told.verdicts]
@@ -108,6 +111,15 @@ async def _completed(
     told.fixes = [each.here() for each in offered]
     told.candidates = await candidates(client, told, dict(item)) if item is not None else []
     return told
+
+
+async def words_served(client: HttpClient, item: Mapping[str, Any]) -> frozenset[str]:
+    """Kueue's words that are read on an object, as its namespace says; none where nobody may see the namespace."""
+    meta = item.get("metadata") or {}
+    if KUEUE_QUEUE not in (meta.get("labels") or {}) or not meta.get("namespace"):
+        return frozenset()
+    space = await read(client, NAMESPACES, meta["namespace"], None)
+    return words_read(job_kind_of(item), space["metadata"].get("annotations") if space is not None else None)
 
 
 async def _without_scheduler(client: HttpClient, told: Explanation, item: Mapping[str, Any], found: Dependents) -> None:
@@ -250,6 +262,9 @@ async def explain_owner(
     )
     if scheduler := unseen_by(item, found):
         _unseen_by(told, scheduler)
+    served = await words_served(client, item)
+    if told.suspended == suspended_by(item) and KUEUE_QUEUE in served and found.groups:
+        told.suspended = ""  # its queue lifts that
     if told.suspended:
         above = await writer_of(client, dict(item), suspended_by)
         if above["metadata"].get("uid") != owner.metadata.uid:

@@ -254,7 +254,7 @@ def check(
         for rule in checking(kind, settings, may_use):
             rule(request, view)
         if question.operation != "DELETE":
-            warnings = [*object_warnings(kind, new.obj), *unheeded(request)]
+            warnings = [*object_warnings(kind, new.obj), *unheeded(request, view)]
             warnings += [] if is_foreign(kind) else idle_fields(kind, new.obj)
             warnings += advise(new.obj) if isinstance(new.obj, ConfigMap) else ()
     except ApiError as error:

@@ -26,7 +26,6 @@ from unisono.api.groups.kubeflow import (
     XGBoostJob,
 )
 from unisono.api.groups.ray import RayCluster, RayClusterSpec, RayJob, RayJobSpec, RayService
-from unisono.api.groups.scheduling import Queue
 from unisono.api.groups.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from unisono.api.keys import (
     MPI_OPERATOR,
@@ -146,6 +145,7 @@ def validate_ray_cluster(cluster: RayCluster, old: RayCluster | None) -> Iterato
     """Name and groups."""
     yield from _short_name(cluster.metadata.name, LONGEST_RAY_CLUSTER)
     yield from _ray_cluster(cluster.spec, "spec")
+    yield from _ray_manager(cluster, old)
 
 
 def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
@@ -162,6 +162,13 @@ def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
         yield from _sidecar(job)
     if spec.submission_mode != "InteractiveMode" and not spec.entrypoint and not _own_submitter(spec):
         yield required("spec.entrypoint", "the command that the job runs")
+    yield from _ray_manager(job, old)
+
+
+def _ray_manager(
+    obj: RayCluster | RayJob | RayService, old: RayCluster | RayJob | RayService | None
+) -> Iterator[FieldError]:
+    spec = obj.spec
     if spec.managed_by and spec.managed_by not in (RAY_OPERATOR, MULTIKUEUE):
         yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
     if old is not None and spec.managed_by != old.spec.managed_by:
@@ -175,10 +182,7 @@ def validate_ray_service(service: RayService, old: RayService | None) -> Iterato
     yield from _ray_cluster(spec.ray_cluster_config, "spec.rayClusterConfig")
     if spec.serve_config_v2:
         yield from _serve_config(spec.serve_config_v2)
-    if spec.managed_by and spec.managed_by not in (RAY_OPERATOR, MULTIKUEUE):
-        yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
-    if old is not None and spec.managed_by != old.spec.managed_by:
-        yield invalid("spec.managedBy", spec.managed_by or "", "the managedBy field is immutable")
+    yield from _ray_manager(service, old)
 
 
 def _serve_config(text: str) -> Iterator[FieldError]:
@@ -476,11 +480,11 @@ def object_warnings(kind: Kind[Any], obj: Any) -> list[str]:
     if isinstance(obj, RayCluster):
         return _outside_bounds(obj.spec, "spec")
     if isinstance(obj, RayJob):
-        return _outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")
+        kept = obj.spec.ttl_seconds_after_finished and not obj.spec.shutdown_after_job_finishes
+        told = ["spec.ttlSecondsAfterFinished has no effect without spec.shutdownAfterJobFinishes: the job stays"]
+        return [*(told if kept else ()), *_outside_bounds(obj.spec.ray_cluster_spec, "spec.rayClusterSpec")]
     if isinstance(obj, RayService):
         return _outside_bounds(obj.spec.ray_cluster_config, "spec.rayClusterConfig")
-    if isinstance(obj, Queue) and "pods" in (obj.spec.capability or {}):
-        return ["spec.capability: pods is not enforced, as in Volcano; limit pods by a ResourceQuota of the namespace"]
     return []
 
 

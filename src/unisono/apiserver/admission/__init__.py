@@ -139,7 +139,7 @@ class Admission:
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""
         written = request.operation != "DELETE" and not request.subresource
-        told = [*object_warnings(request.kind, request.object), *cluster.unheeded(request)] if written else []
+        told = [*object_warnings(request.kind, request.object), *cluster.unheeded(request, view)] if written else []
         if written:
             told += idle_fields(request.kind, request.object)
             told += cluster.unusable(request)

@@ -23,6 +23,7 @@ from unisono.api.kind_families import (
 )
 from unisono.api.kinds import (
     COMMANDS,
+    CONFIG_MAPS,
     CUSTOM_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
@@ -45,6 +46,7 @@ from unisono.apiserver.custom.definitions import (
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
+from unisono.jobkinds.kueue import words_read
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
@@ -144,17 +146,32 @@ def _queues_in(view: View) -> Callable[[str], Rules | None]:
     return lambda name: rules_of(view.find(QUEUES, name))
 
 
-def unheeded(request: Request) -> list[str]:
+_CONFIGURES = {"yunikorn-configs": "YuniKorn", "yunikorn-defaults": "YuniKorn", "kueue-manager-config": "Kueue"}
+
+
+def unheeded(request: Request, view: View) -> list[str]:
     """What to tell the writer of an object: queues named in vain, words of others, what is not read."""
     # What agents write on their nodes is not for people.
     if request.kind is NODES or controller_of(request.object) is not None:
         return []
     kind, shown = as_job(request.kind), as_json(request.object)
     if kind is None:
-        return [*without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
+        told = _configures_others(request)
+        return [*told, *without_effect(shown), *unreadable(shown), *misplaced_elsewhere(request.kind, shown)]
     inside = (*kind.inner, *kind.templates)
-    told = [*kind.unheeded(shown), *without_effect(shown, inside), *unreadable(shown, inside)]
+    words = without_effect(shown, inside)
+    if words and (space := view.find(NAMESPACES, request.namespace or "")) is not None:
+        words = without_effect(shown, inside, words_read(kind, space.metadata.annotations))
+    told = [*kind.unheeded(shown), *words, *unreadable(shown, inside)]
     return [*told, *misplaced(kind, shown), *unknown_arguments(shown, kind.templates)]
+
+
+def _configures_others(request: Request) -> list[str]:
+    """Configurations of other schedulers."""
+    whose = _CONFIGURES.get(request.name) if request.kind is CONFIG_MAPS else None
+    if whose is None:
+        return []
+    return [f"ConfigMap {request.name} configures {whose}, and has no effect on Unisono: see docs/migrating.md"]
 
 
 def check_namespace(request: Request, view: View) -> None:

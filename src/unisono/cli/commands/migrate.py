@@ -26,8 +26,13 @@ def command() -> None:
     required=True,
     help="YAML of the objects, such as 'kubectl get -o yaml' writes; - is standard input.",
 )
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Of Kueue: leave jobs as they are, and let their namespaces serve Kueue's labels.",
+)
 @output_option("yaml", "json", default="yaml")
-def from_(scheduler: str, files: tuple[Path, ...], output: str) -> None:
+def from_(scheduler: str, files: tuple[Path, ...], in_place: bool, output: str) -> None:
     """Write queues, rules and access that mean the same as the objects of another scheduler.
 
     Nothing is applied. The objects go to standard output; what means nearly the same, and what has nothing like it
@@ -37,9 +42,12 @@ def from_(scheduler: str, files: tuple[Path, ...], output: str) -> None:
     from importlib import import_module
 
     from unisono.api.yaml import dump_all
+    from unisono.errors import UnisonoError
 
     convert: Any = import_module(f"unisono.cli.migrate.{scheduler}").convert
-    found = convert([each for file in files for each in _objects(file)])
+    if in_place and scheduler != "kueue":
+        raise UnisonoError("--in-place is for kueue: jobs of other schedulers are rewritten.")
+    found = convert([each for file in files for each in _objects(file)], **({"in_place": True} if in_place else {}))
     if output == "json":
         told = {"items": found.objects(), "changes": found.changes, "lost": found.lost}
         click.echo(json.dumps(told, indent=2))

@@ -47,7 +47,11 @@ class Written:
 
     def use_in(self, namespace: str, queue: str) -> None:
         """Jobs of a namespace that name no queue go to this one."""
-        meta = {"name": namespace, "annotations": {POD_QUEUE: queue}}
+        self.annotate(namespace, {POD_QUEUE: queue})
+
+    def annotate(self, namespace: str, notes: Mapping[str, str]) -> None:
+        """Annotations of a namespace."""
+        meta = {"name": namespace, "annotations": dict(notes)}
         self.others.append({"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": meta})
 
     def reserve(self, queue: str, namespaces: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from unisono.api.selecting import controller_of, pod_group_of
 from unisono.controllers import owners
 from unisono.controllers.objects import contains, delete_seen, to_json
 from unisono.controllers.owners import index
+from unisono.controllers.pod_groups import waits_suspended
 from unisono.controllers.podgroup.decide import (
     group_name,
     group_of_all,
@@ -34,6 +35,7 @@ from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.controllers.workloads.job_decide import finished
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.kueue import queue_of_label
 from unisono.jobkinds.registry import FROM_TEMPLATES
 from unisono.jobkinds.registry import known as known_kinds
 from unisono.kube.controller import Context, Controller
@@ -119,7 +121,8 @@ class PodGroupController(Controller):
 
     async def _create(self, pod: Pod, chain: list[Object], whole: tuple[JobKind, Object] | None) -> PodGroup | None:
         namespace = self._namespaces.get(pod.metadata.namespace or "")
-        queue = (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
+        notes = (namespace.metadata.annotations or {}) if namespace else {}
+        queue = queue_of_label((pod, *chain), notes) or notes.get(POD_QUEUE, "")
         handed = handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
         outermost = chain[-1] if chain else pod
         # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
@@ -236,6 +239,8 @@ class WorkloadGroupController(Controller):
             return None
         pods = self._pods.by_index(_OWNER_INDEX, owners.family(owner))
         if wants_no_pods(owner):
+            if waits_suspended(group) and not (isinstance(owner, BatchJob) and finished(owner)):
+                return None
             if not pods:
                 await delete_seen(self._client, POD_GROUPS, group)
             return _LEAVING_RETRY if pods and all(pod.metadata.deletion_timestamp for pod in pods) else None

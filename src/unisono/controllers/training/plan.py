@@ -20,7 +20,14 @@ from unisono.api.groups.topology import NetworkTopologySpec
 from unisono.api.kind import Kind
 from unisono.controllers.objects import SLICE, owner_uid
 from unisono.controllers.plan import BasePlan
-from unisono.controllers.pod_groups import foreign_group, is_admitted, most_requested, pod_group_of_job, spec_patch
+from unisono.controllers.pod_groups import (
+    foreign_group,
+    is_admitted,
+    most_requested,
+    pod_group_of_job,
+    spec_patch,
+    waits_suspended,
+)
 from unisono.jobkinds.kind import PodSet
 
 # What a decision about a training job wants done besides what all kinds want; its conditions and keys.
@@ -178,6 +185,12 @@ def bring_gang(plan: TrainingPlan, kind: Kind[Any], job: Object, name: str, gang
     if patch or notes:
         plan.patch_group = found.metadata.name, ({"spec": patch} if patch else {}) | notes
     return is_admitted(found)
+
+
+def suspend_group(plan: TrainingPlan, job: Object, found: PodGroup | None) -> None:
+    """Delete the pod group of a suspended job, unless that waits for the job to be released."""
+    if found is None or not waits_suspended(found):
+        drop_group(plan, job, found)
 
 
 def drop_group(plan: TrainingPlan, job: Object, found: PodGroup | None) -> bool:

@@ -25,7 +25,7 @@ from unisono.controllers.training.jobset.pods import (
     pod_name,
     shared_objects,
 )
-from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, set_condition
+from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, set_condition, suspend_group
 from unisono.jobkinds.jobset import together
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
@@ -232,7 +232,7 @@ class _JobSetDecision:
 
     def _suspend(self) -> None:
         self.plan.delete_pods = staying(self.seen.pods)
-        drop_group(self.plan, self.seen.job, self.seen.group)
+        suspend_group(self.plan, self.seen.job, self.seen.group)
         self.status.replicated_jobs_status = [
             ReplicatedJobStatus(name=job.name, suspended=len(self.view.of(job))) for job in self.view.replicated_jobs
         ]

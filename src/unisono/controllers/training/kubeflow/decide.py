@@ -49,7 +49,7 @@ from unisono.controllers.training.kubeflow.framework import (
     plan_autoscaler,
     with_condition,
 )
-from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of
+from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of, suspend_group
 from unisono.jobkinds.kubeflow import gang_size, pod_sets
 
 # A pod that failed after so long resets the count of restarts in a row.
@@ -307,7 +307,7 @@ class _KubeflowDecision:
         view, text = self.view, f"{self.view.kind} {self.view.name} is suspended."
         self.plan.delete_pods = staying(self.seen.pods)
         self.plan.delete_services = [each for each in self.seen.services if not each.metadata.deletion_timestamp]
-        drop_group(self.plan, view.job, self.seen.group)
+        suspend_group(self.plan, view.job, self.seen.group)
         plan_autoscaler(self.plan, view, self.seen.autoscaler, active=False)
         self.status.replica_statuses = {role.name: self._replica_status(role, RoleTally(0)) for role in view.roles}
         if is_true(self.status.conditions, RUNNING):

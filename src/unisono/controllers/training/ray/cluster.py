@@ -29,7 +29,7 @@ from unisono.controllers.pod_facts import is_deleting, is_ready, is_running, sta
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, drop_group, part_of, set_condition
+from unisono.controllers.training.plan import Gang, TrainingPlan, bring_gang, part_of, set_condition, suspend_group
 from unisono.controllers.training.ray.pods import (
     PORTS,
     Place,
@@ -142,7 +142,7 @@ class _ClusterDecision:
 
     def _suspend(self) -> None:
         self.plan.delete_pods = staying(self.seen.pods)
-        drop_group(self.plan, self.view.cluster, self.seen.group)
+        suspend_group(self.plan, self.view.cluster, self.seen.group)
         done = not self.seen.pods
         self._set(SUSPENDING, "UserRequestSuspend", "the cluster is being suspended", holds=not done)
         self._set(SUSPENDED, "UserRequestSuspend", "the cluster is suspended", holds=done)
