@@ -413,7 +413,7 @@ def _without_victims(trial: Cycle) -> Edit:
 def _tell_in_vain(edit: Edit, trial: Cycle) -> None:
     """Pods that were made in a trial are told that they found no place: what their jobs were promised lapses then."""
     for job in trial.jobs:
-        pending = job.record.pending.values() if job.record.phase == "Inqueue" else ()
+        pending = job.record.pending.values() if job.record.phase != "Pending" else ()
         if any(task.told[0] for task in pending):
             continue
         for task in (edit.task(each.key) for each in pending):
