@@ -15,7 +15,9 @@ from verdict_world import Objects
 from support.build import START, config, flatten, gang, group, node, pod, priority_class, queue
 from support.examples import examples
 from unisono import engine
+from unisono.api.annotations import GANG_PARTS
 from unisono.api.base import Object
+from unisono.api.gang_parts import Part, encode_parts
 from unisono.engine.changes import AddNodes, RaiseCapability, RequestAtMost, Together, UseLabel, UsePriority
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Asked, Verdict
@@ -206,3 +208,22 @@ def test_where_many_wait_nothing_is_offered_that_was_not_tried() -> None:
     verdict = asked(flatten(things), "ns/j", SHARES, seconds=3.0)
     assert verdict is not None
     assert (verdict.changes, verdict.untried) == ((), ())
+
+
+def test_jobs_that_the_same_cycle_admits_take_what_a_change_brings() -> None:
+    """Their pods come before anybody can make a change."""
+    parts = {GANG_PARTS: encode_parts([Part("w", 1, 1, spec=pod("o", "o", cpu=1).spec)])}
+    admitted = group("o", 1, phase="Pending", resources={"cpu": 1}, annotations=parts)
+    things = [node("a", cpu=8), pod("x", node="a", cpu=8), admitted, gang("j", 1, cpu=8, created=20, **PENDING)]
+    ticks = count()
+    decisions = engine.run(
+        Objects(flatten(things)).state().snapshot(),
+        CAPPED,
+        START + 1000.0,
+        monotonic=lambda: float(next(ticks)),
+        verdicts=Asked("ns/j".__eq__, ENDLESS),
+    )
+    assert [(update.key, update.phase) for update in decisions.pod_groups if update.phase == "Inqueue"] == [
+        ("ns/o", "Inqueue")
+    ]
+    assert [change.text() for change in decisions.verdicts["ns/j"].changes] == ["add 2 nodes like a"]

@@ -341,8 +341,7 @@ class Trials:
             edit.put(task)
         for other in sorted(trial.jobs, key=turn):
             mine = other is job
-            fresh = other.record.phase == "Pending" or other.key in self._let_in
-            admitted = other.phase != "Pending" and (mine or fresh)
+            admitted = other.phase != "Pending" and (mine or other.record.phase == "Pending")
             if admitted and not other.size and not (mine and (own or early)):
                 added = add_unmade_pods(edit, other.key, unmade_pods(trial.session, other.record), left)
                 known, left = known or (mine and added > 0), left - added
@@ -363,14 +362,15 @@ class Trials:
         return counted(self.cycle.session)
 
     @cached_property
-    def _let_in(self) -> set[str]:
-        """Keys of those that this cycle has admitted: their pods come next."""
-        return {job.key for job in self.cycle.jobs if job.phase != "Pending" and job.record.phase == "Pending"}
-
-    @cached_property
     def _next(self) -> tuple[Snapshot, list[Move]]:
-        """The cluster as the next cycle sees it."""
-        return after(self.cycle)
+        """The cluster as the next cycle sees it: those that this cycle has admitted have their pods."""
+        edit, most = Edit(*after(self.cycle)), min(MOST_ADDED, max(self.left, 0) // ADDED_COST)
+        left = most
+        for job in sorted(self.cycle.jobs, key=turn):
+            if job.phase != "Pending" and job.record.phase == "Pending" and not job.size:
+                left -= add_unmade_pods(edit, job.key, unmade_pods(self.cycle.session, job.record), left)
+        self.left -= ADDED_COST * (most - left)
+        return edit.snapshot(), edit.moves
 
 
 def _unpromised(queue: Queue) -> Queue:
