@@ -32,6 +32,8 @@ MOST_JOBS = 20
 _AT_FIRST, _MOST_CHANGES = 2, 4
 """Changes that are looked for before the next job has its turn, and in all."""
 _MOST_CANDIDATES = 6
+_OF_THE_MOMENT = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.NO_PODS))
+"""What may keep a job now, and will not once others have started, or its pods have been made."""
 _HELP = {
     Cause.TOO_LARGE: "add nodes large enough for its pods, or let them request less",
     Cause.NODES_FULL: "wait for other jobs to end, or add nodes that its pods may use",
@@ -109,7 +111,7 @@ class _Attempt:
         left = [ladder for ladder in self.draft.ladders if not any(step in search.refuted for step in ladder)]
         # Where many wait, others take what one step brings: none is offered that was not tried.
         self.draft = structs.replace(self.draft, ladders=left if found or not trials.crowded else [])
-        if job is not None and search.alone is not None and self.draft.verdict.cause is Cause.CLUSTER_OVERCOMMITTED:
+        if job is not None and search.alone is not None and self.draft.verdict.cause in _OF_THE_MOMENT:
             self.draft = structs.replace(self.draft, verdict=_in_its_line(cycle, job, search.alone.verdict))
         self.tried, self.ended, self.cut = True, True, search.cut and not found
 
