@@ -8,13 +8,13 @@ import pytest
 from job_pods import OWNER, built, env, view_of
 from job_world import World, job, task
 
-from unisono.api.annotations import GANG_PARTS
+from unisono.api.annotations import GANG_PARTS, RUN_SECONDS
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import ConfigMap, PersistentVolumeClaim, Pod, PriorityClass, Service
 from unisono.api.gang_parts import decode_parts
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
 from unisono.controllers.job.plugins import PluginError, load
-from unisono.controllers.job.pods import min_resources
+from unisono.controllers.job.pods import min_resources, pod_group_for
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import to_json
 from unisono.controllers.owners import owned_by
@@ -443,3 +443,18 @@ async def test_a_refused_pod_is_asked_for_once_and_not_a_thousand_times():
         world.client.interceptor = None
         await world.advance(120)
         assert len(world.names()) == 100
+
+
+@pytest.mark.parametrize(
+    ("given", "annotations", "told"),
+    [
+        ("1h30m", {}, "5400"),
+        (None, {}, None),
+        ("2h", {RUN_SECONDS: "60"}, "60"),
+    ],
+)
+def test_the_estimate_of_a_job_is_that_of_its_pod_group(given, annotations, told):
+    """Forecasts, backfill and orders by run time go by it."""
+    view = view_of(task("w", 1), runningEstimate=given, annotations=annotations)
+    group = pod_group_for(view, 0, lambda _: 0)
+    assert (group.metadata.annotations or {}).get(RUN_SECONDS) == told

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from unisono.api.annotations import GANG_PARTS, WORKING_DIRECTORY
+from unisono.api.annotations import GANG_PARTS, RUN_SECONDS, WORKING_DIRECTORY
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
     LabelSelector,
@@ -38,6 +38,7 @@ from unisono.api.keys import (
     TEMPLATE_UID,
 )
 from unisono.api.kinds import JOBS, PERSISTENT_VOLUME_CLAIMS
+from unisono.api.times import duration_or_none
 from unisono.controllers import owners
 from unisono.controllers.job.plugins.base import JobPlugin
 from unisono.controllers.job.view import JobView, TaskView
@@ -60,6 +61,9 @@ def pod_group_for(view: JobView, version: int, priority: Priorities) -> PodGroup
         pod_group_spec(view, priority),
         {JOB_VERSION: str(version), GANG_PARTS: encode_parts(_parts(view, priority))},
     )
+    runs = duration_or_none(view.job.spec.running_estimate)
+    if runs and RUN_SECONDS not in (view.job.metadata.annotations or {}):
+        marks[RUN_SECONDS] = f"{runs:g}"
     labels = view.job.metadata.labels
     return pod_group_of_job(JOBS, view.job, view.pod_group_name, spec, labels=labels, annotations=marks)
 
