@@ -209,7 +209,16 @@ class Composition:
         answer, vain, taken = self._asked(parts), set[Any](), parts
         times = Counter[Any]()
         for _ in range(_MOST_ROUNDS):
-            if answer is None or answer is True or self._late():
+            if answer is None:
+                enough = self._unhurried(parts)
+                least = self._tightened(enough)
+                answer = self._again(least) if len(least) > 1 else None
+                if answer is None:
+                    return least
+                answer = self._again(enough) if least != enough else answer
+                if answer is None:
+                    return enough
+            if answer is True or self._late():
                 break
             ladders = [ladder for ladder in filter(None, answer.ladders) if not isinstance(ladder[0], _OF_THE_JOB)]
             others = [ladder for ladder in ladders if _target(ladder[0]) not in vain]
@@ -222,21 +231,19 @@ class Composition:
             taken, step = found
             times[_target(step)] += 1
             after = self._asked(taken)
-            if after is not None and after is not True and _mark(after) == _mark(answer):
+            if after is True:  # such as what the API refuses
+                vain.add(_target(step))
+                taken = parts
+            elif after is not None and _mark(after) == _mark(answer):
                 if times[_target(step)] >= _MOST_OF_ONE or not isinstance(step, _RAISED):
                     vain.add(_target(step))
             else:
                 parts, vain, answer = taken, set(), after
-        if answer is not None:
-            return None
-        ample = (*parts, *self.first[-1])
-        least = self._tightened(self._unhurried(parts))
-        # The other jobs may take what one part brings before the next one is made: then it takes more.
-        ways = [least, ample] if least != ample else [least]
-        return next((way for way in ways if self._is_sure(way)), None)
+        return None
 
-    def _is_sure(self, parts: Parts) -> bool:
-        return len(parts) == 1 or (bool(parts) and self.trials.starts_in_any_case(self.key, together(parts)))
+    def _again(self, parts: Parts) -> Draft | Literal[True] | None:
+        """What keeps it where its pods and nodes come late: others take what one part brings before the next one."""
+        return self.trials.ask_again(self.key, together(parts))
 
     def _tightened(self, parts: Parts) -> Parts:
         """As little of each part as is enough with all that wait, nodes first; steps grow fast and go too far."""
@@ -248,7 +255,7 @@ class Composition:
             while high - low > 1:
                 middle = (low + high) // 2
                 less = (*parts[:at], _portion(one, middle), *parts[at + 1 :])
-                if not self._is_enough(less):
+                if less != parts and not self._is_enough(less):
                     low = middle
                 else:
                     parts, high = less, middle

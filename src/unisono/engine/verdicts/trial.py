@@ -161,14 +161,21 @@ class Trials:
             self._alone = self._asks = False
         return None if started else self._answer or True
 
-    def starts_in_any_case(self, job: str, change: Change) -> bool:
-        """Whether it starts as well where a cycle sees all of a change at once, and nodes have other names.
+    def ask_again(self, job: str, change: Change) -> Draft | Literal[True] | None:
+        """The same with all that wait, as things go on a real cluster: nodes have other names than when it was asked.
 
-        Where the job has no pods yet, they come only some cycles later, and nodes after them.
+        Where the job has no pods yet, they come only some cycles later, and nodes after them; else a cycle sees all of
+        the change at once.
         """
         record, parts = self._next[0].jobs.get(job), parts_of(change)
         slowly = record is not None and not record.tasks
-        return self._guarded(job, _nodes_last(parts) if slowly else (parts,), LAST, _SLOW if slowly else 0)
+        self._asks, self._answer = True, None
+        try:
+            stages = _nodes_last(parts) if slowly else (parts,)
+            started = self._guarded(job, stages, LAST, _SLOW if slowly else 0)
+        finally:
+            self._asks = False
+        return None if started else self._answer or True
 
     def _guarded(self, job: str, stages: Sequence[Sequence[Change]], prefix: str = FIRST, slow: int = 0) -> bool:
         try:
