@@ -22,7 +22,7 @@ from unisono.errors import ApiError
 from unisono.kube.discovery import request_json
 
 EXAMPLES: list[dict[str, Any]] = [
-    each.value for each in load_all((REPOSITORY / "tests" / "manifests" / "kueue.yaml").read_text())
+    each.value for each in load_all((REPOSITORY / "tests" / "manifests" / "kueue" / "clusters.yaml").read_text())
 ]
 PAGE = (REPOSITORY / "docs" / "migrating.md").read_text()
 API = "kueue.x-k8s.io/v1beta2"
