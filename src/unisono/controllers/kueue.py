@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from unisono.api.annotations import KUEUE_QUEUES, RELEASED, WAITS_SUSPENDED
+from unisono.api.annotations import KUEUE_QUEUES, RELEASED, WAITS_SUSPENDED, handed_down
 from unisono.api.base import Object
 from unisono.api.conditions import ENDED
 from unisono.api.core import Namespace
@@ -23,6 +23,7 @@ from unisono.api.selecting import controller_of
 from unisono.controllers import owners
 from unisono.controllers.objects import create_once, delete_seen, to_json
 from unisono.controllers.pod_groups import is_admitted, pod_group_of_job, spec_patch, sum_usage, waits_suspended
+from unisono.controllers.podgroup.controller import owners_above
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.controllers.training.ray.pods import RayClusterView
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable
@@ -102,6 +103,7 @@ class ServedJobController(Controller):
     async def _wait(self, job: Any, group: PodGroup | None, queue: str, priority: str) -> float | None:
         wanted = self._wanted(job, queue, priority)
         if group is None:
+            wanted.metadata.annotations = handed_down(await self._author(job), wanted.metadata.annotations)
             try:
                 await create_once(self._client, POD_GROUPS, wanted)
             except (Conflict, Unavailable):
@@ -120,6 +122,12 @@ class ServedJobController(Controller):
         if patch := spec_patch(group, wanted):
             await self._patch(POD_GROUPS, group, {"spec": patch})
         return None
+
+    async def _author(self, job: Object) -> dict[str, str]:
+        """Annotations of a job's outermost owner, which the server has seen: what the job was made from may lie."""
+        above = await owners_above(self._client, job)
+        outermost = above[-1] if above else job
+        return {} if controller_of(outermost) is not None else outermost.metadata.annotations or {}
 
     def _wanted(self, job: Any, queue: str, priority: str) -> PodGroup:
         """The group that the job's controller would make, as far as the job alone says it."""

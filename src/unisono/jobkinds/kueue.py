@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from unisono.api.annotations import KUEUE_QUEUES, SERVE
@@ -12,7 +12,7 @@ from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS
 from unisono.jobkinds.jobset import JOBSET
 from unisono.jobkinds.kind import JobKind, Json
 from unisono.jobkinds.kubeflow import KUBEFLOW
-from unisono.jobkinds.paths import put
+from unisono.jobkinds.paths import put, walk
 from unisono.jobkinds.ray import RAY
 from unisono.jobkinds.workloads import PODS_ALONE, WORKLOADS
 
@@ -51,6 +51,15 @@ def queue_of_label(objects: Iterable[Any], namespace: Notes) -> str:
         return ""
     local = next((found for each in objects if (found := local_queue(each))), "")
     return queue_behind(local, namespace) if local else ""
+
+
+def queues_behind(kind: JobKind, obj: Any, namespace: Notes) -> Iterator[tuple[str, str]]:
+    """Where an object of a kind, or what is made of it, has a LocalQueue's label, and the Queue behind that."""
+    if is_served(namespace):
+        for place in kind.labelled(KUEUE_QUEUE):
+            for path, local in walk(obj, place):
+                if queue := queue_behind(str(local), namespace):
+                    yield path, queue
 
 
 def words_read(kind: JobKind | None, namespace: Notes) -> frozenset[str]:

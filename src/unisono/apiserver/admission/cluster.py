@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from unisono.api import field_error
 from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS
@@ -46,7 +46,8 @@ from unisono.apiserver.custom.definitions import (
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
-from unisono.jobkinds.kueue import words_read
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.kueue import queues_behind, words_read
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
@@ -77,6 +78,12 @@ def note_user(request: Request, _: View) -> None:
     _note(request, USER, request.user if request.operation == "CREATE" else (old or {}).get(USER))
 
 
+def keep_user(request: Request, view: View) -> None:
+    """Of what need not say whose it is: an author names nobody else."""
+    if USER in (request.object.metadata.annotations or {}) or request.operation == "UPDATE":
+        note_user(request, view)
+
+
 def note_queues(may_use: MayUse, request: Request, view: View) -> None:
     """Write down which queues for certain users the author may use, of those that the object names or may come to.
 
@@ -91,10 +98,10 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
     if ours and (request.operation == "UPDATE" or controller_of(request.object) is not None):
         return
     queues = _queues_in(view)
-    named = {queue for _, queue in kind.named_queues(as_json(request.object))}
+    named = _named(kind, request.object, request, view)
     admitted: set[str] = set()
     if request.operation == "UPDATE":
-        before = {queue for _, queue in kind.named_queues(as_json(request.old))}
+        before = _named(kind, request.old, request, view)
         admitted = {one for one in admitted_to(request.old.metadata.annotations) if one in named or one not in before}
         named -= before
     elif not named and (of_namespace := _queue_of_namespace(request, view)):
@@ -105,6 +112,20 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
         queue for queue in named if names_users(queue, queues) and not _refusal(queue, queues, may_use, request)
     }
     _note(request, ADMITTED_QUEUES, ",".join(sorted(admitted)))
+
+
+def _named(kind: JobKind, obj: Any, request: Request, view: View) -> set[str]:
+    return {queue for _, queue in _naming(kind, obj, request, view)}
+
+
+def _naming(
+    kind: JobKind, obj: Any, request: Request, view: View, *, all_places: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Where an object names a queue, and the queue: also behind LocalQueues, where its namespace serves these."""
+    shown = as_json(obj)
+    yield from kind.named_queues(shown, all_places=all_places)
+    space = view.find(NAMESPACES, request.namespace or "") if request.namespace else None
+    yield from queues_behind(kind, shown, space.metadata.annotations if space is not None else None)
 
 
 def _note(request: Request, key: str, wanted: str | None) -> None:
@@ -128,8 +149,8 @@ def check_use(may_use: MayUse, request: Request, view: View) -> None:
         return
     # Controllers write on pods in which queue their job is; nothing is led by that.
     anywhere = request.kind is not PODS or controller_of(request.object) is None
-    before = {queue for _, queue in kind.named_queues(as_json(request.old))} if request.old is not None else set()
-    for path, name in kind.named_queues(as_json(request.object), all_places=anywhere):
+    before = _named(kind, request.old, request, view) if request.old is not None else set()
+    for path, name in _naming(kind, request.object, request, view, all_places=anywhere):
         if name in before:
             continue
         why = _refusal(name, _queues_in(view), may_use, request)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,7 @@ from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kueue import queue_of_label
 from unisono.jobkinds.registry import FROM_TEMPLATES
 from unisono.jobkinds.registry import known as known_kinds
+from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 from unisono.kube.defined_kinds import DefinedKinds
 
@@ -169,29 +171,45 @@ class PodGroupController(Controller):
             await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
     async def _owners(self, pod: Pod) -> list[Object]:
-        """The pod's controller, that one's, and so on, as far as they are of kinds that this version knows.
+        """The pod's controller, that one's, and so on, as far as they are of kinds that this version knows."""
+        return await owners_above(self._client, pod, self._kind_of)
 
-        A reference is only what its author wrote: it counts where the object has the uid that it gives.
-        """
-        chain: list[Object] = []
-        at: Object = pod
-        while (owner := controller_of(at)) is not None and len(chain) < _MOST_OWNERS:
-            kind = find(owner.api_version, owner.kind)
-            if kind is None:
-                described = await self._defined.of_kind(owner.api_version, owner.kind)
-                if described is None:
-                    break
-                kind = described.kind
-            try:
-                at = await self._client.get(kind, owner.name, pod.metadata.namespace)
-            except ApiError as error:
-                if error.code not in (403, 404):
-                    raise
-                break
-            if at.metadata.uid != owner.uid:
-                break
-            chain.append(at)
-        return chain
+    async def _kind_of(self, api_version: str, kind: str) -> Kind[Any] | None:
+        described = await self._defined.of_kind(api_version, kind)
+        return described.kind if described is not None else None
+
+
+async def owners_above(
+    client: Client, obj: Object, defined: Callable[[str, str], Awaitable[Kind[Any] | None]] | None = None
+) -> list[Object]:
+    """The controller of an object, that one's, and so on, as far as their kinds are known.
+
+    A reference is only what its author wrote: it counts where the object has the uid that it gives.
+
+    Args:
+        client: finds them.
+        obj: the object.
+        defined: kinds beside those that this version knows.
+
+    """
+    chain: list[Object] = []
+    at = obj
+    while (owner := controller_of(at)) is not None and len(chain) < _MOST_OWNERS:
+        kind = find(owner.api_version, owner.kind)
+        if kind is None and defined is not None:
+            kind = await defined(owner.api_version, owner.kind)
+        if kind is None:
+            break
+        try:
+            at = await client.get(kind, owner.name, obj.metadata.namespace)
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            break
+        if at.metadata.uid != owner.uid:
+            break
+        chain.append(at)
+    return chain
 
 
 # Keeps the pod groups of ReplicaSets, StatefulSets and Kubernetes' Jobs in step with them.
