@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.build import START, cluster, gang, group, node, placed, pod, schedule
 from unisono.api.annotations import FAILED_NODES
+from unisono.api.failed_nodes import book_of
+from unisono.api.kinds import POD_GROUPS
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
+from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.plugin_host.tiers import PluginTiers
+from unisono.engine.plugins import failed_nodes
 from unisono.engine.plugins.failed_nodes import FailedNodesPlugin
 from unisono.engine.plugins.registry import find
 from unisono.engine.session.session import Session
@@ -67,3 +73,18 @@ def test_the_plug_in_is_not_even_opened_where_no_job_that_waits_avoids_a_node() 
         tiers = PluginTiers(default_config(), find)
         plugin = next(each for each in tiers.plugins() if isinstance(each, FailedNodesPlugin))
         assert plugin.needed(session) is wanted
+
+
+def test_books_that_did_not_change_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, read = cluster([node("n0"), node("n1")], job("a", entry("n0", 2)), job("b", entry("n1", 2))), []
+    monkeypatch.setattr(failed_nodes, "book_of", lambda text: read.append(text) or book_of(text))
+    for number in range(3):
+        session = Session(state.snapshot(), NOW + number)
+        plugin = FailedNodesPlugin(PluginConfig("failed-nodes"))
+        plugin.open(session)
+        assert {key: len(found) for key, found in plugin.nodes.items()} == {"ns/a": 1, "ns/b": 1}
+    assert len(read) == 2
+    state.apply("MODIFIED", POD_GROUPS, group("a", 1, annotations={FAILED_NODES: entry("n1", 4)}))
+    plugin.open(Session(state.snapshot(), NOW + 4 * 3600.0))
+    assert plugin.nodes == {}
+    assert len(read) == 3
