@@ -56,10 +56,19 @@ def test_the_job_keeps_away_and_others_do_not() -> None:
 
 
 def test_a_job_that_would_fit_nowhere_else_waits_and_says_why() -> None:
-    state = cluster(node("n0", cpu=8), job("a", entry("n0", 4)))
+    state = cluster([node("n0", cpu=8), node("small", cpu=0)], job("a", entry("n0", 4)))
     decisions = schedule(state, default_config(), now=NOW)
     assert placed(decisions) == {}
     assert f"failed pods of this job lately (annotation {FAILED_NODES})" in decisions.verdicts["ns/a"].message
+
+
+def test_a_job_that_has_failed_on_every_node_is_itself_to_blame() -> None:
+    """One that always fails would else wait for an hour before its third attempt on a single machine."""
+    for others in ([], [node("gone", cpu=8, ready=False)], [node("cordoned", cpu=8, unschedulable=True)]):
+        state = cluster([node("n0", cpu=8), *others], job("a", entry("n0", 4)))
+        assert where(schedule(state, default_config(), now=NOW)) == {"a": "n0"}
+    both = f"{entry('n0', 4)},{entry('n1', 2)}"
+    assert where(schedule(cluster([node("n0"), node("n1")], job("a", both)), default_config(), now=NOW)).keys() == {"a"}
 
 
 def test_the_plug_in_is_not_even_opened_where_no_job_that_waits_avoids_a_node() -> None:

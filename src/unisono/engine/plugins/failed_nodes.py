@@ -73,12 +73,14 @@ class _Books:
 
 
 def _nodes_by_job(session: Session) -> dict[str, list[int]]:
-    """Columns of nodes to avoid, by job."""
+    """Columns of nodes to avoid, by job; none of a job that has failed on all: that is its own fault, not theirs."""
     index, found, now = session.snapshot.nodes.index, dict[str, list[int]](), session.now
     books, at = session.snapshot.memo.of(_Books, _Books), (now, session.snapshot.version)
     if books.at == at:
         return books.nodes
     before, books.read = books.read, {}
+    nodes = session.snapshot.nodes
+    usable = set(np.flatnonzero(nodes.ready & ~nodes.unschedulable).tolist())
     for job in session.active:
         text = job.record.annotations.get(FAILED_NODES)
         if text and job.record.pending:
@@ -87,7 +89,7 @@ def _nodes_by_job(session: Session) -> dict[str, list[int]]:
                 known = text, tuple((name, each.until) for name, each in book_of(text).items())
             books.read[job.key] = known
             columns = [index[name] for name, until in known[1] if until > now and name in index]
-            if columns:
+            if columns and not (len(columns) >= len(usable) and usable.issubset(columns)):
                 found[job.key] = columns
     books.at, books.nodes = at, found
     return found
