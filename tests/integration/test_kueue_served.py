@@ -141,6 +141,19 @@ def test_a_job_is_released_when_its_queue_admits_it_and_no_sooner(tmp_path: Path
     told(tmp_path, story)
 
 
+@pytest.mark.parametrize("make", [None, torch, job_set, ray, train], ids=["job", "torch", "jobset", "ray", "train"])
+def test_a_queue_for_some_users_lets_in_whom_admission_has_let_use_it(
+    make: Callable[[str], dict[str, Any]] | None, tmp_path: Path
+) -> None:
+    async def story(lab: Lab) -> None:
+        notes = {"metadata": {"annotations": {"unisono.io/users": "group:research"}}}
+        await lab.made.patch("queue/research", notes)
+        await lab.create(make("one") if make is not None else job("one", 3))
+        assert (await lab.running()).get("one") == 3, await lab.groups()
+
+    told(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("make", "title"),
     [(torch, "pytorchjob"), (job_set, "jobset"), (ray, "raycluster"), (train, "trainjob")],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from unisono.api.annotations import KUEUE_QUEUES, SERVE
@@ -73,7 +75,8 @@ def words_read(kind: JobKind | None, namespace: Notes) -> frozenset[str]:
     return frozenset((KUEUE_QUEUE,)) if kind in _NAMED else frozenset()
 
 
-def read_queues(text: str) -> dict[str, str] | None:
+@lru_cache(maxsize=256)
+def read_queues(text: str) -> Mapping[str, str] | None:
     """Queues by LocalQueue, of ``LOCAL=QUEUE, ...``; None for a text that cannot be read."""
     found: dict[str, str] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
@@ -81,7 +84,7 @@ def read_queues(text: str) -> dict[str, str] | None:
         if not local or not queue or "=" in queue:
             return None
         found[local] = queue
-    return found
+    return MappingProxyType(found)
 
 
 def local_queue(obj: Any) -> str:
