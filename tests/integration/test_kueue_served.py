@@ -196,6 +196,20 @@ def test_an_evicted_job_is_suspended_and_released_again(tmp_path: Path) -> None:
     told(tmp_path, story, *classes)
 
 
+def test_a_gang_that_loses_a_pod_gets_another_one_and_is_not_suspended(tmp_path: Path) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.create(job("a", 2), job("b", 3))
+        for _ in range(2):
+            pods = (await request_json(lab.made.client, "GET", "/api/v1/namespaces/lab/pods"))["items"]
+            lost = next(pod for pod in pods if pod["metadata"]["name"].startswith("a-"))
+            await lab.made.delete(f"pod/lab/{lost['metadata']['name']}")
+            await asyncio.sleep(40)
+            assert (await lab.running())["a"] == 2
+        assert (await lab.get("job.batch/a"))["metadata"]["generation"] == 2  # made, and released once
+
+    told(tmp_path, story)
+
+
 def test_a_job_that_is_not_suspended_is_suspended_first(tmp_path: Path) -> None:
     async def story(lab: Lab) -> None:
         await lab.create(job("a", 4))

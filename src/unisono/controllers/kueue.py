@@ -35,6 +35,8 @@ from unisono.kube.controller import Context, Controller
 _MADE_OF_OTHERS = (RAY_JOBS, TRAIN_JOBS)
 # Seconds after which what is leaving is looked at again, and what is not there.
 _SOON, _LATER = 1.0, 5.0
+# Seconds in which a gang that lost pods gets others, and is let in again: its other pods go on then.
+_GRACE = 10.0
 
 
 class ServedJobController(Controller):
@@ -43,10 +45,12 @@ class ServedJobController(Controller):
     def __init__(self, kind: JobKind, recorder: Recorder) -> None:
         self._kind, self._announcer = kind, Announcer(recorder)
         self.name = f"kueue-{kind.kind.singular_name}-controller"
+        # When a job that was released was first seen without its places.
+        self._lost: dict[str, float] = {}
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their groups and the switch on their namespaces."""
-        self._client = context.client
+        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(self._kind.kind, optional=True)
         self._announcer.forget_deleted(self._jobs)
         self._groups = context.watch(POD_GROUPS, lambda group: owners.keys_of(self._kind.kind, group))
@@ -60,7 +64,7 @@ class ServedJobController(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step for one job."""
-        job = self._jobs.get(key)
+        job, since = self._jobs.get(key), self._lost.pop(key, None)
         if job is None or job.metadata.deletion_timestamp:
             return None
         group = self._groups.get(f"{job.metadata.namespace}/{_group_name(job)}")
@@ -86,7 +90,7 @@ class ServedJobController(Controller):
             return None
         if suspended:
             return await self._wait(job, group, queue, priority)
-        return await self._run(job, group, queue)
+        return await self._run(job, group, queue, since)
 
     def _wrong(self, local: str, queue: str, priority: str) -> str:
         """Why a job cannot wait in any queue; empty where it can."""
@@ -150,7 +154,7 @@ class ServedJobController(Controller):
             self._announcer.tell(job, [Notice("Normal", "Admitted", f"Admitted by queue {queue}, and released")])
         return None
 
-    async def _run(self, job: Any, group: PodGroup | None, queue: str) -> float | None:
+    async def _run(self, job: Any, group: PodGroup | None, queue: str, since: float | None) -> float | None:
         admitted = group is not None and is_admitted(group)
         if not self._was_released(job):
             if group is None or not admitted or group.spec.queue != queue:
@@ -161,13 +165,17 @@ class ServedJobController(Controller):
             return None
         if group is None or admitted:
             return None
+        now = self._clock.time()
+        since = self._lost[job.key] = now if since is None else since
+        if since + _GRACE > now:
+            return since + _GRACE - now
         try:
             live = await self._client.get(POD_GROUPS, group.metadata.name, group.metadata.namespace)
         except NotFound:
             return _SOON
         if live.metadata.uid != group.metadata.uid or is_admitted(live):
             return _SOON
-        return await self._suspend(job, "Evicted", f"Its places in queue {queue} were taken: it waits there again")
+        return await self._suspend(job, "Evicted", f"It has lost its places in queue {queue}, and waits there again")
 
     async def _suspend(self, job: Any, reason: str, text: str) -> float | None:
         patch = self._kind.suspended(True)
