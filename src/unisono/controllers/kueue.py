@@ -23,7 +23,7 @@ from unisono.api.selecting import controller_of
 from unisono.controllers import owners
 from unisono.controllers.objects import create_once, delete_seen, to_json
 from unisono.controllers.pod_groups import is_admitted, pod_group_of_job, spec_patch, sum_usage, waits_suspended
-from unisono.controllers.podgroup.controller import owners_above
+from unisono.controllers.podgroup.controller import author_of, owners_above
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.controllers.training.ray.pods import RayClusterView
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable
@@ -130,8 +130,7 @@ class ServedJobController(Controller):
     async def _author(self, job: Object) -> dict[str, str]:
         """Annotations of a job's outermost owner, which the server has seen: what the job was made from may lie."""
         above = await owners_above(self._client, job)
-        outermost = above[-1] if above else job
-        return {} if controller_of(outermost) is not None else outermost.metadata.annotations or {}
+        return author_of(above[-1] if above else job)
 
     def _wanted(self, job: Any, queue: str, priority: str) -> PodGroup:
         """The group that the job's controller would make, as far as the job alone says it."""

@@ -127,10 +127,7 @@ class PodGroupController(Controller):
         queue = queue_of_label((pod, *chain), notes) or notes.get(POD_QUEUE, "")
         handed = handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
         outermost = chain[-1] if chain else pod
-        # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
-        # its author may have written these annotations.
-        reviewed = controller_of(outermost) is None and self._is_reviewed(outermost)
-        author = submitters.handed_down(outermost.metadata.annotations, None) if reviewed else {}
+        author = author_of(outermost, all_reviewed=self._all_reviewed)
         group = pod_group_for(pod, handed, queue, author)
         if whole is not None:
             group = group_of_all(group, pod, *whole)
@@ -144,10 +141,6 @@ class PodGroupController(Controller):
         except ApiError as error:
             await self._tell(pod, str(error))
             raise
-
-    def _is_reviewed(self, owner: Object) -> bool:
-        api_version, kind = owner.api_version or "", owner.kind or ""
-        return self._all_reviewed or bool(find(api_version, kind) or known_kinds().of_kind(api_version, kind))
 
     async def _whole(self, pod: Pod, chain: list[Object]) -> tuple[JobKind, Object] | None:
         """The outermost owner all of whose pods are in one group, and its kind; None where none is."""
@@ -177,6 +170,26 @@ class PodGroupController(Controller):
     async def _kind_of(self, api_version: str, kind: str) -> Kind[Any] | None:
         described = await self._defined.of_kind(api_version, kind)
         return described.kind if described is not None else None
+
+
+def author_of(outermost: Object, *, all_reviewed: bool = False) -> dict[str, str]:
+    """What admission has written of the author of an object that nobody else has made.
+
+    Who is behind an owner that is not known here, or of a kind that no admission of ours looks at, is not known: its
+    author may have written these annotations.
+
+    Args:
+        outermost: the object, or its outermost owner.
+        all_reviewed: see `PodGroupController`.
+
+    """
+    if controller_of(outermost) is not None:
+        return {}
+    api_version, kind = outermost.api_version or "", outermost.kind or ""
+    described = all_reviewed and find(api_version, kind) is None
+    if not described and known_kinds().of_kind(api_version, kind) is None:
+        return {}
+    return submitters.handed_down(outermost.metadata.annotations, None)
 
 
 async def owners_above(
