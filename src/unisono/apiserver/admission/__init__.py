@@ -149,6 +149,7 @@ class Admission:
             told += cluster.without_members(request, view)
             told += pods.unusable_classes(request, view)
             told += cluster.aimless(request, view)
+            told += cluster.lends_folders(request, view)
         if request.kind.resource == _QUEUES:
             told += jobs.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:

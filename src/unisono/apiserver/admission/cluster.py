@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from unisono.api import field_error
-from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS
+from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS, WRITABLE_DIRECTORIES
 from unisono.api.commands import COMMANDS_OF, target_of
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
@@ -22,6 +22,7 @@ from unisono.api.kind_families import (
     PROPAGATION_POLICIES,
 )
 from unisono.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
     COMMANDS,
     CONFIG_MAPS,
     CUSTOM_KINDS,
@@ -31,6 +32,7 @@ from unisono.api.kinds import (
     NODES,
     PODS,
     QUEUES,
+    ROLE_BINDINGS,
     SERVICES,
 )
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
@@ -385,3 +387,22 @@ def unreached(request: Request, view: View) -> list[str]:
             fails = "is passed over" if hook.failure_policy == "Ignore" else "refuses every request that it is shown"
             told += [f"webhook {hook.name} {fails} until a pod answers: {why}"] if why else []
     return told
+
+
+def lends_folders(request: Request, view: View) -> list[str]:
+    """A warning for who gives rights where pods may write in folders of the machine with their owner's rights."""
+    if request.kind is ROLE_BINDINGS:
+        space = view.find(NAMESPACES, request.namespace or "")
+        spaces = [space] if space is not None else []
+    elif request.kind is CLUSTER_ROLE_BINDINGS:
+        spaces = list(view.all(NAMESPACES))
+    else:
+        return []
+    names = [one.metadata.name for one in spaces if (one.metadata.annotations or {}).get(WRITABLE_DIRECTORIES)]
+    if not names or not request.object.subjects:
+        return []
+    shown = f"namespace {names[0]}" + (f" and {len(names) - 1} others" if names[1:] else "")
+    return [
+        f"pods in {shown} may write in folders of this machine with their owner's rights (annotation "
+        f"{WRITABLE_DIRECTORIES}): take it away before you let others make pods there"
+    ]
