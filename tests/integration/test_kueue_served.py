@@ -269,6 +269,22 @@ def test_a_job_that_waits_says_for_what_and_has_no_warning(tmp_path: Path) -> No
     told(tmp_path, story)
 
 
+def test_a_job_starts_when_what_it_names_comes(tmp_path: Path) -> None:
+    late = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "late"}, "value": 10}
+
+    async def story(lab: Lab) -> None:
+        await lab.create(job("a", 1, **{"priority-class": "late"}), job("b", 1, "other"))
+        assert await lab.running() == {}
+        await lab.create(late)
+        assert await lab.running() == {"a": 1}
+        mapped = {"metadata": {"annotations": {"unisono.io/local-queues": "team=research, other=spare"}}}
+        await lab.made.patch("namespace/lab", mapped)
+        await asyncio.sleep(40)
+        assert await lab.running() == {"a": 1, "b": 1}
+
+    told(tmp_path, story)
+
+
 def test_a_running_job_stays_when_its_namespace_is_served(tmp_path: Path) -> None:
     async def story(lab: Lab) -> None:
         mine = job("a", 2, suspend=False)

@@ -12,7 +12,7 @@ from typing import Any
 from unisono.api.annotations import KUEUE_QUEUES, RELEASED, WAITS_SUSPENDED, handed_down
 from unisono.api.base import Object
 from unisono.api.conditions import ENDED
-from unisono.api.core import Namespace
+from unisono.api.core import Namespace, PriorityClass
 from unisono.api.groups.batch_v1 import BatchJob
 from unisono.api.groups.ray import RayCluster
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec
@@ -33,8 +33,8 @@ from unisono.kube.controller import Context, Controller
 
 # What these make waits in its queue without pods; they are released at once.
 _MADE_OF_OTHERS = (RAY_JOBS, TRAIN_JOBS)
-# Seconds after which what is leaving is looked at again, and what is not there.
-_SOON, _LATER = 1.0, 5.0
+# Seconds after which what is leaving is looked at again.
+_SOON = 1.0
 # Seconds in which a gang that lost pods gets others, and is let in again: its other pods go on then.
 _GRACE = 10.0
 
@@ -55,12 +55,18 @@ class ServedJobController(Controller):
         self._announcer.forget_deleted(self._jobs)
         self._groups = context.watch(POD_GROUPS, lambda group: owners.keys_of(self._kind.kind, group))
         self._namespaces = context.watch(
-            NAMESPACES, self._jobs_in, when=lambda _, new, old: is_served(_notes(new)) or is_served(_notes(old))
+            NAMESPACES, self._jobs_in, when=lambda _, new, old: _served_as(new) != _served_as(old)
         )
-        self._classes = context.informer(PRIORITY_CLASSES)
+        self._classes = context.watch(
+            PRIORITY_CLASSES, self._jobs_with, when=lambda event_type, *_: event_type != "MODIFIED"
+        )
 
     def _jobs_in(self, namespace: Namespace) -> Iterable[str]:
         return [job.key for job in self._jobs.items() if job.metadata.namespace == namespace.metadata.name]
+
+    def _jobs_with(self, priority: PriorityClass) -> Iterable[str]:
+        name = priority.metadata.name
+        return [job.key for job in self._jobs.items() if (job.metadata.labels or {}).get(KUEUE_PRIORITY) == name]
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step for one job."""
@@ -83,7 +89,7 @@ class ServedJobController(Controller):
         queue, priority = queue_behind(local, notes), (job.metadata.labels or {}).get(KUEUE_PRIORITY, "")
         if (suspended or not self._was_released(job)) and (why := self._wrong(local, queue, priority)):
             self._announcer.tell(job, [Notice("Warning", "NotAdmitted", why, once=why)])
-            return _LATER if suspended else await self._suspend(job, "Suspended", why)
+            return None if suspended else await self._suspend(job, "Suspended", why)
         if self._kind.kind in _MADE_OF_OTHERS:
             return None if self._was_released(job) else await self._release(job, queue, priority)
         if not least_pods(self._kind, job):
@@ -207,6 +213,11 @@ def _group_name(job: Any) -> str:
     if isinstance(job, BatchJob):
         return f"podgroup-{job.metadata.uid}"
     return RayClusterView(job).group_name if isinstance(job, RayCluster) else str(job.metadata.name)
+
+
+def _served_as(namespace: Namespace | None) -> tuple[bool, str | None]:
+    notes = _notes(namespace)
+    return is_served(notes), notes.get(KUEUE_QUEUES)
 
 
 def _notes(namespace: Namespace | None) -> dict[str, str]:
