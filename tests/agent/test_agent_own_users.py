@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import shutil
 import subprocess
@@ -397,6 +398,33 @@ async def test_no_link_leads_out_of_a_writable_folder(users: Node, folder: Path)
     (folder / "link").symlink_to(folder / "secret")
     allow_writing(users, f"{folder}/link")
     assert await outcome(users, shell("p", f"touch {folder}/secret/x 2>/dev/null || echo no")) == "no\n"
+
+
+RACE = """
+import os, sys
+from unisono.agent.shim.kernel import attach, mapped, unshare
+from unisono.agent.shim.mounts import MS_REC, MS_SLAVE, mount
+folder = sys.argv[1]
+unshare(0x20000)
+mount(None, "/", None, MS_SLAVE | MS_REC)
+tree = mapped(f"{folder}/a/x/b", 70000, 70000)
+os.rename(f"{folder}/a/x", f"{folder}/a/y")
+os.symlink(f"{folder}/other", f"{folder}/a/x")
+try:
+    attach(tree, f"{folder}/a/x/b")
+except OSError as error:
+    print(error.strerror)
+print(os.listdir(f"{folder}/other/b"))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_link_that_comes_while_a_folder_is_mounted_does_not_lead_it_elsewhere(folder: Path) -> None:
+    for name in ("a/x/b", "other/b"):
+        (folder / name).mkdir(parents=True)
+    (folder / "other/b/system").touch()
+    done = subprocess.run([sys.executable, "-c", RACE, str(folder)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{os.strerror(errno.ELOOP)}\n['system']\n"
 
 
 async def test_the_control_planes_own_files_are_never_writable(users: Node) -> None:

@@ -40,6 +40,23 @@ def test_what_cannot_be_read_is_left_out(text: str | None) -> None:
     assert book_of(text) == {}
 
 
+@pytest.mark.parametrize("junk", ["x,", "a=1@,", "=,", "n=1e@2023-11-14T22:13:20Z,", ",", "\u0663,"])
+def test_a_book_that_somebody_wrote_too_long_is_hardly_read(junk: str) -> None:
+    read: list[str] = []
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __getitem__(self, key: object) -> str:
+            read.append(str(key))
+            return str.__getitem__(self, key)  # type: ignore[index]
+
+    entry = "good=2@2023-11-14T22:13:20Z"
+    assert book_of(Counted(junk * 100_000 + entry)) == {}
+    assert len(read) == 1, "it is cut before anything else"
+    assert "good" in book_of(junk * 10 + entry)
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-1", "0", "1e9"])
 def test_numbers_that_are_none(number: str) -> None:
     assert book_of(f"n={number}@2023-11-14T22:13:20Z") == {}

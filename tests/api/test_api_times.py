@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.times import is_time, parse_duration, parse_time, rfc3339, rfc3339_micro, time_or
+from unisono.api.times import duration_or_none, is_time, parse_duration, parse_time, rfc3339, rfc3339_micro, time_or
 
 
 def test_formats() -> None:
@@ -85,6 +85,11 @@ def test_long_texts_are_refused_in_few_words(text: str) -> None:
     # Read in more than one way, each of these would take minutes: the time grows with the square of the length.
     with pytest.raises(ValueError, match=r'invalid duration "[0-9.s]{64}\.\.\."$'):
         parse_duration(text)
+
+
+def test_annotations_of_many_units_are_not_read() -> None:
+    assert duration_or_none("1h" * 100) == 360_000
+    assert duration_or_none("1h" * 100_000) is None
 
 
 def test_leading_zeros_do_not_count() -> None:

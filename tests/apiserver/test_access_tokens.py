@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +45,23 @@ def test_a_token_says_who_and_for_whom(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "service-account.key").stat().st_mode) == 0o600
 
 
+DEEP = base64.urlsafe_b64encode(b'{"iss":' + b"[" * 100_000 + b"]" * 100_000 + b"}").rstrip(b"=").decode()
+
+
 WRONG = [
+    (lambda token: changed(token, 0, alg="NoNe").rsplit(".", 1)[0] + ".", "alg value is not allowed"),
+    (lambda token: changed(token, 0, alg=["ES256"]), "alg value is not allowed"),
+    (lambda token: changed(token, 0, alg=None), "alg value is not allowed"),
+    (lambda token: changed(token, 0, kid="../../../dev/null"), "unknown key"),
+    (lambda token: changed(token, 0, kid=["a"]), "cannot be read"),
+    (lambda token: changed(token, 0, crit=["own"], own=1), "cannot be read"),
+    (lambda token: changed(token, 0, crit=[]), "cannot be read"),
+    (lambda token: changed(token, 0, b64=False), "cannot be read"),
+    (lambda token: changed(token, 0, jwk={"kty": "EC"}, jku="http://here"), "Signature verification failed"),
+    (lambda token: token.rsplit(".", 1)[0] + "." + "A" * 86, "Signature verification failed"),
+    (lambda token: ".".join((DEEP, *token.split(".")[1:])), "Invalid header"),
+    (lambda token: ".".join((token.split(".")[0], DEEP, token.split(".")[2])), "Signature verification failed"),
+    (lambda token: ".".join((token.split(".")[0], "A" * 1_000_000, "")), "Signature verification failed"),
     (lambda token: changed(token, 1, sub="system:serviceaccount:kube-system:admin"), "Signature verification failed"),
     (lambda token: changed(token, 0, alg="none"), "alg value is not allowed"),
     (lambda token: changed(token, 0, alg="HS256"), "alg value is not allowed"),
@@ -62,6 +81,28 @@ def test_changed_tokens_are_refused(tmp_path: Path, damage: Any, why: str) -> No
     signer = TokenSigner(tmp_path, Wall())
     with pytest.raises(TokenError, match=why):
         signer.verify(damage(signer.sign(ROBOT, 600)), [ISSUER])
+    assert signer.issued(damage(signer.sign(ROBOT, 600))) in (True, False)
+
+
+@pytest.mark.parametrize("claim", ["aud", "exp", "nbf", "iss"])
+@pytest.mark.parametrize("value", [None, "", [], {}, 1e300, "9999999999"])
+def test_a_token_of_ours_without_a_claim_is_refused(
+    tmp_path: Path, claim: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signer, whole = TokenSigner(tmp_path, Wall()), jwt.encode
+
+    def lacking(claims: dict[str, Any], *arguments: Any, **named: Any) -> str:
+        return whole({**claims, claim: value}, *arguments, **named)
+
+    monkeypatch.setattr(jwt, "encode", lacking)
+    with pytest.raises((TokenError, TypeError)):  # TypeError: PyJWT signs no such issuer
+        signer.verify(signer.sign(ROBOT, 600), [ISSUER])
+
+
+def test_what_checks_tokens_is_loaded_with_the_first_one() -> None:
+    code = "import sys, unisono.apiserver.server; print('jwt' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_tokens_end_and_are_for_their_audience(tmp_path: Path) -> None:

@@ -9,7 +9,15 @@ import msgspec
 import pytest
 
 from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
-from unisono.api.annotations import EVICTABLE, QUEUE_NAMESPACES, QUEUE_USERS, QUOTAS, USER, USER_LIMITS
+from unisono.api.annotations import (
+    EVICTABLE,
+    QUEUE_NAMESPACES,
+    QUEUE_USERS,
+    QUOTAS,
+    USER,
+    USER_LIMITS,
+    WRITABLE_DIRECTORIES,
+)
 from unisono.api.groups.batch import CronJob
 from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
@@ -22,6 +30,7 @@ from unisono.api.kinds import (
     POD_GROUPS,
     PODS,
     QUEUES,
+    ROLE_BINDINGS,
 )
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
@@ -209,3 +218,24 @@ async def test_the_words_of_other_queues_are_told_of_to_users_and_not_to_control
     body = job_body("made", "team-a")
     body["metadata"] |= {"labels": {"kueue.x-k8s.io/queue-name": "gold"}, "ownerReferences": [owner]}
     assert not (await backend.service.create(JOBS, "team-a", body, MASTER)).warnings
+
+
+@pytest.mark.parametrize("kind", [ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS], ids=["own", "wide"])
+async def test_who_gives_rights_where_pods_write_in_folders_of_the_machine_is_told(
+    backend: Backend, kind: Kind[Any]
+) -> None:
+    space = "team-a" if kind.namespaced else None
+    subject = {"kind": "User", "name": "bob", "apiGroup": CLUSTER_ROLES.group}
+
+    async def warnings(name: str, namespace: str | None) -> list[str]:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "subjects": [subject]}
+        body["roleRef"] = {"kind": "ClusterRole", "name": "edit", "apiGroup": CLUSTER_ROLES.group}
+        return list((await backend.service.create(kind, namespace, body, OPTIONS)).warnings)
+
+    assert await warnings("before", space) == []
+    note = {"metadata": {"annotations": {WRITABLE_DIRECTORIES: "/root/work"}}}
+    await backend.service.patch(NAMESPACES, None, "team-a", note, "merge", OPTIONS)
+    (told,) = await warnings("after", space)
+    assert told.startswith("pods in namespace team-a may write in folders of this machine")
+    if space:
+        assert await warnings("elsewhere", "team-b") == []

@@ -14,6 +14,7 @@ from unisono.api.core import Node
 from unisono.api.groups.scheduling import Queue
 from unisono.api.kinds import NODES, QUEUES
 from unisono.api.queues import quotas_of
+from unisono.api.resources import resource_list
 from unisono.api.times import rfc3339
 from unisono.controllers.queue_quotas import HOLD_SECONDS, amounts_of, changes, ready_amounts
 from unisono.errors import Invalid
@@ -56,6 +57,11 @@ def test_amounts_are_whole() -> None:
         "guarantee": {"memory": "512Mi"},
         "capability": {"gone": "0"},
     }
+
+
+def test_pods_have_their_part_too() -> None:
+    found = amounts_of(quotas_of("capability.pods=50%,deserved.pods=0.1%"), resource_list({"pods": "330"}))
+    assert found == {"capability": {"pods": "165"}, "deserved": {"pods": "0"}}
 
 
 def test_only_what_differs_is_written() -> None:

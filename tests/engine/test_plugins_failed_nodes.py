@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.build import START, cluster, gang, group, node, placed, pod, schedule
 from unisono.api.annotations import FAILED_NODES
+from unisono.api.failed_nodes import book_of
+from unisono.api.kinds import POD_GROUPS
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
+from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.plugin_host.tiers import PluginTiers
+from unisono.engine.plugins import failed_nodes
 from unisono.engine.plugins.failed_nodes import FailedNodesPlugin
 from unisono.engine.plugins.registry import find
 from unisono.engine.session.session import Session
@@ -50,10 +56,19 @@ def test_the_job_keeps_away_and_others_do_not() -> None:
 
 
 def test_a_job_that_would_fit_nowhere_else_waits_and_says_why() -> None:
-    state = cluster(node("n0", cpu=8), job("a", entry("n0", 4)))
+    state = cluster([node("n0", cpu=8), node("small", cpu=0)], job("a", entry("n0", 4)))
     decisions = schedule(state, default_config(), now=NOW)
     assert placed(decisions) == {}
     assert f"failed pods of this job lately (annotation {FAILED_NODES})" in decisions.verdicts["ns/a"].message
+
+
+def test_a_job_that_has_failed_on_every_node_is_itself_to_blame() -> None:
+    """One that always fails would else wait for an hour before its third attempt on a single machine."""
+    for others in ([], [node("gone", cpu=8, ready=False)], [node("cordoned", cpu=8, unschedulable=True)]):
+        state = cluster([node("n0", cpu=8), *others], job("a", entry("n0", 4)))
+        assert where(schedule(state, default_config(), now=NOW)) == {"a": "n0"}
+    both = f"{entry('n0', 4)},{entry('n1', 2)}"
+    assert where(schedule(cluster([node("n0"), node("n1")], job("a", both)), default_config(), now=NOW)).keys() == {"a"}
 
 
 def test_the_plug_in_is_not_even_opened_where_no_job_that_waits_avoids_a_node() -> None:
@@ -67,3 +82,18 @@ def test_the_plug_in_is_not_even_opened_where_no_job_that_waits_avoids_a_node() 
         tiers = PluginTiers(default_config(), find)
         plugin = next(each for each in tiers.plugins() if isinstance(each, FailedNodesPlugin))
         assert plugin.needed(session) is wanted
+
+
+def test_books_that_did_not_change_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, read = cluster([node("n0"), node("n1")], job("a", entry("n0", 2)), job("b", entry("n1", 2))), []
+    monkeypatch.setattr(failed_nodes, "book_of", lambda text: read.append(text) or book_of(text))
+    for number in range(3):
+        session = Session(state.snapshot(), NOW + number)
+        plugin = FailedNodesPlugin(PluginConfig("failed-nodes"))
+        plugin.open(session)
+        assert {key: len(found) for key, found in plugin.nodes.items()} == {"ns/a": 1, "ns/b": 1}
+    assert len(read) == 2
+    state.apply("MODIFIED", POD_GROUPS, group("a", 1, annotations={FAILED_NODES: entry("n1", 4)}))
+    plugin.open(Session(state.snapshot(), NOW + 4 * 3600.0))
+    assert plugin.nodes == {}
+    assert len(read) == 3

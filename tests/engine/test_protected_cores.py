@@ -9,7 +9,7 @@ from eviction_world import BOTH, OFF, PREEMPT, RECLAIM, Plane, running_pods, set
 
 from support.build import gang, group, node, priority_class, queue
 from unisono.api.annotations import EVICTABLE
-from unisono.api.queues import evictable_of, level_at
+from unisono.api.queues import evictable_of, level_at, quotas_of
 
 GANGS = settings("enqueue, allocate, gangpreempt, gangreclaim, backfill", gang=OFF, drf=OFF)
 
@@ -61,13 +61,17 @@ def test_without_a_word_a_gang_may_go_whole_and_with_none_nothing_goes(config: A
         ("surplus,100=none", "", False),
         ("5=none", "", True),
         ("none,5=all", "", False),
-        ("all", "none", True),
-        ("none", "all", True),
+        ("all", "none", False),
+        ("all", "surplus", False),
+        ("none", "all", False),
+        ("none", "surplus", False),
+        ("none", "nonsense", True),
+        ("nonsense", "none", True),
         ("nonsense", "", False),
         ("", "nonsense", False),
     ],
 )
-def test_bands_of_priority_and_the_stricter_of_queue_and_job(of_queue: str, note: str, stays: bool) -> None:
+def test_jobs_keep_no_more_than_their_queue_says_for_their_priority(of_queue: str, note: str, stays: bool) -> None:
     plane = held(config=RECLAIM, core=0, of_queue=of_queue, note=note)
     plane.settle(20)
     assert (plane.running().get("new", 0) == 0) is stays
@@ -79,6 +83,15 @@ def test_what_a_queue_above_says_counts_below_it() -> None:
     plane.put(queue("a", 1, parent="above"))
     plane.settle(20)
     assert plane.running() == {"old": 4}
+
+
+@pytest.mark.parametrize(("above", "parent"), [("above", "above"), ("root", "root"), ("root", "")])
+def test_nobody_keeps_places_of_others_against_a_queue_above(above: str, parent: str) -> None:
+    plane = held(config=RECLAIM, core=0, note="none")
+    plane.put(queue(above, annotations={EVICTABLE: "all"}))
+    plane.put(queue("a", 1, parent=parent))
+    plane.settle(20)
+    assert plane.running().get("new") == 2
 
 
 def test_a_gang_that_lost_a_member_keeps_the_others() -> None:
@@ -95,10 +108,19 @@ def test_the_verdict_says_who_keeps_them() -> None:
     assert "queue a lets" in message and f"no pods that its gang needs (4) (annotation {EVICTABLE})" in message
 
 
-@pytest.mark.parametrize("text", ["some", "10=", "x=none", "1=all,1=none", "all,none", "1.5=all"])
+@pytest.mark.parametrize(
+    "text", ["some", "10=", "x=none", "1=all,1=none", "all,none", "1.5=all", "1e3=none", "\u0663=none", "nan=none"]
+)
 def test_levels_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be all, surplus or none|the same priority"):
         evictable_of(text)
+
+
+def test_queues_say_a_bounded_number_of_things() -> None:
+    with pytest.raises(ValueError, match="at most 100"):
+        evictable_of(",".join(f"{number}=none" for number in range(101)))
+    with pytest.raises(ValueError, match="at most 100"):
+        quotas_of(",".join(f"deserved.r{number}=1%" for number in range(101)))
 
 
 def test_levels_by_priority() -> None:

@@ -14,6 +14,7 @@ from unisono.api.annotations import EVICTABLE, RELOCATE_AFTER
 from unisono.api.base import OwnerReference
 from unisono.api.core import Pod, PodDisruptionBudget
 from unisono.api.kinds import POD_DISRUPTION_BUDGETS
+from unisono.engine import relocation
 from unisono.engine.decisions import Decisions
 
 SETTINGS = config(("priority", "gang", "conformance"), ("predicates", "network-topology-aware"))
@@ -128,8 +129,6 @@ def test_one_gang_moves_in_a_cycle_and_the_next_one_when_that_one_has_its_places
 
 
 def test_a_trial_in_vain_is_not_made_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unisono.engine import relocation
-
     tried: list[str] = []
 
     def rehearse(_: Any, job: Any, *__: Any) -> None:
@@ -142,3 +141,23 @@ def test_a_trial_in_vain_is_not_made_again_at_once(monkeypatch: pytest.MonkeyPat
         assert gone(decisions) == []
     assert tried == ["ns/g", "ns/g"]
     assert decisions.again_at == START + 1060.0
+
+
+def test_many_gangs_that_ask_in_vain_do_not_keep_the_scheduler_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[float, str]] = []
+    monkeypatch.setattr(relocation, "rehearse", lambda cycle, job, *_: tried.append((cycle.session.now, job.key)))
+    sizes = dict.fromkeys("abcdefgh", 3)
+    things = [part for name in "abcdefg" for part in (*broken(f"g{name}", name), *_taken(name))]
+    state, now = world(racks(sizes), spine("s", *sizes), queue("default"), things), START + 1000.0
+    for _ in range(60):
+        decisions = schedule(state, SETTINGS, now=now)
+        assert decisions.again_at is not None
+        assert decisions.again_at > now, "it is not looked at again at once"
+        now += 1.0
+    times = [time for time, _ in tried]
+    assert len({key for _, key in tried}) == 7, "all have their turn"
+    assert all(later - time >= 5.0 for time, later in zip(times, times[2:], strict=False))
+
+
+def _taken(rack: str) -> list[Any]:
+    return [group(f"other-{rack}", 1, phase="Running"), pod(f"o-{rack}", f"other-{rack}", node=f"{rack}-2", cpu=4)]

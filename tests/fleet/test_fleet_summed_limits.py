@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from fleet_world import GPU, World, fleet, node
 
 from unisono.api.annotations import LIMITS_FROM
 from unisono.api.base import ObjectMeta
-from unisono.api.groups.scheduling import Queue, QueueSpec
+from unisono.api.decode import decode
+from unisono.api.groups.scheduling import Guarantee, Queue, QueueSpec
 from unisono.api.kinds import QUEUES
+from unisono.api.validation import validate
 from unisono.fleet.queues import summed
 
 
@@ -57,3 +60,22 @@ def test_what_one_member_does_not_limit_has_no_limit():
     assert summed([some, more])["capability"] == {"cpu": "8500m"}
     assert summed([some, QueueSpec()])["capability"] is None
     assert summed([])["capability"] == {"cpu": "0", "memory": "0"}
+
+
+@pytest.mark.parametrize(
+    ("lie", "told"), [("-5", "8"), ("-1E18", "8"), ("1E18", "72057594037927936m"), ("1e-400", "8001m"), ("0", "8")]
+)
+def test_a_member_that_lies_takes_nothing_from_others_and_stops_nothing(lie: str, told: str) -> None:
+    def spec(amount: str) -> QueueSpec:
+        return QueueSpec(
+            capability={"cpu": amount}, deserved={"cpu": amount}, guarantee=Guarantee(resource={"cpu": amount})
+        )
+
+    found = summed([spec("8"), spec(lie)])
+    assert (found["capability"], found["deserved"], found["guarantee"]) == (
+        {"cpu": told},
+        {"cpu": told},
+        {"resource": {"cpu": told}},
+    )
+    meta = {"metadata": {"name": "q"}, "spec": found}
+    assert not validate(QUEUES, decode(QUEUES, meta).obj, None), "the hub's API takes it"

@@ -141,6 +141,19 @@ def test_a_job_is_released_when_its_queue_admits_it_and_no_sooner(tmp_path: Path
     told(tmp_path, story)
 
 
+@pytest.mark.parametrize("make", [None, torch, job_set, ray, train], ids=["job", "torch", "jobset", "ray", "train"])
+def test_a_queue_for_some_users_lets_in_whom_admission_has_let_use_it(
+    make: Callable[[str], dict[str, Any]] | None, tmp_path: Path
+) -> None:
+    async def story(lab: Lab) -> None:
+        notes = {"metadata": {"annotations": {"unisono.io/users": "group:research"}}}
+        await lab.made.patch("queue/research", notes)
+        await lab.create(make("one") if make is not None else job("one", 3))
+        assert (await lab.running()).get("one") == 3, await lab.groups()
+
+    told(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("make", "title"),
     [(torch, "pytorchjob"), (job_set, "jobset"), (ray, "raycluster"), (train, "trainjob")],
@@ -181,6 +194,20 @@ def test_an_evicted_job_is_suspended_and_released_again(tmp_path: Path) -> None:
         assert (await lab.get("job.batch/a"))["spec"]["suspend"] is False
 
     told(tmp_path, story, *classes)
+
+
+def test_a_gang_that_loses_a_pod_gets_another_one_and_is_not_suspended(tmp_path: Path) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.create(job("a", 2), job("b", 3))
+        for _ in range(2):
+            pods = (await request_json(lab.made.client, "GET", "/api/v1/namespaces/lab/pods"))["items"]
+            lost = next(pod for pod in pods if pod["metadata"]["name"].startswith("a-"))
+            await lab.made.delete(f"pod/lab/{lost['metadata']['name']}")
+            await asyncio.sleep(40)
+            assert (await lab.running())["a"] == 2
+        assert (await lab.get("job.batch/a"))["metadata"]["generation"] == 2  # made, and released once
+
+    told(tmp_path, story)
 
 
 def test_a_job_that_is_not_suspended_is_suspended_first(tmp_path: Path) -> None:
@@ -238,6 +265,22 @@ def test_a_job_that_waits_says_for_what_and_has_no_warning(tmp_path: Path) -> No
         assert not [line for line in said if "warning" in line or "suspend" in line], said
         events = (await request_json(lab.made.client, "GET", "/api/v1/namespaces/lab/events"))["items"]
         assert any(each["reason"] == "NotAdmitted" and "PriorityClass none" in each["message"] for each in events)
+
+    told(tmp_path, story)
+
+
+def test_a_job_starts_when_what_it_names_comes(tmp_path: Path) -> None:
+    late = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "late"}, "value": 10}
+
+    async def story(lab: Lab) -> None:
+        await lab.create(job("a", 1, **{"priority-class": "late"}), job("b", 1, "other"))
+        assert await lab.running() == {}
+        await lab.create(late)
+        assert await lab.running() == {"a": 1}
+        mapped = {"metadata": {"annotations": {"unisono.io/local-queues": "team=research, other=spare"}}}
+        await lab.made.patch("namespace/lab", mapped)
+        await asyncio.sleep(40)
+        assert await lab.running() == {"a": 1, "b": 1}
 
     told(tmp_path, story)
 

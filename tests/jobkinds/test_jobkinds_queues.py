@@ -14,7 +14,7 @@ from support.backends import OPTIONS, namespace_body, opened, queue_body, value
 from support.definitions import crd
 from support.job_objects import put, small
 from support.virtual_clock import VirtualClock
-from unisono.api.annotations import ADMITTED_QUEUES
+from unisono.api.annotations import ADMITTED_QUEUES, SUBMITTED, USER
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.cel.program import compile_expression
 from unisono.api.cel.values import Budget
@@ -101,10 +101,52 @@ async def test_an_update_names_no_queue_of_others_either(backend: Backend, kind:
     assert ADMITTED_QUEUES not in (made["metadata"].get("annotations") or {})
 
 
+SERVES = {"unisono.io/serve": "kueue", "unisono.io/local-queues": "own=gold"}
+LOCAL = "kueue.x-k8s.io/queue-name"
+
+
+@EVERY_KIND
+async def test_a_local_queue_leads_nobody_into_a_queue_of_others(backend: Backend, kind: JobKind) -> None:
+    note = {"metadata": {"annotations": SERVES}}
+    await backend.service.patch(NAMESPACES, None, "team", note, "merge", OPTIONS)
+    if not small(kind)["metadata"].get("namespace"):
+        return
+    for place in kind.labelled(LOCAL):
+        body = put(small(kind), place, "own")
+        with pytest.raises(ApiError, match=r'queue gold is not for user "other"'):
+            await create(backend, kind, body, OTHER)
+        made = await create(backend, kind, body, MEMBER)
+        assert made["metadata"]["annotations"][ADMITTED_QUEUES] == "gold", place
+        await create(backend, kind, put(small(kind), place, "none"), OTHER)
+    there, name = served(backend, kind), f"l-{kind.kind.plural}"
+    await backend.service.create(there, "team", small(kind, name=name), OTHER)
+    with pytest.raises(ApiError, match=r'queue gold is not for user "other"'):
+        await backend.service.patch(there, "team", name, {"metadata": {"labels": {LOCAL: "own"}}}, "merge", OTHER)
+
+
+@EVERY_KIND
+async def test_nobody_says_that_an_object_is_of_another_user(backend: Backend, kind: JobKind) -> None:
+    forged = {"metadata": {"annotations": {USER: "owner"}}}
+    body = put(small(kind), f"metadata.annotations[{USER}]", "owner")
+    made = await create(backend, kind, body, OTHER)
+    assert made["metadata"]["annotations"][USER] == "other"
+    there, name, namespace = served(backend, kind), f"f-{kind.kind.plural}", body["metadata"].get("namespace")
+    await backend.service.create(there, namespace, small(kind, name=name), OTHER)
+    made = value((await backend.service.patch(there, namespace, name, forged, "merge", OTHER)).object)
+    assert made["metadata"].get("annotations", {}).get(USER) != "owner"
+    after = completed(asked(kind, body, "other"), seen())
+    if namespace and kind.kind.resource not in {each.resource for each in SUBMITTED}:
+        assert after is not None
+        assert after["metadata"]["annotations"][USER] == "other"
+
+
 def seen() -> Objects:
     gold = Queue(metadata=ObjectMeta(name="gold", annotations=USERS), status=QueueStatus(state="Open"))
     default = Queue(metadata=ObjectMeta(name="default"), status=QueueStatus(state="Open"))
-    return Objects({QUEUES: [gold, default], NAMESPACES: [Namespace(metadata=ObjectMeta(name="team"))]}, VirtualClock())
+    return Objects(
+        {QUEUES: [gold, default], NAMESPACES: [Namespace(metadata=ObjectMeta(name="team", annotations=SERVES))]},
+        VirtualClock(),
+    )
 
 
 def asked(kind: JobKind, body: dict[str, Any], user: str, *groups: str) -> Any:
@@ -121,8 +163,9 @@ def test_the_webhook_refuses_the_same(kind: JobKind) -> None:
     def no(_request: Any, _queue: str) -> bool:
         return False
 
-    for place in kind.places:
-        body = put(small(kind), place, "gold")
+    labels = kind.labelled(LOCAL) if small(kind)["metadata"].get("namespace") else ()
+    for place, name in (*((each, "gold") for each in kind.places), *((each, "own") for each in labels)):
+        body = put(small(kind), place, name)
         answer = check(asked(kind, body, "other"), seen(), may_use=no)["response"]
         assert not answer["allowed"], place
         assert answer["status"]["code"] == 403
@@ -138,7 +181,8 @@ def test_the_webhook_refuses_the_same(kind: JobKind) -> None:
 def test_the_webhook_is_shown_what_names_a_queue_and_nothing_else(kind: JobKind) -> None:
     shown = compile_expression(naming((kind,))["expression"], frozenset({"object"}))
     assert shown.evaluate({"object": small(kind)}, Budget(1_000_000)) is False
-    for place in (*kind.places, f"metadata.annotations[{ADMITTED_QUEUES}]"):
+    said = (f"metadata.annotations[{key}]" for key in (ADMITTED_QUEUES, USER))
+    for place in (*kind.places, *kind.labelled(LOCAL), *said):
         assert shown.evaluate({"object": put(small(kind), place, "gold")}, Budget(1_000_000)) is True, place
 
 

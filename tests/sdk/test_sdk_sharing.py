@@ -15,8 +15,9 @@ from unisono.agent.processes.users import MOST_DIRECTORIES, directories
 from unisono.api.annotations import WRITABLE_DIRECTORIES
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
-from unisono.api.groups.access import RoleBinding, RoleRef, Subject
-from unisono.api.kinds import NAMESPACES, ROLE_BINDINGS
+from unisono.api.groups.access import ClusterRoleBinding, RoleBinding, RoleRef, Subject
+from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, NAMESPACES, ROLE_BINDINGS
+from unisono.apiserver.authorization.roles import default_bindings
 from unisono.sdk.jobs.submission import is_read_only, share_folder, share_writing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root shares folders")
@@ -84,14 +85,40 @@ async def test_the_machines_folders_and_the_control_planes_are_not_given(
     assert not await share_writing(client, "default", closed, Path("/nowhere"))
 
 
-@pytest.mark.parametrize(("role", "given"), [("edit", False), ("cluster-admin", True), ("unisono:queue-viewer", True)])
-async def test_where_others_have_rights_nothing_is_given(closed: Path, role: str, given: bool) -> None:
+@pytest.mark.parametrize(
+    ("role", "kind", "wide", "given"),
+    [
+        ("edit", "ClusterRole", False, False),
+        ("edit", "ClusterRole", True, False),
+        ("cluster-admin", "ClusterRole", True, True),
+        # They administer the namespace, and not the machine.
+        ("cluster-admin", "ClusterRole", False, False),
+        ("cluster-admin", "Role", False, False),
+        ("unisono:queue-viewer", "ClusterRole", False, True),
+        ("unisono:queue-viewer", "Role", False, False),
+        ("unisono:aggregate-to-edit", "ClusterRole", False, False),
+        ("system:aggregate-to-edit", "ClusterRole", True, False),
+        ("system:own", "ClusterRole", True, False),
+    ],
+)
+async def test_where_others_have_rights_nothing_is_given(
+    closed: Path, role: str, kind: str, wide: bool, given: bool
+) -> None:
     client = MemoryClient()
     client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
-    binding = RoleBinding(
-        metadata=ObjectMeta(name="b", namespace="default"),
-        subjects=[Subject(kind="User", name="bob")],
-        role_ref=RoleRef(kind="ClusterRole", name=role),
-    )
-    client.put(ROLE_BINDINGS, binding)
+    subjects, reference = [Subject(kind="User", name="bob")], RoleRef(kind=kind, name=role)
+    if wide:
+        binding = ClusterRoleBinding(metadata=ObjectMeta(name="b"), subjects=subjects, role_ref=reference)
+        client.put(CLUSTER_ROLE_BINDINGS, binding)
+    else:
+        meta = ObjectMeta(name="b", namespace="default")
+        client.put(ROLE_BINDINGS, RoleBinding(metadata=meta, subjects=subjects, role_ref=reference))
     assert await share_writing(client, "default", closed) is given
+
+
+async def test_what_every_control_plane_gives_to_all_users_is_no_right_to_make_pods(closed: Path) -> None:
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    for binding in default_bindings():
+        client.put(CLUSTER_ROLE_BINDINGS, binding)
+    assert await share_writing(client, "default", closed)

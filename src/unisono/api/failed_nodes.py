@@ -17,6 +17,8 @@ HALF_LIFE: Final = 3600.0
 """Seconds in which a count halves."""
 _MOST = 32
 """Entries of one book; the least ones are dropped."""
+_LONGEST = _MOST * 320
+"""Characters of one book, for names of 253 in all entries; anybody may write more, and the scheduler reads it."""
 _FORGOTTEN = 0.1
 _LARGEST = 1000.0
 
@@ -42,9 +44,9 @@ class Failures(NamedTuple):
 
 
 def book_of(text: str | None) -> dict[str, Failures]:
-    """Failures by node; what cannot be read is left out."""
+    """Failures by node; what cannot be read is left out, and what is too long is not read."""
     found: dict[str, Failures] = {}
-    for part in (text or "").split(","):
+    for part in (text or "")[:_LONGEST].split(",")[: 2 * _MOST]:
         name, _, rest = part.strip().partition("=")
         number, _, time = rest.partition("@")
         try:

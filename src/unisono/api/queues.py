@@ -34,6 +34,7 @@ USE = "use"
 _GROUP = "group:"
 _PRIORITY = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _BELOW_ALL = -(10**11)
+_MOST_PARTS = 100
 _RESERVED = re.compile(r"queue (\S{1,253}?)(?:, which queue \S{1,253} is below,)? is for jobs of other namespaces than")
 
 
@@ -124,6 +125,13 @@ def _parts(text: str) -> list[str]:
     return [part for part in (each.strip() for each in text.split(",")) if part]
 
 
+def _some(text: str) -> list[str]:
+    parts = _parts(text)
+    if len(parts) > _MOST_PARTS:
+        raise ValueError(f"{len(parts)} parts: write at most {_MOST_PARTS}")
+    return parts
+
+
 def _matches(namespace: str, pattern: str) -> bool:
     return namespace.startswith(pattern[:-1]) if pattern.endswith("*") else namespace == pattern
 
@@ -146,11 +154,11 @@ def evictable_of(text: str) -> list[tuple[int, str]]:
     """``surplus,10000=none`` as priorities from which on a level holds, ascending; one without a priority holds below.
 
     Raises:
-        ValueError: a part is no level, or stands for a priority that another one stands for.
+        ValueError: a part is no level, or stands for a priority that another one stands for; there are too many.
 
     """
     found: dict[int, str] = {}
-    for part in _parts(text):
+    for part in _some(text):
         number, mark, level = part.rpartition("=")
         if level.strip() not in LEVELS or (mark and not _PRIORITY.fullmatch(number.strip())):
             raise ValueError(f"{part!r} must be all, surplus or none, or such as 10000=none from a priority on")
@@ -177,11 +185,11 @@ def quotas_of(text: str) -> dict[tuple[str, str], Fraction]:
     """``deserved.nvidia.com/gpu=80%`` as a part of the whole, by field of the spec and name of the resource.
 
     Raises:
-        ValueError: a part is no such thing, or is there twice.
+        ValueError: a part is no such thing, or is there twice; there are too many.
 
     """
     found: dict[tuple[str, str], Fraction] = {}
-    for part in _parts(text):
+    for part in _some(text):
         where, _, share = (each.strip() for each in part.partition("="))
         field, _, name = where.partition(".")
         percent = _PERCENT.fullmatch(share)

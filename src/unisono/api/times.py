@@ -78,6 +78,8 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|
 _DURATION = re.compile(rf"[-+]?(?:0|(?:{_DURATION_PART.pattern})+)")
 _LONGEST_DURATION = 2**63 / 1e9
 _SHOWN = 64
+# Annotations that are longer are read again and again, while everything else waits.
+_MOST_CHARACTERS = 256
 
 
 def parse_duration(text: str) -> float:
@@ -95,8 +97,8 @@ def parse_duration(text: str) -> float:
 
 
 def duration_or_none(text: str | None) -> float | None:
-    """Seconds of a Go duration, None for a missing or unreadable text."""
-    if text is None:
+    """Seconds of a Go duration, None for a missing or unreadable text, and for one that is far too long."""
+    if text is None or len(text) > _MOST_CHARACTERS:
         return None
     try:
         return parse_duration(text)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from unisono.api.annotations import KUEUE_QUEUES, RELEASED, WAITS_SUSPENDED
+from unisono.api.annotations import KUEUE_QUEUES, RELEASED, WAITS_SUSPENDED, handed_down
 from unisono.api.base import Object
 from unisono.api.conditions import ENDED
-from unisono.api.core import Namespace
+from unisono.api.core import Namespace, PriorityClass
 from unisono.api.groups.batch_v1 import BatchJob
 from unisono.api.groups.ray import RayCluster
 from unisono.api.groups.scheduling import PodGroup, PodGroupSpec
@@ -23,6 +23,7 @@ from unisono.api.selecting import controller_of
 from unisono.controllers import owners
 from unisono.controllers.objects import create_once, delete_seen, to_json
 from unisono.controllers.pod_groups import is_admitted, pod_group_of_job, spec_patch, sum_usage, waits_suspended
+from unisono.controllers.podgroup.controller import author_of, owners_above
 from unisono.controllers.recorder import Announcer, Notice, Recorder
 from unisono.controllers.training.ray.pods import RayClusterView
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable
@@ -32,8 +33,10 @@ from unisono.kube.controller import Context, Controller
 
 # What these make waits in its queue without pods; they are released at once.
 _MADE_OF_OTHERS = (RAY_JOBS, TRAIN_JOBS)
-# Seconds after which what is leaving is looked at again, and what is not there.
-_SOON, _LATER = 1.0, 5.0
+# Seconds after which what is leaving is looked at again.
+_SOON = 1.0
+# Seconds in which a gang that lost pods gets others, and is let in again: its other pods go on then.
+_GRACE = 10.0
 
 
 class ServedJobController(Controller):
@@ -42,24 +45,32 @@ class ServedJobController(Controller):
     def __init__(self, kind: JobKind, recorder: Recorder) -> None:
         self._kind, self._announcer = kind, Announcer(recorder)
         self.name = f"kueue-{kind.kind.singular_name}-controller"
+        # When a job that was released was first seen without its places.
+        self._lost: dict[str, float] = {}
 
     def setup(self, context: Context) -> None:
         """Watch the jobs, their groups and the switch on their namespaces."""
-        self._client = context.client
+        self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(self._kind.kind, optional=True)
         self._announcer.forget_deleted(self._jobs)
         self._groups = context.watch(POD_GROUPS, lambda group: owners.keys_of(self._kind.kind, group))
         self._namespaces = context.watch(
-            NAMESPACES, self._jobs_in, when=lambda _, new, old: is_served(_notes(new)) or is_served(_notes(old))
+            NAMESPACES, self._jobs_in, when=lambda _, new, old: _served_as(new) != _served_as(old)
         )
-        self._classes = context.informer(PRIORITY_CLASSES)
+        self._classes = context.watch(
+            PRIORITY_CLASSES, self._jobs_with, when=lambda event_type, *_: event_type != "MODIFIED"
+        )
 
     def _jobs_in(self, namespace: Namespace) -> Iterable[str]:
         return [job.key for job in self._jobs.items() if job.metadata.namespace == namespace.metadata.name]
 
+    def _jobs_with(self, priority: PriorityClass) -> Iterable[str]:
+        name = priority.metadata.name
+        return [job.key for job in self._jobs.items() if (job.metadata.labels or {}).get(KUEUE_PRIORITY) == name]
+
     async def reconcile(self, key: str) -> float | None:
         """Take the next step for one job."""
-        job = self._jobs.get(key)
+        job, since = self._jobs.get(key), self._lost.pop(key, None)
         if job is None or job.metadata.deletion_timestamp:
             return None
         group = self._groups.get(f"{job.metadata.namespace}/{_group_name(job)}")
@@ -78,14 +89,14 @@ class ServedJobController(Controller):
         queue, priority = queue_behind(local, notes), (job.metadata.labels or {}).get(KUEUE_PRIORITY, "")
         if (suspended or not self._was_released(job)) and (why := self._wrong(local, queue, priority)):
             self._announcer.tell(job, [Notice("Warning", "NotAdmitted", why, once=why)])
-            return _LATER if suspended else await self._suspend(job, "Suspended", why)
+            return None if suspended else await self._suspend(job, "Suspended", why)
         if self._kind.kind in _MADE_OF_OTHERS:
             return None if self._was_released(job) else await self._release(job, queue, priority)
         if not least_pods(self._kind, job):
             return None
         if suspended:
             return await self._wait(job, group, queue, priority)
-        return await self._run(job, group, queue)
+        return await self._run(job, group, queue, since)
 
     def _wrong(self, local: str, queue: str, priority: str) -> str:
         """Why a job cannot wait in any queue; empty where it can."""
@@ -102,6 +113,7 @@ class ServedJobController(Controller):
     async def _wait(self, job: Any, group: PodGroup | None, queue: str, priority: str) -> float | None:
         wanted = self._wanted(job, queue, priority)
         if group is None:
+            wanted.metadata.annotations = handed_down(await self._author(job), wanted.metadata.annotations)
             try:
                 await create_once(self._client, POD_GROUPS, wanted)
             except (Conflict, Unavailable):
@@ -120,6 +132,11 @@ class ServedJobController(Controller):
         if patch := spec_patch(group, wanted):
             await self._patch(POD_GROUPS, group, {"spec": patch})
         return None
+
+    async def _author(self, job: Object) -> dict[str, str]:
+        """Annotations of a job's outermost owner, which the server has seen: what the job was made from may lie."""
+        above = await owners_above(self._client, job)
+        return author_of(above[-1] if above else job)
 
     def _wanted(self, job: Any, queue: str, priority: str) -> PodGroup:
         """The group that the job's controller would make, as far as the job alone says it."""
@@ -142,7 +159,7 @@ class ServedJobController(Controller):
             self._announcer.tell(job, [Notice("Normal", "Admitted", f"Admitted by queue {queue}, and released")])
         return None
 
-    async def _run(self, job: Any, group: PodGroup | None, queue: str) -> float | None:
+    async def _run(self, job: Any, group: PodGroup | None, queue: str, since: float | None) -> float | None:
         admitted = group is not None and is_admitted(group)
         if not self._was_released(job):
             if group is None or not admitted or group.spec.queue != queue:
@@ -153,13 +170,17 @@ class ServedJobController(Controller):
             return None
         if group is None or admitted:
             return None
+        now = self._clock.time()
+        since = self._lost[job.key] = now if since is None else since
+        if since + _GRACE > now:
+            return since + _GRACE - now
         try:
             live = await self._client.get(POD_GROUPS, group.metadata.name, group.metadata.namespace)
         except NotFound:
             return _SOON
         if live.metadata.uid != group.metadata.uid or is_admitted(live):
             return _SOON
-        return await self._suspend(job, "Evicted", f"Its places in queue {queue} were taken: it waits there again")
+        return await self._suspend(job, "Evicted", f"It has lost its places in queue {queue}, and waits there again")
 
     async def _suspend(self, job: Any, reason: str, text: str) -> float | None:
         patch = self._kind.suspended(True)
@@ -192,6 +213,11 @@ def _group_name(job: Any) -> str:
     if isinstance(job, BatchJob):
         return f"podgroup-{job.metadata.uid}"
     return RayClusterView(job).group_name if isinstance(job, RayCluster) else str(job.metadata.name)
+
+
+def _served_as(namespace: Namespace | None) -> tuple[bool, str | None]:
+    notes = _notes(namespace)
+    return is_served(notes), notes.get(KUEUE_QUEUES)
 
 
 def _notes(namespace: Namespace | None) -> dict[str, str]:

@@ -61,7 +61,8 @@ def amounts_of(shares: Mapping[tuple[str, str], Fraction], total: Mapping[str, i
     """Amounts by field of the spec and resource, whole units and mebibytes, but for processors."""
     found: dict[str, dict[str, int]] = {}
     for (field, name), share in shares.items():
-        unit = 2**20 if is_bytes(name) else 1 if name == "cpu" else 1000
+        # Pods are counted whole, devices in thousandths.
+        unit = 2**20 if is_bytes(name) else 1 if name in ("cpu", "pods") else 1000
         amount = int(total.get(name, 0) * share)
         found.setdefault(field, {})[name] = amount - amount % unit
     return {field: dict(to_wire(amounts)) for field, amounts in found.items()}

@@ -30,15 +30,26 @@ _STANDING = (TaskStatus.BOUND, TaskStatus.RUNNING)
 _MOVE_SECONDS = 60.0
 """So long at most the next gang waits until the last one that moved has its new places."""
 _TRIALS = 2
-"""In one cycle at most; the others' turn comes in the next one."""
+"""In one cycle at most; the others' turn comes later."""
+_PAUSE_SECONDS = 5.0
+"""From such a cycle to the next trial: anybody may have thousands of gangs that ask, and other jobs wait meanwhile."""
 
 
 @dataclass(slots=True)
 class _Moves:
-    """The last gang that moved, and when; when gangs that were tried in vain are tried again, by job."""
+    """The last gang that moved, and when; when gangs that were tried in vain are tried again, by job.
+
+    Attributes:
+        last: key of that gang.
+        at: when it moved.
+        pause: until when none is tried.
+        tried: times by job.
+
+    """
 
     last: str = ""
     at: float = 0.0
+    pause: float = 0.0
     tried: dict[str, float] = field(default_factory=dict)
 
 
@@ -60,10 +71,15 @@ def relocate(cycle: Cycle) -> None:
     if due and 0 <= now - moves.at < _MOVE_SECONDS and _on_its_way(cycle, moves.last):
         _wake(cycle, moves.at + _MOVE_SECONDS)
         return
+    if due and 0 < moves.pause - now <= _PAUSE_SECONDS:
+        _wake(cycle, moves.pause)
+        return
     due.sort(key=lambda each: (each[0], each[1].key))
     for trials, (time, job, held) in enumerate(due):
+        if trials == _TRIALS:
+            moves.pause = now + _PAUSE_SECONDS
         if time > now or trials == _TRIALS:
-            _wake(cycle, time)
+            _wake(cycle, max(time, moves.pause))
             return
         if _starts_elsewhere(cycle, job, held):
             _give_up(cycle, job, held)

@@ -42,10 +42,11 @@ def summed(specs: Sequence[QueueSpec]) -> dict[str, Any]:
 
     A resource that one of them does not limit has no limit in all of them. Without any member nothing may be used.
     """
-    limits = [resource_list(spec.capability) for spec in specs]
+    limits = [spec.capability or {} for spec in specs]
     limited = set.intersection(*map(set, limits)) if limits else {"cpu", "memory"}
+    none = dict.fromkeys(sorted(limited), "0")
     return {
-        "capability": to_wire({name: sum(each.get(name, 0) for each in limits) for name in sorted(limited)}) or None,
+        "capability": _sum([none, *({name: each[name] for name in limited} for each in limits)]),
         "deserved": _sum([spec.deserved for spec in specs]),
         "guarantee": {"resource": _sum([spec.guarantee.resource for spec in specs if spec.guarantee is not None])},
     }
@@ -54,7 +55,8 @@ def summed(specs: Sequence[QueueSpec]) -> dict[str, Any]:
 def _sum(lists: Sequence[Mapping[str, Any] | None]) -> dict[str, str] | None:
     total: dict[str, int] = {}
     for each in lists:
-        add(total, resource_list(each))
+        # A member that says less than nothing takes nothing from the others.
+        add(total, {name: max(amount, 0) for name, amount in resource_list(each).items()})
     return to_wire(total) or None
 
 

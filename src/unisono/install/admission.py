@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from unisono.api import kinds
-from unisono.api.annotations import ADMITTED_QUEUES
+from unisono.api.annotations import ADMITTED_QUEUES, USER
 from unisono.api.groups.admission_registration import VALIDATING_WEBHOOKS
-from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, POD_QUEUE, QUEUE_NAME
+from unisono.api.keys import CONFIG_MAP_NAMES, CONFIG_MAP_SUFFIX, KUEUE_QUEUE, POD_QUEUE, QUEUE_NAME
 from unisono.api.kind import Kind
 from unisono.api.kind_families import CRON_JOBS, FLEET_KINDS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS, KUBEFLOW_KINDS
 from unisono.api.kinds import JOBS, PODS
@@ -25,7 +25,7 @@ from unisono.scheduler.settings import INSTALLED_NAME
 # Match conditions: requests that neither a webhook nor a policy needs to see, in CEL.
 
 _Tree: TypeAlias = dict[tuple[str, bool], Any]
-_ADMITTED = f"metadata.annotations[{ADMITTED_QUEUES}]"
+_SAID = tuple(f"metadata.annotations[{key}]" for key in (ADMITTED_QUEUES, USER))
 _OLD, _NEW = "oldObject", "object"
 
 
@@ -45,9 +45,11 @@ def changed(*, annotations: bool = False) -> dict[str, Any]:
 
 
 def naming(kinds: Iterable[JobKind]) -> dict[str, Any]:
-    """The object names a queue somewhere, or says what its author was let use."""
+    """The object names a queue somewhere, or says whose it is or what its author was let use."""
     tree: _Tree = {}
-    for place in dict.fromkeys(place for kind in kinds for place in (*kind.places, _ADMITTED)):
+    for place in dict.fromkeys(
+        place for kind in kinds for place in (*kind.places, *kind.labelled(KUEUE_QUEUE), *_SAID)
+    ):
         at = tree
         for step in steps(place):
             at = at.setdefault(step, {})
@@ -60,7 +62,9 @@ def renaming() -> dict[str, Any]:
         f"{_text(_NEW, of, key)} != {_text(_OLD, of, key)}"
         for of, key in (
             *((of, key) for of in ("annotations", "labels") for key in (POD_QUEUE, QUEUE_NAME)),
+            ("labels", KUEUE_QUEUE),
             ("annotations", ADMITTED_QUEUES),
+            ("annotations", USER),
         )
     )
     return {"name": "names-another", "expression": f"request.operation != 'UPDATE' || {_differs('spec')} || {noted}"}

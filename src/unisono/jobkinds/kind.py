@@ -266,6 +266,10 @@ class JobKind:
         """Every place at which a queue may be named."""
         return tuple(dict.fromkeys((*self.queues, *(f"{meta}{name}" for meta in self._metas() for name in _NAMES))))
 
+    def labelled(self, label: str) -> tuple[str, ...]:
+        """Every place at which a label of an object, or of what is made of it, may stand."""
+        return tuple(f"{meta}metadata.labels[{label}]" for meta in self._metas())
+
     def _metas(self) -> tuple[str, ...]:
         """What has metadata, each with the dot before them."""
         return ("", *(f"{each}." for each in (*self.inner, *self.templates)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from unisono.api.annotations import KUEUE_QUEUES, SERVE
@@ -12,7 +14,7 @@ from unisono.api.kind_families import BATCH_CRON_JOBS, BATCH_JOBS
 from unisono.jobkinds.jobset import JOBSET
 from unisono.jobkinds.kind import JobKind, Json
 from unisono.jobkinds.kubeflow import KUBEFLOW
-from unisono.jobkinds.paths import put
+from unisono.jobkinds.paths import put, walk
 from unisono.jobkinds.ray import RAY
 from unisono.jobkinds.workloads import PODS_ALONE, WORKLOADS
 
@@ -53,6 +55,15 @@ def queue_of_label(objects: Iterable[Any], namespace: Notes) -> str:
     return queue_behind(local, namespace) if local else ""
 
 
+def queues_behind(kind: JobKind, obj: Any, namespace: Notes) -> Iterator[tuple[str, str]]:
+    """Where an object of a kind, or what is made of it, has a LocalQueue's label, and the Queue behind that."""
+    if is_served(namespace):
+        for place in kind.labelled(KUEUE_QUEUE):
+            for path, local in walk(obj, place):
+                if queue := queue_behind(str(local), namespace):
+                    yield path, queue
+
+
 def words_read(kind: JobKind | None, namespace: Notes) -> frozenset[str]:
     """Kueue's words that are read on objects of a kind in a namespace."""
     if kind is None or not is_served(namespace):
@@ -64,7 +75,8 @@ def words_read(kind: JobKind | None, namespace: Notes) -> frozenset[str]:
     return frozenset((KUEUE_QUEUE,)) if kind in _NAMED else frozenset()
 
 
-def read_queues(text: str) -> dict[str, str] | None:
+@lru_cache(maxsize=256)
+def read_queues(text: str) -> Mapping[str, str] | None:
     """Queues by LocalQueue, of ``LOCAL=QUEUE, ...``; None for a text that cannot be read."""
     found: dict[str, str] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
@@ -72,7 +84,7 @@ def read_queues(text: str) -> dict[str, str] | None:
         if not local or not queue or "=" in queue:
             return None
         found[local] = queue
-    return found
+    return MappingProxyType(found)
 
 
 def local_queue(obj: Any) -> str:

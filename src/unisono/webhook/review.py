@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from unisono.api import kinds
+from unisono.api.annotations import SUBMITTED
 from unisono.api.base import Object
 from unisono.api.core import ConfigMap
 from unisono.api.decode import Decoded, decode
@@ -196,6 +197,9 @@ def completed(
         apply_defaults(kind, decoded.obj)
         for rule in CHANGING.get(kind.resource, ()):
             rule(request, view)
+    # Of the others a policy refuses who says so, unless they may act for others.
+    if kind not in SUBMITTED and not _of_an_operator(request):
+        cluster.keep_user(request, view)
     note_queues(may_use, request, view)
     if seals(kind, question.operation):
         seal(decoded.obj)

@@ -109,7 +109,7 @@ def describe(error: BaseException) -> bytes:
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _RESOLVE_NO_SYMLINKS = 4
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
-_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 1, 4, 0x40
 _NOSUID, _NODEV, _IDMAP = 2, 4, 0x0010_0000
 _IDS = 2**32 - 1
 
@@ -131,9 +131,7 @@ def mapped(folder: str, uid: int, gid: int) -> int:
         OSError: the kernel or the file system cannot do so.
 
     """
-    # Pods may write in the folders: a link that one of them put there must not lead elsewhere.
-    how = struct.pack("QQQ", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
-    here = _call(_OPENAT2, _AT_FDCWD, os.fsencode(folder), how, ctypes.c_size_t(len(how)))
+    here = _opened(folder)
     try:
         owner = os.fstat(here)
         tree = _call(_OPEN_TREE, here, b"", _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE)
@@ -154,9 +152,26 @@ def mapped(folder: str, uid: int, gid: int) -> int:
 
 
 def attach(tree: int, place: str) -> None:
-    """Put a detached mount to its place."""
-    _call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(place), _MOVE_MOUNT_F_EMPTY_PATH)
-    os.close(tree)
+    """Put a detached mount to its place.
+
+    Raises:
+        OSError: there is a link on the way to it, or no folder.
+
+    """
+    try:
+        there = _opened(place)
+        try:
+            _call(_MOVE_MOUNT, tree, b"", there, b"", _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH)
+        finally:
+            os.close(there)
+    finally:
+        os.close(tree)
+
+
+def _opened(folder: str) -> int:
+    """A folder by its own path: pods write above others, and a link that one has put there must not lead elsewhere."""
+    how = struct.pack("QQQ", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
+    return _call(_OPENAT2, _AT_FDCWD, os.fsencode(folder), how, ctypes.c_size_t(len(how)))
 
 
 def _namespace(uids: str, gids: str) -> int:

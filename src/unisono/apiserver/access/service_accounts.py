@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from jwt.algorithms import ECAlgorithm
-from jwt.types import Options
-from jwt.utils import base64url_encode
 
 from unisono.api import field_error
 from unisono.api.groups.access import TokenRequest, TokenRequestStatus
@@ -38,8 +36,6 @@ from unisono.errors import ConfigError
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 _CLAIMS = "kubernetes.io"
 _ALGORITHM = "ES256"
-# PyJWT lets through that half characters cannot be encoded.
-_BROKEN = (jwt.InvalidTokenError, UnicodeEncodeError)
 # Clocks of two machines may differ by this much.
 _LEEWAY = 10
 
@@ -85,7 +81,7 @@ class TokenSigner:
         self._key = _load(private_directory(directory) / "service-account.key")
         self._public = self._key.public_key()
         encoded = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        self._key_id = base64url_encode(hashlib.sha256(encoded).digest()).decode()
+        self._key_id = base64.urlsafe_b64encode(hashlib.sha256(encoded).digest()).rstrip(b"=").decode()
 
     def sign(self, identity: Identity, seconds: int) -> str:
         """A token that is valid from now on for ``seconds``."""
@@ -105,7 +101,8 @@ class TokenSigner:
             "nbf": now,
             "sub": f"system:serviceaccount:{identity.namespace}:{identity.name}",
         }
-        return jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
+        token: str = _jwt().encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
+        return token
 
     def verify(self, token: str, audiences: Sequence[str]) -> Identity:
         """What the token says, when it is ours, valid now, and for one of ``audiences``.
@@ -128,9 +125,11 @@ class TokenSigner:
 
     def issued(self, token: str) -> bool:
         """Whether a token claims to be one of these: three parts, and this issuer."""
+        jwt = _jwt()
+        # PyJWT lets through that half characters cannot be encoded.
         try:
             return bool(jwt.decode(token, options={"verify_signature": False}).get("iss") == self.issuer)
-        except _BROKEN:
+        except (jwt.InvalidTokenError, UnicodeEncodeError):
             return False
 
     def configuration(self, url: str) -> dict[str, Any]:
@@ -145,18 +144,29 @@ class TokenSigner:
 
     def keys(self) -> dict[str, Any]:
         """The document of ``/openid/v1/jwks``."""
+        from jwt.algorithms import ECAlgorithm
+
         own = {"use": "sig", "kid": self._key_id, "alg": _ALGORITHM}
         return {"keys": [own | ECAlgorithm.to_jwk(self._public, as_dict=True)]}
 
     def _checked(self, token: str) -> dict[str, Any]:
+        jwt = _jwt()
         try:
             if jwt.get_unverified_header(token).get("kid") != self._key_id:
                 raise TokenError("the token is signed with an unknown key")
             # Only this algorithm: a token must not choose how it is checked. Times are checked by the server's clock.
-            times: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
-            return jwt.decode(token, self._public, [_ALGORITHM], times, issuer=self.issuer)
-        except _BROKEN as error:
+            times = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
+            claims: dict[str, Any] = jwt.decode(token, self._public, [_ALGORITHM], times, issuer=self.issuer)
+            return claims
+        except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
             raise TokenError(f"the token cannot be read or was changed: {error}") from None
+
+
+def _jwt() -> ModuleType:
+    """PyJWT, loaded when the first token is made or read: a server starts without it."""
+    import jwt
+
+    return jwt
 
 
 def _identity(claims: dict[str, Any], audiences: tuple[str, ...]) -> Identity:

@@ -115,8 +115,11 @@ class Admission:
         cluster.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
-        if _has_author(request.kind) and not request.subresource and request.operation != "DELETE":
-            cluster.note_user(request, view)
+        if not request.subresource and request.operation != "DELETE":
+            if _has_author(request.kind):
+                cluster.note_user(request, view)
+            elif as_job(request.kind) is not None:
+                cluster.keep_user(request, view)
         if request.kind.resource in jobs.DISPATCHED and not request.subresource:
             jobs.keep(request, view)
         for rule in self._completing:
@@ -146,6 +149,7 @@ class Admission:
             told += cluster.without_members(request, view)
             told += pods.unusable_classes(request, view)
             told += cluster.aimless(request, view)
+            told += cluster.lends_folders(request, view)
         if request.kind.resource == _QUEUES:
             told += jobs.warnings(request, view)
         elif request.kind.resource in _WEBHOOKS and written:

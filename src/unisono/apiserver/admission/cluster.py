@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from unisono.api import field_error
-from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS
+from unisono.api.annotations import ADMITTED_QUEUES, JOB_KIND, USER, USER_LIMITS, WRITABLE_DIRECTORIES
 from unisono.api.commands import COMMANDS_OF, target_of
 from unisono.api.conditions import is_true
 from unisono.api.core import CustomResourceDefinition, Node, Taint
@@ -22,6 +22,7 @@ from unisono.api.kind_families import (
     PROPAGATION_POLICIES,
 )
 from unisono.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
     COMMANDS,
     CONFIG_MAPS,
     CUSTOM_KINDS,
@@ -31,6 +32,7 @@ from unisono.api.kinds import (
     NODES,
     PODS,
     QUEUES,
+    ROLE_BINDINGS,
     SERVICES,
 )
 from unisono.api.queues import Rules, admitted_to, limits_of, mistakes, names_users, refusal, rules_of
@@ -46,7 +48,8 @@ from unisono.apiserver.custom.definitions import (
 from unisono.apiserver.custom.kinds import CustomKind, as_job, as_json
 from unisono.apiserver.failures import forbidden, invalid, not_found
 from unisono.jobkinds.idle_fields import unknown_arguments
-from unisono.jobkinds.kueue import words_read
+from unisono.jobkinds.kind import JobKind
+from unisono.jobkinds.kueue import queues_behind, words_read
 from unisono.jobkinds.others_words import without_effect
 from unisono.jobkinds.tables import described
 from unisono.jobkinds.word_places import misplaced, misplaced_elsewhere, unreadable
@@ -77,6 +80,12 @@ def note_user(request: Request, _: View) -> None:
     _note(request, USER, request.user if request.operation == "CREATE" else (old or {}).get(USER))
 
 
+def keep_user(request: Request, view: View) -> None:
+    """Of what need not say whose it is: an author names nobody else."""
+    if USER in (request.object.metadata.annotations or {}) or request.operation == "UPDATE":
+        note_user(request, view)
+
+
 def note_queues(may_use: MayUse, request: Request, view: View) -> None:
     """Write down which queues for certain users the author may use, of those that the object names or may come to.
 
@@ -91,10 +100,10 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
     if ours and (request.operation == "UPDATE" or controller_of(request.object) is not None):
         return
     queues = _queues_in(view)
-    named = {queue for _, queue in kind.named_queues(as_json(request.object))}
+    named = _named(kind, request.object, request, view)
     admitted: set[str] = set()
     if request.operation == "UPDATE":
-        before = {queue for _, queue in kind.named_queues(as_json(request.old))}
+        before = _named(kind, request.old, request, view)
         admitted = {one for one in admitted_to(request.old.metadata.annotations) if one in named or one not in before}
         named -= before
     elif not named and (of_namespace := _queue_of_namespace(request, view)):
@@ -105,6 +114,20 @@ def note_queues(may_use: MayUse, request: Request, view: View) -> None:
         queue for queue in named if names_users(queue, queues) and not _refusal(queue, queues, may_use, request)
     }
     _note(request, ADMITTED_QUEUES, ",".join(sorted(admitted)))
+
+
+def _named(kind: JobKind, obj: Any, request: Request, view: View) -> set[str]:
+    return {queue for _, queue in _naming(kind, obj, request, view)}
+
+
+def _naming(
+    kind: JobKind, obj: Any, request: Request, view: View, *, all_places: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Where an object names a queue, and the queue: also behind LocalQueues, where its namespace serves these."""
+    shown = as_json(obj)
+    yield from kind.named_queues(shown, all_places=all_places)
+    space = view.find(NAMESPACES, request.namespace or "") if request.namespace else None
+    yield from queues_behind(kind, shown, space.metadata.annotations if space is not None else None)
 
 
 def _note(request: Request, key: str, wanted: str | None) -> None:
@@ -128,8 +151,8 @@ def check_use(may_use: MayUse, request: Request, view: View) -> None:
         return
     # Controllers write on pods in which queue their job is; nothing is led by that.
     anywhere = request.kind is not PODS or controller_of(request.object) is None
-    before = {queue for _, queue in kind.named_queues(as_json(request.old))} if request.old is not None else set()
-    for path, name in kind.named_queues(as_json(request.object), all_places=anywhere):
+    before = _named(kind, request.old, request, view) if request.old is not None else set()
+    for path, name in _naming(kind, request.object, request, view, all_places=anywhere):
         if name in before:
             continue
         why = _refusal(name, _queues_in(view), may_use, request)
@@ -364,3 +387,22 @@ def unreached(request: Request, view: View) -> list[str]:
             fails = "is passed over" if hook.failure_policy == "Ignore" else "refuses every request that it is shown"
             told += [f"webhook {hook.name} {fails} until a pod answers: {why}"] if why else []
     return told
+
+
+def lends_folders(request: Request, view: View) -> list[str]:
+    """A warning for who gives rights where pods may write in folders of the machine with their owner's rights."""
+    if request.kind is ROLE_BINDINGS:
+        space = view.find(NAMESPACES, request.namespace or "")
+        spaces = [space] if space is not None else []
+    elif request.kind is CLUSTER_ROLE_BINDINGS:
+        spaces = list(view.all(NAMESPACES))
+    else:
+        return []
+    names = [one.metadata.name for one in spaces if (one.metadata.annotations or {}).get(WRITABLE_DIRECTORIES)]
+    if not names or not request.object.subjects:
+        return []
+    shown = f"namespace {names[0]}" + (f" and {len(names) - 1} others" if names[1:] else "")
+    return [
+        f"pods in {shown} may write in folders of this machine with their owner's rights (annotation "
+        f"{WRITABLE_DIRECTORIES}): take it away before you let others make pods there"
+    ]

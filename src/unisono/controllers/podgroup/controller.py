@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,7 @@ from unisono.jobkinds.kind import JobKind
 from unisono.jobkinds.kueue import queue_of_label
 from unisono.jobkinds.registry import FROM_TEMPLATES
 from unisono.jobkinds.registry import known as known_kinds
+from unisono.kube.client import Client
 from unisono.kube.controller import Context, Controller
 from unisono.kube.defined_kinds import DefinedKinds
 
@@ -125,10 +127,7 @@ class PodGroupController(Controller):
         queue = queue_of_label((pod, *chain), notes) or notes.get(POD_QUEUE, "")
         handed = handed_down(chain[0]) if chain and chain[0].kind in FROM_TEMPLATES else {}
         outermost = chain[-1] if chain else pod
-        # Who is behind an owner that is not known here, or that no admission of ours has seen, is not known either:
-        # its author may have written these annotations.
-        reviewed = controller_of(outermost) is None and self._is_reviewed(outermost)
-        author = submitters.handed_down(outermost.metadata.annotations, None) if reviewed else {}
+        author = author_of(outermost, all_reviewed=self._all_reviewed)
         group = pod_group_for(pod, handed, queue, author)
         if whole is not None:
             group = group_of_all(group, pod, *whole)
@@ -142,10 +141,6 @@ class PodGroupController(Controller):
         except ApiError as error:
             await self._tell(pod, str(error))
             raise
-
-    def _is_reviewed(self, owner: Object) -> bool:
-        api_version, kind = owner.api_version or "", owner.kind or ""
-        return self._all_reviewed or bool(find(api_version, kind) or known_kinds().of_kind(api_version, kind))
 
     async def _whole(self, pod: Pod, chain: list[Object]) -> tuple[JobKind, Object] | None:
         """The outermost owner all of whose pods are in one group, and its kind; None where none is."""
@@ -169,29 +164,65 @@ class PodGroupController(Controller):
             await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
     async def _owners(self, pod: Pod) -> list[Object]:
-        """The pod's controller, that one's, and so on, as far as they are of kinds that this version knows.
+        """The pod's controller, that one's, and so on, as far as they are of kinds that this version knows."""
+        return await owners_above(self._client, pod, self._kind_of)
 
-        A reference is only what its author wrote: it counts where the object has the uid that it gives.
-        """
-        chain: list[Object] = []
-        at: Object = pod
-        while (owner := controller_of(at)) is not None and len(chain) < _MOST_OWNERS:
-            kind = find(owner.api_version, owner.kind)
-            if kind is None:
-                described = await self._defined.of_kind(owner.api_version, owner.kind)
-                if described is None:
-                    break
-                kind = described.kind
-            try:
-                at = await self._client.get(kind, owner.name, pod.metadata.namespace)
-            except ApiError as error:
-                if error.code not in (403, 404):
-                    raise
-                break
-            if at.metadata.uid != owner.uid:
-                break
-            chain.append(at)
-        return chain
+    async def _kind_of(self, api_version: str, kind: str) -> Kind[Any] | None:
+        described = await self._defined.of_kind(api_version, kind)
+        return described.kind if described is not None else None
+
+
+def author_of(outermost: Object, *, all_reviewed: bool = False) -> dict[str, str]:
+    """What admission has written of the author of an object that nobody else has made.
+
+    Who is behind an owner that is not known here, or of a kind that no admission of ours looks at, is not known: its
+    author may have written these annotations.
+
+    Args:
+        outermost: the object, or its outermost owner.
+        all_reviewed: see `PodGroupController`.
+
+    """
+    if controller_of(outermost) is not None:
+        return {}
+    api_version, kind = outermost.api_version or "", outermost.kind or ""
+    described = all_reviewed and find(api_version, kind) is None
+    if not described and known_kinds().of_kind(api_version, kind) is None:
+        return {}
+    return submitters.handed_down(outermost.metadata.annotations, None)
+
+
+async def owners_above(
+    client: Client, obj: Object, defined: Callable[[str, str], Awaitable[Kind[Any] | None]] | None = None
+) -> list[Object]:
+    """The controller of an object, that one's, and so on, as far as their kinds are known.
+
+    A reference is only what its author wrote: it counts where the object has the uid that it gives.
+
+    Args:
+        client: finds them.
+        obj: the object.
+        defined: kinds beside those that this version knows.
+
+    """
+    chain: list[Object] = []
+    at = obj
+    while (owner := controller_of(at)) is not None and len(chain) < _MOST_OWNERS:
+        kind = find(owner.api_version, owner.kind)
+        if kind is None and defined is not None:
+            kind = await defined(owner.api_version, owner.kind)
+        if kind is None:
+            break
+        try:
+            at = await client.get(kind, owner.name, obj.metadata.namespace)
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            break
+        if at.metadata.uid != owner.uid:
+            break
+        chain.append(at)
+    return chain
 
 
 # Keeps the pod groups of ReplicaSets, StatefulSets and Kubernetes' Jobs in step with them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -354,11 +355,15 @@ class EvictableCache:
                 found = ~self.hooks.protected(self.index.tasks, purpose)
             else:
                 found = np.ones(len(self.index), dtype=np.bool_)
-            kept = self.cores.kept(self.index.tasks)
-            if kept is not None:
-                found = found & ~kept
+            if self._kept is not None:
+                found = found & ~self._kept
             self._free_to_go[purpose] = found
         return found
+
+    @cached_property
+    def _kept(self) -> BoolArray | None:
+        """The same pods whatever for, also after some of the others have gone."""
+        return self.cores.kept(self.index.tasks)
 
     def _concerned(self, actor: JobState, rule: Rule) -> BoolArray:
         """``[J]`` jobs whose tasks the rule lets go."""

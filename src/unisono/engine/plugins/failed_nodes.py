@@ -6,12 +6,13 @@ The book is an annotation of the PodGroup (`unisono.api.failed_nodes`), which th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unisono.api.annotations import FAILED_NODES
-from unisono.api.failed_nodes import avoided, book_of
+from unisono.api.failed_nodes import book_of
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Reason, Scope, Veto
 from unisono.engine.config.arguments import Argument, argument_value
@@ -56,13 +57,39 @@ class FailedNodesPlugin(Plugin):
         return (Veto(np.isin(nodes.columns, columns), AVOIDED),) if columns else ()
 
 
+@dataclass(slots=True)
+class _Books:
+    """What the books said when they were read last, by job: thousands of them are the same in most cycles.
+
+    Attributes:
+        read: their texts, and until when nodes are avoided.
+        at: the moment and the state for which ``nodes`` are the columns to avoid, by job.
+
+    """
+
+    read: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = field(default_factory=dict)
+    at: tuple[float, int] | None = None
+    nodes: dict[str, list[int]] = field(default_factory=dict)
+
+
 def _nodes_by_job(session: Session) -> dict[str, list[int]]:
-    """Columns of nodes to avoid, by job."""
-    index, found = session.snapshot.nodes.index, dict[str, list[int]]()
+    """Columns of nodes to avoid, by job; none of a job that has failed on all: that is its own fault, not theirs."""
+    index, found, now = session.snapshot.nodes.index, dict[str, list[int]](), session.now
+    books, at = session.snapshot.memo.of(_Books, _Books), (now, session.snapshot.version)
+    if books.at == at:
+        return books.nodes
+    before, books.read = books.read, {}
+    nodes = session.snapshot.nodes
+    usable = set(np.flatnonzero(nodes.ready & ~nodes.unschedulable).tolist())
     for job in session.active:
         text = job.record.annotations.get(FAILED_NODES)
         if text and job.record.pending:
-            columns = [index[name] for name in avoided(book_of(text), session.now) if name in index]
-            if columns:
+            known = before.get(job.key)
+            if known is None or known[0] != text:
+                known = text, tuple((name, each.until) for name, each in book_of(text).items())
+            books.read[job.key] = known
+            columns = [index[name] for name, until in known[1] if until > now and name in index]
+            if columns and not (len(columns) >= len(usable) and usable.issubset(columns)):
                 found[job.key] = columns
+    books.at, books.nodes = at, found
     return found

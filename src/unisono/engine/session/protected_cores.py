@@ -7,12 +7,14 @@ goes, the last one first. So the same pods stay while the gang runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unisono.api.annotations import EVICTABLE
 from unisono.api.queues import ALL, LEVELS, NONE, evictable_of, level_at
+from unisono.api.selecting import ROOT
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES
 from unisono.engine.answers import BoolArray
@@ -28,32 +30,34 @@ class Cores:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._queues = {name for name, queue in session.queues.items() if EVICTABLE in queue.record.annotations}
-        self._levels: dict[str, str] = {}
+        # What queues say that say something which can be read; admission refuses others.
+        self._bands: dict[str, list[tuple[int, str]]] = {}
+        for name, queue in session.queues.items():
+            if EVICTABLE in queue.record.annotations:
+                with suppress(ValueError):
+                    self._bands[name] = evictable_of(queue.record.annotations[EVICTABLE])
 
     def level_of(self, job: JobState) -> tuple[str, str]:
         """What may be evicted of a job, and who says so: ``""`` for the job, else the queue.
 
-        The stricter of both counts. A text that cannot be read is left out; admission refuses such queues.
+        A queue says what its jobs keep at most: else whoever uses places of others could keep them for ever.
         """
-        own = job.record.annotations.get(EVICTABLE, "").strip()
-        own = own if own in LEVELS else ALL
+        said = job.record.annotations.get(EVICTABLE, "").strip()
+        own = said if said in LEVELS else ""
         name, seen = job.queue.name, set[str]()
-        while self._queues and name and name not in seen and (queue := self._session.queues.get(name)) is not None:
+        while self._bands and name and name not in seen and (queue := self._session.queues.get(name)) is not None:
             seen.add(name)
-            if name in self._queues:
-                try:
-                    of_queue = level_at(evictable_of(queue.record.annotations[EVICTABLE]), job.priority)
-                except ValueError:
-                    of_queue = ALL
-                return (of_queue, name) if LEVELS.index(of_queue) > LEVELS.index(own) else (own, "")
-            name = queue.record.parent
-        return own, ""
+            if name in self._bands:
+                of_queue = level_at(self._bands[name], job.priority)
+                less = own and LEVELS.index(own) < LEVELS.index(of_queue)
+                return (own, "") if less else (of_queue, name)
+            name = queue.record.parent or ROOT
+        return own or ALL, ""
 
     def kept(self, candidates: Sequence[Task]) -> BoolArray | None:
         """Which of these may not be evicted; None: any of them may."""
         session = self._session
-        if not self._queues and not any(EVICTABLE in record.annotations for record in session.snapshot.jobs.values()):
+        if not self._bands and not any(EVICTABLE in record.annotations for record in session.snapshot.jobs.values()):
             return None
         spared: set[str] = set()
         whole: set[str] = set()

@@ -155,15 +155,31 @@ def _is_the_machines(folder: Path) -> bool:
     return home.is_relative_to(folder) or str(folder) in _WHOLE or any(folder.is_relative_to(each) for each in _SYSTEM)
 
 
+# Roles that every control plane gives to all users, and with which nobody makes pods.
+_HARMLESS = frozenset(
+    (
+        "system:basic-user",
+        "system:discovery",
+        "system:monitoring",
+        "system:public-info-viewer",
+        "system:service-account-issuer-discovery",
+        "unisono:history-reader",
+        "unisono:queue-viewer",
+    )
+)
+
+
 async def _others_make_pods(client: Client, namespace: str) -> bool:
     """Whether rights in the namespace were given to anybody who is no administrator of the control plane."""
     from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 
     wide, own = await client.list(CLUSTER_ROLE_BINDINGS), await client.list(ROLE_BINDINGS, namespace)
-    roles = [binding.role_ref.name for binding in wide.items if binding.subjects]
-    roles += [binding.role_ref.name for binding in own.items if binding.subjects]
-    # Those of the control plane itself let nobody else make pods.
-    return any(role != "cluster-admin" and not role.startswith(("system:", "unisono:")) for role in roles)
+    # Whom the role of administrators is given for this namespace only administers that, and not root's machine.
+    given = [
+        binding.role_ref for binding in wide.items if binding.subjects and binding.role_ref.name != "cluster-admin"
+    ]
+    given += [binding.role_ref for binding in own.items if binding.subjects]
+    return any(role.kind != "ClusterRole" or role.name not in _HARMLESS for role in given)
 
 
 async def is_read_only(client: Client, namespace: str, folder: Path) -> bool:
