@@ -35,6 +35,8 @@ LOW, HIGH = 0.1, 0.9
 """Between these shares of the futures lies the 80 % interval."""
 _FEWEST = 5
 """Futures of the fast model that an answer has at least, and starts of a queue from which its error is learnt."""
+_ENOUGH = 9
+"""Of fewer the first and the last are no interval of 80 %."""
 _LEAST_TIME = 60.0
 """Seconds that are added to starts where they are compared: a factor of ten in some seconds is no error."""
 
@@ -94,7 +96,7 @@ class Forecast:
 class Budget:
     """Time that an answer may take: a clock that is given, usually of the processor, and when it is over.
 
-    The fast model answers first, in half of it or as long as it needs; what is left is the engine's.
+    The fast model answers first, in half of it or as long as it needs for an interval; what is left is the engine's.
     """
 
     clock: Callable[[], float]
@@ -106,6 +108,10 @@ class Budget:
         """From now on."""
         begin = clock()
         return cls(clock, begin + seconds / 2, begin + seconds)
+
+    def is_for_engine(self, futures: int) -> bool:
+        """Whether the engine has its turn after so many futures of the fast model."""
+        return self.clock() >= (self.half if futures >= _ENOUGH else self.end)
 
     def over(self) -> bool:
         """Whether the time is over."""
@@ -249,7 +255,9 @@ class Side:
         for fast, true in zip(self._fast, engine, strict=False):
             for at in waiting:
                 said, came = _began(fast, at), _began(true, at)
-                if said < inf and said <= true.end and came < inf:
+                # What has not started by the end of a future that was cut short starts later than that at least.
+                if said < inf and min(said, came) <= true.end:
+                    came = min(came, true.end)
                     errors.setdefault(self.jobs[at].job.queue, []).append((came + _LEAST_TIME) / (said + _LEAST_TIME))
         factors = {queue: percentile(found, 50) or 1.0 for queue, found in errors.items() if len(found) >= _FEWEST}
         found: dict[int, list[float]] = {}
@@ -270,7 +278,7 @@ def run_sides(sides: Sequence[Side], budget: Budget | None, progress: Callable[[
     """Simulate the same futures of one cluster or of several: the fast model's first, then the engine's, in turn."""
     futures = sides[0].futures
     for number in range(futures if budget is not None else 0):
-        if budget is not None and number >= _FEWEST and budget.clock() >= budget.half:
+        if budget is not None and number >= _FEWEST and budget.is_for_engine(number):
             break
         for side in sides:
             side.run_fast(number)
