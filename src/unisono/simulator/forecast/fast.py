@@ -22,12 +22,14 @@ from unisono.api.keys import NVIDIA_GPU
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, PODS, Matrix, Vector, fitted
+from unisono.cluster.state import ClusterState
 from unisono.engine.answers import BoolArray
 from unisono.engine.candidates.static_answers import StaticResults
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.registry import lookup_with
-from unisono.simulator.forecast.live import LiveJobFacts, LiveObjects
+from unisono.simulator.clusters import Cluster
+from unisono.simulator.forecast.live import LiveJobFacts
 from unisono.simulator.forecast.shares import Bounds, Shares
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.live_jobs import Adopted, SpeedModel
@@ -81,8 +83,9 @@ class FastModel:
     """What stays the same in all futures of a cluster.
 
     Args:
-        objects: of the cluster.
-        jobs: that have not ended, as `live_jobs` gives them.
+        state: with everything in it, pods included that are still to be made.
+        cluster: its nodes.
+        jobs: that have not ended, as `live_jobs` gives them with the state.
         config: of the scheduler.
         now: seconds since 1970.
         settings: how the world goes.
@@ -94,7 +97,8 @@ class FastModel:
 
     def __init__(
         self,
-        objects: LiveObjects,
+        state: ClusterState,
+        cluster: Cluster,
         jobs: Sequence[LiveJobFacts],
         config: SchedulerConfig,
         now: float,
@@ -102,14 +106,13 @@ class FastModel:
         coming: Iterable[Job] = (),
     ) -> None:
         coming = list(coming)
-        state = objects.state(more=[pod for each in jobs if each.unmade for pod in each.pods])
         snapshot = state.snapshot()
         self._cycle = Cycle(snapshot, config, now, 0, lookup_with({}))
         self._static = StaticResults.of(self._cycle.session, config)
         self.now, self.table, self._tree = now, snapshot.nodes, snapshot.hyper_nodes
         self._tasks = snapshot.tasks
         self._tiers: dict[int, tuple[Index, ...]] = {}
-        self.registry, self.cluster = snapshot.registry, objects.cluster()
+        self.registry, self.cluster = snapshot.registry, cluster
         self.bounds = Bounds(self._cycle.session, config, {each.queue for each in coming})
         self.usable = self.table.ready & ~self.table.unschedulable
         self.free = self.table.allocatable - self.table.used + self.table.releasing

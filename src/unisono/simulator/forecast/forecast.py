@@ -33,10 +33,9 @@ from unisono.simulator.world.world import World
 
 LOW, HIGH = 0.1, 0.9
 """Between these shares of the futures lies the 80 % interval."""
-_FEWEST = 5
-"""Futures of the fast model that an answer has at least, and starts of a queue from which its error is learnt."""
-_ENOUGH = 9
-"""Of fewer the first and the last are no interval of 80 %."""
+_FEWEST = 9
+"""Futures of the fast model that an answer has at least: of fewer the first and the last are no interval of 80 %. So
+many starts in a queue tell its error."""
 _LEAST_TIME = 60.0
 """Seconds that are added to starts where they are compared: a factor of ten in some seconds is no error."""
 
@@ -79,7 +78,7 @@ class Forecast:
         starts: of the jobs that wait.
         runs: the futures: those of the engine where all of them are done, else those of the fast model.
         jobs: that have not ended.
-        engine: futures that the engine has simulated, to their end or until the time was over.
+        engine: futures that the engine has simulated to their end.
         whole: whether the engine has simulated all of them.
         source: what the answer goes by, for people.
     """
@@ -108,10 +107,6 @@ class Budget:
         """From now on."""
         begin = clock()
         return cls(clock, begin + seconds / 2, begin + seconds)
-
-    def is_for_engine(self, futures: int) -> bool:
-        """Whether the engine has its turn after so many futures of the fast model."""
-        return self.clock() >= (self.half if futures >= _ENOUGH else self.end)
 
     def over(self) -> bool:
         """Whether the time is over."""
@@ -184,7 +179,7 @@ class Side:
         self._objects, self._config, self._now = objects.without(self._past.over), config, now
         self._futures, self._until, self._seed = futures, until, seed
         self.settings, self.all_time, self.by_limits = Settings(), True, False
-        self.jobs = live_jobs(self._objects, now, self._learnt)
+        self.jobs, self._state = live_jobs(self._objects, now, self._learnt)
         self._cluster = self._objects.cluster()
         self._fast: list[Run] = []
         self._engine: list[tuple[Run, bool]] = []
@@ -206,7 +201,7 @@ class Side:
     @cached_property
     def _model(self) -> FastModel:
         some = () if self.futures == 1 else (each.body for each in self._past.recent)
-        return FastModel(self._objects, self.jobs, self._config, self._now, self.settings, some)
+        return FastModel(self._state, self._cluster, self.jobs, self._config, self._now, self.settings, some)
 
     def run_fast(self, number: int) -> None:
         """A future of the fast model; they come in order."""
@@ -238,16 +233,20 @@ class Side:
         whole = engine and self.whole
         waiting = [at for at, each in enumerate(self.jobs) if each.elapsed is None]
         times = {at: [_began(run, at) for run in runs] for at in waiting} if whole else self._narrowed(waiting, runs)
-        source, never = self._source(len(runs), whole=whole), self._model.never if self._fast else {}
+        source, never = self._source(engine=engine), self._model.never if self._fast else {}
         starts = [_start(self.jobs[at], times[at], never, source) for at in waiting]
-        return Forecast(starts, runs if whole else self._fast, self.jobs, len(runs), whole, source)
+        done = sum(complete for _, complete in self._engine) if engine else 0
+        return Forecast(starts, runs if whole else self._fast, self.jobs, done, whole, source)
 
-    def _source(self, engine: int, *, whole: bool) -> str:
-        true = f"{counted(engine, 'future')} of the engine"
-        if whole:
-            return true
+    def _source(self, *, engine: bool) -> str:
+        done = sum(complete for _, complete in self._engine)
+        true = [f"{counted(done, 'future')} of the engine"] if done else []
+        if engine and self.whole:
+            return true[0]
+        cut = [run.end for run, complete in self._engine if not complete and run.end > 0]
+        true += [f"the first {end:,.0f} s of {'another' if done else 'a future of the engine'}" for end in cut]
         fast = f"{counted(len(self._fast), 'future')} of a fast model, which knows no evictions"
-        return f"{fast}, corrected by {true}" if engine else fast
+        return f"{fast}, corrected by {' and '.join(true)}" if engine and true else fast
 
     def _narrowed(self, waiting: Sequence[int], engine: Sequence[Run]) -> dict[int, list[float]]:
         """Starts by job: the engine's where it has come so far, and the fast model's moved by its errors there."""
@@ -278,7 +277,7 @@ def run_sides(sides: Sequence[Side], budget: Budget | None, progress: Callable[[
     """Simulate the same futures of one cluster or of several: the fast model's first, then the engine's, in turn."""
     futures = sides[0].futures
     for number in range(futures if budget is not None else 0):
-        if budget is not None and number >= _FEWEST and budget.is_for_engine(number):
+        if budget is not None and number >= _FEWEST and budget.clock() >= budget.half:
             break
         for side in sides:
             side.run_fast(number)
