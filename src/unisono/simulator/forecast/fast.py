@@ -37,8 +37,11 @@ from unisono.simulator.world.outcome import COMPLETED, RUNNING, JobOutcome, Run,
 from unisono.simulator.world.settings import Settings
 
 Index = npt.NDArray[np.intp]
+Counts = npt.NDArray[np.int32]
 _MIB = 1 << 20
 _MANY = 1 << 30
+_BLOCK = 256
+"""Nodes that are looked at together at first."""
 _STEPS = 2000
 """What ends within one such part of a long future ends together."""
 _FEW = 200
@@ -136,8 +139,7 @@ class FastModel:
         self._divisors = np.maximum(self.needs, 1)
         self._unasked = [np.flatnonzero(self.needs[:, row] == 0) for row in range(len(self.registry))]
         self.masks = np.array(self._masks, dtype=np.bool_).reshape(len(self._masks), len(self.table))
-        every = np.arange(len(self.table))
-        self.fitting = self.fitting_on(self.free, every)
+        self.fitting = self._fitting_everywhere(self.free)
         width = max((len(kind.parts) for kind in self.kinds), default=1)
         self.part_shapes = np.zeros((len(self.kinds), width), dtype=np.intp)
         self.part_least = np.zeros((len(self.kinds), width), dtype=np.int64)
@@ -153,7 +155,7 @@ class FastModel:
         numbers = {node.metadata.name: at for at, node in enumerate(self.cluster.nodes)}
         self.node_numbers = [numbers[name] for name in self.table.names]
         self.startup = settings.startup
-        lost = self._lost(self.fitting_on(self.table.allocatable, every))
+        lost = self._lost(self._fitting_everywhere(self.table.allocatable))
         self.lost = np.array([bool(why) for why in lost], dtype=np.bool_)
         waits = ((at, each) for at, each in enumerate(jobs) if each.elapsed is None)
         self.never = {each.group.key: lost[self.kind_of[at]] for at, each in waits if lost[self.kind_of[at]]}
@@ -276,17 +278,23 @@ class FastModel:
         """The kind of a job that comes."""
         return self._coming[id(job.roles)]
 
-    def fitting_on(self, free: Matrix, columns: Index) -> Matrix:
+    def _fitting_everywhere(self, free: Matrix) -> Counts:
+        """``[S, N]`` by parts, as what is needed on the way is larger than the answer."""
+        every = np.arange(len(self.table))
+        parts = [self.fitting_on(free[:, some], some) for some in np.array_split(every, len(every) // _BLOCK + 1)]
+        return np.concatenate(parts, axis=1)
+
+    def fitting_on(self, free: Matrix, columns: Index) -> Counts:
         """``[S, C]`` how many pods of each class fit on nodes with so much free."""
-        found = np.full((len(self.needs), len(columns)), _MANY, dtype=np.int64)
+        found = np.full((len(self.needs), len(columns)), _MANY, dtype=np.int32)
         for row, amounts in enumerate(free):
             fits = np.maximum(amounts, 0)[None, :] // self._divisors[:, row, None]
             fits[self._unasked[row]] = _MANY
-            np.minimum(found, fits, out=found)
+            np.minimum(found, fits, out=found, casting="unsafe")
         found *= self.masks[:, columns]
         return found
 
-    def _lost(self, empty: Matrix) -> list[str]:
+    def _lost(self, empty: Counts) -> list[str]:
         """Why jobs of each kind could not start on the empty cluster; empty where they could."""
         whole = empty.sum(axis=1)
         found = []
@@ -312,7 +320,7 @@ def _lacks(kind: _Kind, whole: Vector) -> bool:
     return any(not whole[part.shape] and part.least for part in kind.parts)
 
 
-def holds(kind: _Kind, fitting: Matrix, columns: Index) -> bool:
+def holds(kind: _Kind, fitting: Counts, columns: Index) -> bool:
     """Whether so many pods of each class of the gang fit on these nodes, each class taken alone."""
     return all(fitting[part.shape, columns].sum() >= part.least for part in kind.parts)
 
@@ -530,9 +538,9 @@ class Future:
             self._left -= 1
         else:
             work = self._outcomes[at].job.work
-        self._run(at, _Held(what.queue, amounts, places), now, work)
+        self._run(at, _Held(what.queue, amounts, places), now, work, model.startup)
 
-    def _run(self, at: int, held: _Held, now: float, work: float) -> None:
+    def _run(self, at: int, held: _Held, now: float, work: float, startup: float = 0.0) -> None:
         """A job runs from now on."""
         model, job = self._model, self._outcomes[at].job
         number = model.node_numbers
@@ -547,8 +555,7 @@ class Future:
         stretch = Stretch(now, now, 0, nodes, tuple(range(len(nodes))), gpus, int(held.amounts[CPU]))
         self._held[at] = _Held(held.queue, held.amounts, held.places, stretch)
         if work < inf and rate > 0:
-            starting = model.startup if now > 0 or self._outcomes[at].started == 0.0 else 0.0
-            heappush(self._ends, (now + starting + work / rate, at))
+            heappush(self._ends, (now + startup + work / rate, at))
 
     def _close(self, at: int, held: _Held, now: float, cause: str, state: str) -> None:
         outcome = self._outcomes[at]
