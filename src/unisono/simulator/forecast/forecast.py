@@ -16,7 +16,8 @@ from unisono.api.messages import counted
 from unisono.cluster.recent import RunTimes
 from unisono.engine.config.model import SchedulerConfig
 from unisono.simulator.clusters import Cluster, make_queue
-from unisono.simulator.forecast.fast import FastModel, Future
+from unisono.simulator.forecast.fast import FastModel
+from unisono.simulator.forecast.fast_future import Future
 from unisono.simulator.forecast.live import LiveJobFacts, LiveObjects, live_jobs
 from unisono.simulator.forecast.past import Draws, Past, as_guessed, as_stated, past_of
 from unisono.simulator.metrics.durations import mean, percentile
