@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from simulator.test_forecast import NOW, group, live, pod
-from simulator.worlds import FIFO
+from simulator.worlds import FIFO, PREEMPT
 from unisono.api.decode import decode
 from unisono.api.groups.scheduling import NetworkTopologySpec
 from unisono.api.groups.topology import HyperNode
-from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.keys import GROUP_NAME
+from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters import make_node, make_queue
 from unisono.simulator.forecast.forecast import Budget, Forecast, forecast
 from unisono.simulator.forecast.live import LiveObjects
 from unisono.simulator.forecast.whatif import apply_changes, what_if
+from unisono.simulator.world.objects import priority_object
 
 SHARED = FIFO.replace("  - name: predicates\n", "  - name: predicates\n  - name: proportion\n")
 CAPPED = FIFO.replace("  - name: predicates\n", "  - name: predicates\n  - name: capacity\n")
@@ -63,7 +65,7 @@ def drawn(seed: int, nodes: int = 4, queues: int = 1, **queue: Any) -> LiveObjec
 
 def test_where_nothing_but_capacity_matters_it_says_what_the_engine_says() -> None:
     assert starts(fast(live(), futures=1)) == {"ns/b": 600, "ns/c": 1100}
-    assert fast(live(), futures=1).source == "1 future of a fast model, which knows no evictions"
+    assert fast(live(), futures=1).source == "1 future of a fast model"
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -167,10 +169,55 @@ def test_what_if_compares_the_same_kind_of_futures() -> None:
     new = {"name": "new", "count": 2, "cpu": 64, "memory": "256Gi", "gpus": 8}
     change = apply_changes(drawn(1), [({"nodes": [new]}, "c:1")], NOW)
     found = what_if(drawn(1), load_config(FIFO), NOW, change, futures=5, budget=Budget.of(0.0, ticking()))
-    assert found.source == "5 futures of a fast model, which knows no evictions"
+    assert found.source == "5 futures of a fast model"
     assert sum((each.later or 0) < 0 for each in found.moved) > len(found.moved) / 2
     exact = what_if(drawn(1), load_config(FIFO), NOW, change, futures=5)
     assert exact.source == "5 futures of the engine"
     figures = {each.name: each for each in found.figures}
     for each in exact.figures:
         assert figures[each.name].before == pytest.approx(each.before, rel=0.25, abs=1)
+
+
+def urgent(seed: int) -> LiveObjects:
+    """As `drawn`, where some of the gangs that wait are of a higher priority."""
+    objects, draw, high = drawn(seed), random.Random(seed), priority_object(100)
+    objects.add(PRIORITY_CLASSES, [high])
+    chosen = set()
+    for each in objects.of("PodGroup"):
+        if each.metadata.name.startswith("w") and draw.random() < 0.3:
+            each.spec.priority_class_name = high.metadata.name
+            chosen.add(each.metadata.name)
+    for each in objects.of("Pod"):
+        if each.metadata.annotations[GROUP_NAME] in chosen:
+            each.spec.priority = 100
+    return objects
+
+
+def test_what_is_evicted_for_a_higher_priority_begins_anew_as_the_engine_says() -> None:
+    close, pairs = 0, 0
+    for seed in range(6):
+        found = fast(urgent(seed), PREEMPT, futures=1)
+        true = forecast(urgent(seed), load_config(PREEMPT), NOW, futures=1)
+        mine, theirs = (sum(each.evictions for each in one.runs[0].outcomes) for one in (found, true))
+        assert mine == pytest.approx(theirs, rel=0.5)
+        for said, came in zip(found.starts, true.starts, strict=True):
+            assert said.median is not None and came.median is not None
+            close += abs(said.median - came.median) <= max(0.2 * came.median, 120)
+            pairs += 1
+    assert close >= 0.9 * pairs
+
+
+def test_a_job_that_ran_before_the_forecast_loses_its_progress_where_it_is_evicted() -> None:
+    objects = LiveObjects()
+    objects.add(NODES, [make_node("n1", cpu=16, memory="64Gi", gpus=4)])
+    objects.add(QUEUES, [make_queue("default")])
+    objects.add(PRIORITY_CLASSES, [priority_object(100)])
+    high = priority_object(100).metadata.name
+    objects.add(POD_GROUPS, [group("old", -400, running=True, stated=1000)])
+    objects.add(POD_GROUPS, [group("new", -10, running=False, stated=50, priority_class_name=high)])
+    objects.add(POD_GROUPS, [group("last", -5, running=False, stated=50)])
+    objects.add(PODS, [pod("old", 4, -400, "n1"), pod("new", 4, -10), pod("last", 4, -5)])
+    objects.of("Pod")[1].spec.priority = 100
+    told = {"ns/new": 0, "ns/last": 1050}  # behind the 50 s of the new one all 1,000 s of the old one
+    assert starts(fast(objects, PREEMPT, futures=1)) == told
+    assert starts(forecast(objects, load_config(PREEMPT), NOW, futures=1)) == told

@@ -2,8 +2,9 @@
 
 It answers in a fraction of a second what the engine simulates in minutes: of each kind of job that waits it knows how
 many of its pods fit on each node, and looks only at what has changed when a job ends. Jobs start in the engine's order
-as soon as their gangs fit. It knows no evictions, no reservations, no gates, no cards that are shared, and nothing that
-pods want of each other; where these decide, the engine's own futures say something else.
+as soon as their gangs fit. With `preempt` jobs of higher priority evict whole jobs of their queue.
+It knows no other evictions, no reservations, no gates, no cards that are shared, and nothing that pods want of each
+other; where these decide, the engine's own futures say something else.
 """
 
 from __future__ import annotations
@@ -68,12 +69,13 @@ Places = list[tuple[Index, int, Vector]]
 
 @dataclass(slots=True)
 class Held:
-    """What a running job holds."""
+    """What a running job holds; ``serial`` tells its runs apart."""
 
     queue: int
     amounts: Vector
     places: Places
     stretch: Stretch | None = None
+    serial: int = 0
 
 
 class FastModel:
@@ -115,6 +117,10 @@ class FastModel:
         self.free = self.table.allocatable - self.table.used + self.table.releasing
         self._shapes: dict[tuple[bytes, bytes], int] = {}
         self._by_class: dict[int, int] = {}
+        self.preempts = "preempt" in config.actions
+        states = [self._cycle.session.job(each.group.key) for each in jobs]
+        self.priorities = [0 if state is None else state.priority for state in states]
+        self.created = [now if state is None else state.created for state in states]
         self._by_role: dict[tuple[object, ...], int] = {}
         self._needs: list[Vector] = []
         self._masks: list[BoolArray] = []
@@ -144,8 +150,7 @@ class FastModel:
         self.kind_need = np.array([kind.need for kind in self.kinds], dtype=np.int64)
         self.kind_need = self.kind_need.reshape(len(self.kinds), len(self.registry))
         gpu = self.registry.find(NVIDIA_GPU)
-        self.gpu_row = PODS if gpu is None else gpu
-        self.speed = SpeedModel(self.cluster, settings)
+        self.gpu_row, self.speed = PODS if gpu is None else gpu, SpeedModel(self.cluster, settings)
         numbers = {node.metadata.name: at for at, node in enumerate(self.cluster.nodes)}
         self.node_numbers = [numbers[name] for name in self.table.names]
         self.startup = settings.startup
@@ -167,7 +172,8 @@ class FastModel:
         places = [(np.array([column]), shape, np.array([n])) for (shape, column), n in counts.items()]
         self.held[at] = Held(queue, self._sum((shape, n) for (shape, _), n in counts.items()), places)
         if job.elapsed is not None:
-            return -1
+            every = [self._shape_of_class(task.pod_class) for task in tasks] if self.preempts else []
+            return self._kind(queue, every, job.job.minimum, job.job) if every else -1
         shapes = [self._shape_of_class(task.pod_class) for task in tasks if not task.node]
         least = max(job.job.minimum - len(placed), 1)
         return self._kind(queue, shapes, least, job.job)
@@ -260,11 +266,11 @@ class FastModel:
             self._levels[priority] = max(self._levels.get(priority, 0), level)
         return {at: (float(levels[key[:-2]]), key[-2], key[-1], at) for at, key in keys.items()}
 
-    def entry_of(self, number: int, job: Job, at: float) -> Entry:
+    def entry_of(self, number: int, job: Job, priority: int, at: float) -> Entry:
         """Place in the order of a job that comes: behind those of its priority that wait."""
-        level = self._levels.get(job.priority)
+        level = self._levels.get(priority)
         if level is None:
-            above = [level for priority, level in self._levels.items() if priority > job.priority]
+            above = [level for other, level in self._levels.items() if other > priority]
             return max(above, default=-1) + 0.5, at, job.name, number
         return float(level), at, job.name, number
 

@@ -13,7 +13,7 @@ from unisono.simulator.forecast.fast import MANY, Entry, FastModel, Held, Index,
 from unisono.simulator.forecast.shares import Shares
 from unisono.simulator.workload.job import Job
 from unisono.simulator.world.live_jobs import Adopted
-from unisono.simulator.world.outcome import COMPLETED, RUNNING, JobOutcome, Run, Stretch
+from unisono.simulator.world.outcome import COMPLETED, RUNNING, WAITING, JobOutcome, Run, Stretch
 
 _STEPS = 2000
 """What ends within one such part of a long future ends together."""
@@ -45,8 +45,8 @@ class Future:
         self._count = np.zeros(len(model.kinds), dtype=np.int64)
         self._blocked = model.lost.copy()
         self._held: dict[int, Held] = {}
-        self._ends: list[tuple[float, int]] = []
-        self._binds = 0
+        self._ends: list[tuple[float, int, int]] = []
+        self._binds = self._serial = 0
         asked = np.zeros_like(model.bounds.held)
         for at, each in enumerate(adopted):
             if each.started is not None:
@@ -70,6 +70,8 @@ class Future:
         while True:
             self._shares.look(last=not self._ends)
             self._start_all(now)
+            while model.preempts and self._preempt(now):
+                self._start_all(now)
             arrival = self._coming[self._next].submit if self._next < len(self._coming) else inf
             first = min(arrival, self._ends[0][0] if self._ends else inf)
             if self._left == 0 or first > self._until or first == inf:
@@ -87,7 +89,9 @@ class Future:
         """Let everything happen that ends or comes by then; when the last of it does."""
         now, touched = 0.0, []
         while self._ends and self._ends[0][0] <= until:
-            now, at = heappop(self._ends)
+            now, at, serial = heappop(self._ends)
+            if at not in self._held or self._held[at].serial != serial:
+                continue  # it was evicted before
             held = self._held.pop(at)
             self._close(at, held, now, "completed", COMPLETED)
             if held.queue >= 0:
@@ -103,11 +107,15 @@ class Future:
             self._next += 1
             now = max(now, job.submit)
             kind = self._model.kind_number(job)
-            heappush(self._waiting[kind], self._model.entry_of(number, job, self._model.now + job.submit))
-            self._count[kind] += 1
-            if not self._model.lost[kind]:
-                self._shares.come(self._model.kinds[kind].queue, self._model.kinds[kind].need)
+            self._wait(kind, self._model.entry_of(number, job, job.priority, self._model.now + job.submit))
         return now
+
+    def _wait(self, kind: int, entry: Entry) -> None:
+        """A job waits from now on."""
+        heappush(self._waiting[kind], entry)
+        self._count[kind] += 1
+        if not self._model.lost[kind]:
+            self._shares.come(self._model.kinds[kind].queue, self._model.kinds[kind].need)
 
     # ---- starts
 
@@ -225,16 +233,109 @@ class Future:
         self._count[kind] -= 1
         amounts = sum((model.needs[shape] * numbers.sum() for _, shape, numbers in places), np.zeros_like(what.need))
         self._shares.start(what.queue, what.need, amounts)
-        self._outcomes[at].started = now
+        first = self._outcomes[at].started is None
+        if first:
+            self._outcomes[at].started = now
         self._binds += int(sum(numbers.sum() for _, _, numbers in places))
+        work = self._outcomes[at].job.work
         if at < len(self._adopted):
-            held, work = model.held[at], self._adopted[at].left[0]
-            if held.places:
+            held, adopted = model.held[at], self._adopted[at]
+            work = adopted.left[0] - (adopted.started or 0.0)  # what it had done before an eviction is lost
+            if held.places and adopted.started is None:
                 places, amounts = [*held.places, *places], held.amounts + amounts
-            self._left -= 1
-        else:
-            work = self._outcomes[at].job.work
+            self._left -= first
         self._run(at, Held(what.queue, amounts, places), now, work, model.startup)
+
+    # ---- evictions
+
+    def _priority(self, at: int) -> int:
+        model = self._model
+        return model.priorities[at] if at < len(self._adopted) else self._outcomes[at].job.priority
+
+    def _preempt(self, now: float) -> bool:
+        """Let the first job in order that can be helped so evict jobs of its queue; whether there was one."""
+        lowest: dict[int, int] = {}
+        for at, held in self._held.items():
+            if self._can_go(at):
+                lowest[held.queue] = min(self._priority(at), lowest.get(held.queue, MANY))
+        for kind in sorted(np.flatnonzero((self._count > 0) & ~self._model.lost).tolist(), key=self._head):
+            queue, priority = self._model.kinds[kind].queue, self._priority(self._head(kind)[-1])
+            if priority > lowest.get(queue, MANY) and self._make_room(kind, priority, now):
+                return True
+        return False
+
+    def _can_go(self, at: int) -> bool:
+        """Whether a running job may be evicted here: what of it waits again must be known."""
+        return at >= len(self._adopted) or (self._model.kind_of[at] >= 0 and not self._holds_part(at))
+
+    def _holds_part(self, at: int) -> bool:
+        """Whether the job had some places before it started."""
+        return self._adopted[at].started is None and bool(self._model.held[at].places)
+
+    def _make_room(self, kind: int, priority: int, now: float) -> bool:
+        """Evict as few whole jobs as it takes, those of the lowest priority and the latest ones first."""
+        queue = self._model.kinds[kind].queue
+        able = [at for at, held in self._held.items() if held.queue == queue and self._can_go(at)]
+        able = [at for at in able if self._priority(at) < priority]
+        able.sort(key=lambda at: (self._priority(at), -(self._held[at].serial)))
+        gone: list[int] = []
+        for at in able:
+            if not self._is_near(kind, at):
+                continue
+            self._let_go(at, 1)
+            gone.append(at)
+            if not self._fits_now(kind) or (places := self._place(kind, beyond=False)) is None:
+                continue
+            for other in gone[:-1]:
+                if self._is_spared(other):
+                    self._let_go(other, -1)
+                    gone.remove(other)
+            for other in gone:
+                self._evict(other, now)
+            self._start(kind, places, now)
+            self._blocked = self._model.lost.copy()
+            return True
+        for at in gone:
+            self._let_go(at, -1)
+        return False
+
+    def _is_near(self, kind: int, at: int) -> bool:
+        """Whether the job holds nodes that this kind may use."""
+        masks = [self._model.masks[part.shape] for part in self._model.kinds[kind].parts]
+        return any(mask[columns].any() for columns, _, _ in self._held[at].places for mask in masks)
+
+    def _fits_now(self, kind: int) -> bool:
+        model = self._model
+        need, room = model.kind_need[kind], self._shares.room()[model.kinds[kind].queue]
+        whole = self._total[model.part_shapes[kind]] >= model.part_least[kind]
+        return bool(whole.all() and ((need <= room) | (need == 0)).all())
+
+    def _let_go(self, at: int, sign: int) -> None:
+        """Take what a job holds, or give it back (-1)."""
+        held = self._held[at]
+        for columns, shape, numbers in held.places:
+            self._change(columns, shape, -sign * numbers)
+        self._count_again(np.unique(np.concatenate([columns for columns, _, _ in held.places])))
+        self._shares.end(held.queue, sign * held.amounts)
+
+    def _is_spared(self, at: int) -> bool:
+        """Whether what it held is still free."""
+        held = self._held[at]
+        for columns, shape, numbers in held.places:
+            if (self._free[:, columns] < self._model.needs[shape][:, None] * numbers).any():
+                return False
+        room = self._shares.room()[held.queue]
+        return bool(((held.amounts <= room) | (held.amounts == 0)).all())
+
+    def _evict(self, at: int, now: float) -> None:
+        """What it held is free already; it waits again, and begins anew."""
+        held, outcome, model = self._held.pop(at), self._outcomes[at], self._model
+        outcome.evictions += int(sum(numbers.sum() for _, _, numbers in held.places))
+        self._close(at, held, now, "evicted", WAITING)
+        live = at < len(self._adopted)
+        kind = model.kind_of[at] if live else model.kind_number(outcome.job)
+        created = model.created[at] if live else model.now + outcome.job.submit
+        self._wait(kind, model.entry_of(at, outcome.job, self._priority(at), created))
 
     def _run(self, at: int, held: Held, now: float, work: float, startup: float = 0.0) -> None:
         """A job runs from now on."""
@@ -249,9 +350,10 @@ class Future:
         rate = model.speed.rate(nodes, job.pods) if nodes else 1.0
         gpus = int(held.amounts[model.gpu_row]) if model.gpu_row != PODS else 0
         stretch = Stretch(now, now, 0, nodes, tuple(range(len(nodes))), gpus, int(held.amounts[CPU]))
-        self._held[at] = Held(held.queue, held.amounts, held.places, stretch)
+        self._serial += 1
+        self._held[at] = Held(held.queue, held.amounts, held.places, stretch, self._serial)
         if work < inf and rate > 0:
-            heappush(self._ends, (now + startup + work / rate, at))
+            heappush(self._ends, (now + startup + work / rate, at, self._serial))
 
     def _close(self, at: int, held: Held, now: float, cause: str, state: str) -> None:
         outcome = self._outcomes[at]

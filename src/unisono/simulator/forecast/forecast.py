@@ -246,7 +246,7 @@ class Side:
             return true[0]
         cut = [run.end for run, complete in self._engine if not complete and run.end > 0]
         true += [f"the first {end:,.0f} s of {'another' if done else 'a future of the engine'}" for end in cut]
-        fast = f"{counted(len(self._fast), 'future')} of a fast model, which knows no evictions"
+        fast = f"{counted(len(self._fast), 'future')} of a fast model"
         return f"{fast}, corrected by {' and '.join(true)}" if engine and true else fast
 
     def _narrowed(self, waiting: Sequence[int], engine: Sequence[Run]) -> dict[int, list[float]]:
